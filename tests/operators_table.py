@@ -480,6 +480,34 @@ class UniqueWindowLake(UniqueLake, WindowLake):
     unique_for: ClassVar[int] = 40 * MINUTE_US
 
 
+class GrowingLake(OperatorLake):
+    """A pipeline that gets two more aggregates between the halves of its input: one of a column that it did not read."""
+
+    def correct(self, spark: SparkSession) -> None:
+        super().correct(spark)
+        self.configure(added=ADDED)
+
+
+ADDED = 'most = "max(v)"\nodd = "count_if(time % 2 = 1)"'
+
+
+def growing_template(template: str) -> str:
+    return template.replace("[aggregates]", "[aggregates]\n{added}")
+
+
+class GrowingSessionLake(GrowingLake, SessionLake):
+    """Sessions that get more aggregates."""
+
+    template: ClassVar[str] = growing_template(SessionLake.template)
+
+
+class GrowingWindowLake(GrowingLake, WindowLake):
+    """Windows that get more aggregates."""
+
+    template: ClassVar[str] = growing_template(WindowLake.template)
+    outcomes: ClassVar[tuple[str, ...]] = ("applied",)
+
+
 LAKES: dict[str, type[OperatorLake]] = {
     "session": SessionLake,
     "window": WindowLake,
@@ -490,7 +518,8 @@ LAKES: dict[str, type[OperatorLake]] = {
 }
 """By the names of `config/operators.py`."""
 FORMS: dict[str, type[OperatorLake]] = {**LAKES, "session by policy": PolicyLake, "unique session": UniqueSessionLake}
-FORMS |= {"unique window": UniqueWindowLake}
+FORMS |= {"unique window": UniqueWindowLake, "growing session": GrowingSessionLake}
+FORMS |= {"growing window": GrowingWindowLake}
 """`LAKES`, and operators in further forms, which have other tables."""
 
 

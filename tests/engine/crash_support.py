@@ -117,6 +117,7 @@ class Lake:
             "store": "store",
             "grace": "15 minutes",
             "retention": "40 minutes",
+            "added": "",
         }
         self.settings = {**defaults, **self.settings, **settings}
         self.path.write_text(self.template.format(**self.settings))
@@ -411,5 +412,5 @@ def assert_stands_sigkill_in_a_restore(lake: Lake, expected: Lake) -> None:
     assert not once.exists(), "no worker was killed"
     places = lake.commits()[batches]["places"]
     assert places["restored"] == [0, 1, 2], places
-    assert set(places["causes"]) <= {"missing", "stale"}
+    assert set(places["causes"]) <= {"missing", "stale", "layout"}
     assert_same(lake, expected)

@@ -37,7 +37,7 @@ def log_commit(
     times_us: tuple[int, int] = (0, 0),
 ) -> None:
     """Commit a batch of pipeline "p", whose shards' stores are to be at these commits, to the log below a directory."""
-    settings = Settings({}, live, {name: str(type_) for name, type_ in types.items()})
+    settings = Settings({"aggregates": SPECS}, live, {name: str(type_) for name, type_ in types.items()})
     of = BatchCommit(
         "p", "id", batch_id, commit_id, state, {}, tuple(shards), "", settings, None, *times_us, places or Places()
     )

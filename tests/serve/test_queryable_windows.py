@@ -66,7 +66,20 @@ def view_of(config: Config, harness: WindowHarness) -> View:
     shards = {n: LocalShard(path, identity(path), SecondarySegments(path)) for n, path in enumerate(paths)}
     commits = tuple(f"c{n}" for n in range(SHARDS))
     types = {"v": "int64"}
-    commit = BatchCommit("p", "id", 1, "c1", harness._state, {}, commits, "", Settings({}, {}, types), None, 0, 0)
+    commit = BatchCommit(
+        "p",
+        "id",
+        1,
+        "c1",
+        harness._state,
+        {},
+        commits,
+        "",
+        Settings({"aggregates": config.aggregates}, {}, types),
+        None,
+        0,
+        0,
+    )
     return View(commit, shards, {}, decoder_of(config, commit))
 
 

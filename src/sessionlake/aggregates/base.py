@@ -31,13 +31,16 @@ class Events:
     """Text, by which ties of `first`, `last` and `collect` are broken; None if the config names no id."""
     source: Mapping[str, pa.Array] | None = None
     """The source's columns that `columns` are computed of; None if those are the source's."""
+    batch: Ints | None = None
+    """The batch that stored each event, of events that are read from a table; None of those that come in."""
 
     def take(self, rows: Ints) -> "Events":
         """Return the given events, in that order."""
         index = pa.array(rows)
         columns = {name: column.take(index) for name, column in self.columns.items()}
         ids = None if self.event_id is None else self.event_id.take(index)
-        return Events(self.keys.take(index), self.time_us[rows], columns, ids)
+        batch = None if self.batch is None else self.batch[rows]
+        return Events(self.keys.take(index), self.time_us[rows], columns, ids, batch=batch)
 
 
 class Aggregate(ABC):

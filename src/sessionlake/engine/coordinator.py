@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from sessionlake.columnar.keys import by_shard, shard_of
 from sessionlake.engine import exchange, failpoints
 from sessionlake.engine.exchange import WIRE_DDL
-from sessionlake.engine.operator import LOOKUP, RESTORE, BatchContext, Operator, counts_of
+from sessionlake.engine.operator import LOOKUP, RESTORE, BatchContext, counts_of
 from sessionlake.engine.outputs import Output
 from sessionlake.engine.pipeline import Pipeline
 from sessionlake.engine.placement import ExecutorLostError, is_local, on_shards, place, watched
@@ -87,20 +87,18 @@ class Coordinator:
         # Its start, not its commit: a clock that was set forward while it was computed has jumped for the next one.
         last, state = (self.last.started_us, self.last.state) if self.last else (None, {})
         context = BatchContext(batch_id, commit_id, state, clock_us, last, dict(files))
-        settings = self._interrupted.get(batch_id, self._pipeline.settings)
-        same = settings == self._pipeline.settings
-        operator = self._pipeline.operator if same else self._pipeline.operator_with(settings)
-        outcome = self._compute(operator, rows, context)
+        p = self._pipeline_of(batch_id)
+        outcome = self._compute(p, rows, context)
         failpoints.hit("computed")
-        if self._pipeline.input_of(batch_id) != planned:
+        if p.input_of(batch_id) != planned:
             raise FencedError(
-                f"checkpoint: another driver has planned batch {batch_id} of {self._pipeline.name!r} while this one computed it; "
+                f"checkpoint: another driver has planned batch {batch_id} of {p.name!r} while this one computed it; "
                 "this one stops, keep only one running on this warehouse"
             )
-        for note in self._pipeline.checked(operator, dict(context.state), outcome.stats):
+        for note in p.checked(p.operator, dict(context.state), outcome.stats):
             _log.warning("sessionlake: %s", note)
-        batch = self._batch(operator, context, outcome, started, planned, settings)
-        *sides, changelog = self._pipeline.outputs
+        batch = self._batch(p, context, outcome, started, planned)
+        *sides, changelog = p.outputs
         for side in sides:
             if any(file.table == side.table for file in outcome.files):
                 failpoints.hit(f"before_{side.kind}")
@@ -113,6 +111,11 @@ class Coordinator:
         for name, value in batch.counts.items():
             self.totals[name] = self.totals.get(name, 0) + value
         self.on_commit(batch)
+
+    def _pipeline_of(self, batch_id: int) -> Pipeline:
+        """Return the pipeline under the settings of the interrupted attempt of a batch, if there was one."""
+        settings = self._interrupted.get(batch_id, self._pipeline.settings)
+        return self._pipeline if settings == self._pipeline.settings else self._pipeline.under(settings)
 
     def _is_committed(self, batch_id: int, planned: str | None) -> bool:
         """Say whether the batch is the last committed one; PipelineStateError if it is neither that nor the next."""
@@ -144,23 +147,21 @@ class Coordinator:
             if commit is not None and (batch_id := self._batch_of(commit.metadata)) > committed
         }
 
-    def _compute(self, operator: Operator[Any], rows: DataFrame, context: BatchContext) -> Outcome:
+    def _compute(self, p: Pipeline, rows: DataFrame, context: BatchContext) -> Outcome:
         """Run the shards until none is stale and none needs more rows.
 
         Files that a round wrote in vain are named by no commit; VACUUM removes them.
         """
-        p = self._pipeline
-        task = ShardTask(
-            operator, context, p.outputs, p.store_dir, self._expected(operator), cursors=self._cursors(operator)
-        )
-        wire = self._split(operator, rows, context)
+        operator = p.operator
+        task = ShardTask(operator, context, p.outputs, p.store_dir, self._expected(p), cursors=self._cursors(p))
+        wire = self._split(p, rows, context)
         handed: dict[str, DataFrame] = {}
         causes: dict[int, str] = {}
         for _ in range(_ATTEMPTS):
             outcome = self._round(reduce(DataFrame.unionAll, handed.values(), wire), task)
             causes = {**outcome.stale, **causes}
             if not outcome.stale and not outcome.needs:
-                return replace(outcome, causes=dict.fromkeys(causes, LAYOUT) if self._is_relaid(operator) else causes)
+                return replace(outcome, causes=dict.fromkeys(causes, LAYOUT) if self._is_relaid(p) else causes)
             if outcome.stale:
                 restoring = task.restoring | outcome.stale.keys()
                 stored = p.stored_state(operator, dict(context.state))
@@ -193,25 +194,25 @@ class Coordinator:
             "see why they end (often memory: raise spark.executor.memoryOverhead or pipeline.shards), then start again"
         )
 
-    def _layout(self, operator: Operator[Any]) -> str:
-        return f"{self._pipeline.shards}/{self._pipeline.store_layout(operator)}"
+    def _layout(self, p: Pipeline) -> str:
+        return f"{p.shards}/{p.store_layout(p.operator)}"
 
-    def _is_relaid(self, operator: Operator[Any]) -> bool:
-        return self.last is not None and self.last.layout != self._layout(operator)
+    def _is_relaid(self, p: Pipeline) -> bool:
+        return self.last is not None and self.last.layout != self._layout(p)
 
-    def _expected(self, operator: Operator[Any]) -> tuple[str | None, ...]:
+    def _expected(self, p: Pipeline) -> tuple[str | None, ...]:
         if self.last is None:
-            return (None,) * self._pipeline.shards
-        if self._is_relaid(operator):
+            return (None,) * p.shards
+        if self._is_relaid(p):
             # No store can be at this id, so each is restored with its current keys in the current layout.
-            return (f"{self.last.commit_id}/{self._layout(operator)}",) * self._pipeline.shards
+            return (f"{self.last.commit_id}/{self._layout(p)}",) * p.shards
         return self.last.shards
 
-    def _cursors(self, operator: Operator[Any]) -> tuple[Mapping[str, Any], ...]:
-        return () if self.last is None or self._is_relaid(operator) else self.last.cursors
+    def _cursors(self, p: Pipeline) -> tuple[Mapping[str, Any], ...]:
+        return () if self.last is None or self._is_relaid(p) else self.last.cursors
 
-    def _split(self, operator: Operator[Any], rows: DataFrame, context: BatchContext) -> DataFrame:
-        task = SplitTask(operator, context, self._pipeline.outputs, self._pipeline.shards)
+    def _split(self, p: Pipeline, rows: DataFrame, context: BatchContext) -> DataFrame:
+        task = SplitTask(p.operator, context, p.outputs, p.shards)
 
         def split(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
             yield from task.run(batches)
@@ -231,39 +232,31 @@ class Coordinator:
         return rows.mapInArrow(split, WIRE_DDL)
 
     def _batch(
-        self,
-        operator: Operator[Any],
-        context: BatchContext,
-        outcome: Outcome,
-        started_us: int,
-        planned: str | None,
-        settings: Settings,
+        self, p: Pipeline, context: BatchContext, outcome: Outcome, started_us: int, planned: str | None
     ) -> BatchCommit:
-        p = self._pipeline
         shards = tuple(
-            context.commit_id if shard in outcome.touched else seen
-            for shard, seen in enumerate(self._expected(operator))
+            context.commit_id if shard in outcome.touched else seen for shard, seen in enumerate(self._expected(p))
         )
         return BatchCommit(
             pipeline=p.name,
             checkpoint_id=p.checkpoint_id,
             batch_id=context.batch_id,
             commit_id=context.commit_id,
-            state=operator.next_state(context.state, outcome.stats),
+            state=p.operator.next_state(context.state, outcome.stats),
             counts=counts_of(outcome.stats),
             shards=shards,
-            layout=self._layout(operator),
-            settings=settings,
+            layout=self._layout(p),
+            settings=p.settings,
             input=planned,
             started_us=started_us,
             committed_us=time.time_ns() // 1000,
             places=places_of(outcome, p.shards, None if self.last is None else self.last.places),
-            cursors=self._next_cursors(operator, outcome),
+            cursors=self._next_cursors(p, outcome),
             driver=socket.gethostname(),
         )
 
-    def _next_cursors(self, operator: Operator[Any], outcome: Outcome) -> tuple[Mapping[str, Any], ...]:
-        before = self._cursors(operator)
+    def _next_cursors(self, p: Pipeline, outcome: Outcome) -> tuple[Mapping[str, Any], ...]:
+        before = self._cursors(p)
         if not before and not outcome.cursors:
             return ()
         return tuple(outcome.cursors.get(s, before[s] if before else {}) for s in range(self._pipeline.shards))

@@ -24,8 +24,8 @@ class Pipeline:
     """In the order in which they are committed; the last one's commit, the changelog's, is the batch's."""
     settings: Settings
     """The settings that later runs compare theirs with. Every commit has them."""
-    operator_with: Callable[[Settings], Operator[Any]]
-    """The operator under other settings: those an interrupted attempt of a batch has already appended side rows with."""
+    under: Callable[[Settings], "Pipeline"]
+    """The same under other settings: those an interrupted attempt of a batch has already appended side rows with."""
     stored_state: Callable[[Operator[Any], dict[str, Any]], DataFrame]
     """Rows (key, ...) from the tables, that restore shards after the last commit, given the state."""
     asked_for: Callable[[Operator[Any], dict[str, Any], DataFrame], DataFrame]

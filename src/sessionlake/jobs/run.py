@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from sessionlake.aggregates.layouts import Layout
 from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.errors import FencedError, JobError, NotNeededError
@@ -114,15 +115,18 @@ class JobRun:
                 raise
         return self.dry_run or self.tables[table].app_version(self.app_id) != FENCED
 
-    def corrections(self, rows: DataFrame, **fields: Column) -> DataFrame:
-        """Return the run's rows of the table corrections, see `shaped`."""
+    def corrections(self, rows: DataFrame, layouts: Sequence[Layout] = (), **fields: Column) -> DataFrame:
+        """Return the run's rows of the table corrections, see `shaped`; states are of the last of `layouts`, if there are any."""
         ours = {
             "job": F.lit(self.job),
             "run_id": F.lit(self.run_id),
             "created_at": F.timestamp_micros(F.lit(self.started_us)),
         }
-        until = schemas.OPEN_UNTIL in self.tables[schemas.CORRECTIONS].read().columns
-        return shaped(rows, schemas.corrections(until=until), **ours, **fields)
+        if layouts:
+            ours[schemas.LAYOUT] = F.lit(len(layouts) - 1)
+        known = self.tables[schemas.CORRECTIONS].read().columns
+        schema = schemas.corrections(until=schemas.OPEN_UNTIL in known, layout=schemas.LAYOUT in known)
+        return shaped(rows, schema, **ours, **fields)
 
     def steps_done(self, table: str) -> int:
         """Return how many steps of this run a table has; none if another run has kept it from appending."""

@@ -7,6 +7,7 @@ from sessionlake.operators.registry import kind_of
 from sessionlake.sources.registry import sources_of
 from sessionlake.stream.changes import check_changes
 from sessionlake.stream.kind import Kind
+from sessionlake.stream.pinned import Pinned
 from sessionlake.warehouse.batch_commit import BatchCommit
 
 
@@ -17,4 +18,4 @@ def stored_kind(spark: SparkSession, config: Config, last: BatchCommit) -> Kind:
     """
     kind = kind_of(config)
     check_changes(config, last, kind.bound_settings())
-    return kind.make(config, sources_of(spark, config), last.settings.types)
+    return kind.make(config, sources_of(spark, config), Pinned.of(last))

@@ -11,8 +11,9 @@ from sessionlake.engine.operator import Aside, BatchContext, Counted, Operator, 
 from sessionlake.local.shards import KEY, TIME_US, LocalShards
 from sessionlake.local.tables import LocalTables
 from sessionlake.sources.decoding.rows import Rows
-from sessionlake.stream.unique import ID_HASH, ID_TIME, IDS, inner, remembered_us
+from sessionlake.stream.unique import ID_HASH, ID_TIME, IDS, remembered_us
 from sessionlake.stream.watermark import watermark_of
+from sessionlake.stream.wrapped import inner
 
 
 @dataclass(frozen=True)

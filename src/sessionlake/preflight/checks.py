@@ -17,6 +17,7 @@ from sessionlake.preflight.sources import UnseenError, sources_without_spark
 from sessionlake.sources.base import Source
 from sessionlake.stream.changes import refusals
 from sessionlake.stream.kind import Kind
+from sessionlake.stream.pinned import Pinned
 from sessionlake.stream.shape import Shaping
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import find_last_batch
@@ -94,7 +95,7 @@ def _check_data(config: Config, needs: Needs, found: Gathered) -> None:
 def _made(config: Config, kind: type[Kind], sources: Mapping[str, Source], last: BatchCommit | None) -> None:
     """Make the operator as a run does, which checks columns and expressions."""
     try:
-        kind.make(config, sources, last.settings.types if last else None)
+        kind.make(config, sources, Pinned.of(last))
     except UnseenError:
         return
 

@@ -4,13 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sessionlake.aggregates.layouts import Layout
 from sessionlake.config.load import Config
 from sessionlake.errors import SessionlakeError
 from sessionlake.operators.registry import kind_of
 from sessionlake.preflight.sources import UnseenError, sources_without_spark
 from sessionlake.stream.changes import Change, changes
 from sessionlake.stream.kind import Kind
-from sessionlake.stream.unique import inner, layout, once
+from sessionlake.stream.pinned import Pinned
+from sessionlake.stream.pipeline import operator_of
+from sessionlake.stream.wrapped import inner, store_layout
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.lake import Lake
@@ -57,8 +60,8 @@ def read_plan(config: Config) -> Plan:
 def _store_layout(config: Config, kind: type[Kind], last: BatchCommit) -> str | None:
     """Return the layout of the stores under the config; None if its operator can't be made, for which `check` gives the reason."""
     try:
-        made = kind.make(config, sources_without_spark(config), last.settings.types)
+        made = kind.make(config, sources_without_spark(config), Pinned.of(last))
     except (UnseenError, SessionlakeError):
         return None
-    operator = once(made.operator(), made.inputs)
-    return layout(operator, made.store_layout(inner(operator)))
+    operator = operator_of(made, [Layout.read(fields) for fields in last.settings.layouts])
+    return store_layout(operator, made.store_layout(inner(operator)))

@@ -19,6 +19,7 @@ from sessionlake.operators.shared.cleanups.names import EXPIRED_EVENTS
 from sessionlake.quality.neighbours import crowded, repeated
 from sessionlake.sources.registry import sources_of
 from sessionlake.stream.kind import Kind
+from sessionlake.stream.pinned import Pinned
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.changelog import Changelog, changelog_of
@@ -85,7 +86,7 @@ class Inputs:
     def kind(self) -> Kind:
         """The pipeline's operator, with the columns' types as its first commit pinned them."""
         sources = sources_of(self.tables.spark, self.config)
-        return kind_of(self.config).make(self.config, sources, self.pinned["types"])
+        return kind_of(self.config).make(self.config, sources, Pinned(self.pinned["types"], self.config.aggregates))
 
     def types_of(self, name: str) -> dict[str, str]:
         """Return the columns that a table of the pipeline's own should have; a changelog of 0.2 has no columns of a key's parts."""
@@ -221,7 +222,8 @@ def _own(table: str, check: Check, inputs: Inputs) -> Checked:
 def late_events(inputs: Inputs) -> Checked:
     """Return the late events of committed batches."""
     schema = schemas.late_events(inputs.kind.event_types, inputs.kind.late_columns)
-    return Checked(_late(inputs), _types(schema) | {"counted": "boolean"}, inputs.version(schemas.LATE_EVENTS))
+    frame = _late(inputs)
+    return Checked(frame, _types(_like(frame, schema)) | {"counted": "boolean"}, inputs.version(schemas.LATE_EVENTS))
 
 
 def _late(inputs: Inputs) -> DataFrame:
@@ -237,6 +239,15 @@ def frames_of(config: Config) -> dict[str, Callable[[Inputs], Checked]]:
     checks: dict[str, Check] = {} if quality is None else named(quality)
     own = {table: partial(_own, table, check) for table, check in checks.items()}
     return {schemas.EVENTS: events, of.changes: changelog, of.snapshot: latest, schemas.LATE_EVENTS: late_events, **own}
+
+
+def _like(frame: DataFrame, schema: pa.Schema) -> pa.Schema:
+    """Return the schema of late events with the fields of `event` in the order that the table has: it grew by those of added aggregates."""
+    event = schema.field("event")
+    there = [name for name in frame.select("event.*").columns if name in event.type.names or name == schemas.NO_COLUMN]
+    known = {field.name: field for field in event.type} | {schemas.NO_COLUMN: pa.field(schemas.NO_COLUMN, pa.bool_())}
+    fields = [known[name] for name in dict.fromkeys((*there, *event.type.names))]
+    return schema.set(schema.get_field_index("event"), event.with_type(pa.struct(fields)))
 
 
 def _types(schema: pa.Schema) -> dict[str, str]:

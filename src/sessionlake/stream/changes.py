@@ -12,6 +12,10 @@ from sessionlake.errors import PipelineStateError
 from sessionlake.warehouse.batch_commit import BatchCommit
 
 _REBUILD = "sessionlake rebuild CONFIG --warehouse NEW"
+STATES = "state layout"
+"""The name of the version of packed states among the settings that tables are bound to."""
+SEVERAL_LAYOUTS = 3
+"""That version if states have had several layouts: releases that know none of these refuse such tables."""
 _NOT_OF_THE_CONFIG = ("allow_expiry",)
 """Settings of classification that options of `run` set."""
 
@@ -21,6 +25,8 @@ class Class(StrEnum):
 
     LIVE = "live"
     """It holds from the next batch on."""
+    ADDED = "from here on"
+    """It holds for results that begin from the next batch on; it is null in those that are there."""
     RESTORE = "restore"
     """The stores are restored from the tables."""
     REBUILD = "rebuild"
@@ -62,10 +68,10 @@ def changes(config: Config, last: BatchCommit, bound: Mapping[str, Any], layout:
     """
     if last.pipeline != config.pipeline.name:
         return [_of_another(config, last)]
-    rebuilt = list(_rebuilt(config, last, bound))
-    # What a rebuild changes need not be restored.
-    restored = [] if rebuilt else list(_restored(config, last, layout))
-    return [*_live(config, last), *restored, *rebuilt]
+    rebuilt, added = list(_rebuilt(config, last, bound)), list(_added(config, last))
+    # What a rebuild changes need not be restored. With an aggregate stores are restored in any case.
+    restored = [] if rebuilt or added else list(_restored(config, last, layout))
+    return [*_live(config, last), *_computed(config, last), *added, *restored, *rebuilt]
 
 
 def refusals(config: Config, last: BatchCommit, bound: Mapping[str, Any]) -> Iterator[str]:
@@ -78,10 +84,20 @@ def refusal(config: Config, last: BatchCommit) -> str | None:
     return next(refusals(config, last, {}), None)
 
 
-def check_changes(config: Config, last: BatchCommit | None, bound: Mapping[str, Any]) -> None:
-    """Raise PipelineStateError for a config that a run refuses after the last commit; `bound` as in `changes`."""
-    if last is not None and (told := next(refusals(config, last, bound), None)) is not None:
+def check_changes(config: Config, last: BatchCommit | None, bound: Mapping[str, Any], *, runs: bool = False) -> None:
+    """Raise PipelineStateError for a config that is refused after the last commit; `bound` as in `changes`.
+
+    `runs` says that the stream starts with it. Jobs write states, and so refuse an aggregate that the stream has not taken.
+    """
+    if last is None:
+        return
+    if (told := next(refusals(config, last, bound), None)) is not None:
         raise PipelineStateError(told)
+    new = [] if runs else [change.name for change in _added(config, last)]
+    if new:
+        raise PipelineStateError(
+            f"{new[0]}: is new, and the stream has not taken it; run `sessionlake run CONFIG --once`, or restart the stream, then start this again"
+        )
 
 
 def taken(config: Config, last: BatchCommit | None, bound: Mapping[str, Any]) -> list[str]:
@@ -107,8 +123,14 @@ def _of_another(config: Config, last: BatchCommit) -> Change:
 def _rebuilt(config: Config, last: BatchCommit, bound: Mapping[str, Any]) -> Iterator[Change]:
     """Yield the changes of settings to which the tables are bound."""
     before, now = last.settings.rebuild, _plain(all_bound(config, bound))
+    if last.settings.layouts:
+        before = {**before, STATES: now.get(STATES)}
+    added = {change.name for change in (*_added(config, last), *_computed(config, last))}
     for name in now:
-        for key, old, new in _differences(name, before.get(name), now[name]):
+        old_value = (before.get(name) or {}) if isinstance(now[name], dict) else before.get(name)
+        for key, old, new in _differences(name, old_value, now[name]):
+            if key in added:
+                continue
             was, told = _as_written(config, key, old), _as_written(config, key, new)
             changed = f"is gone, and was {was}" if new is None else f"changed from {was} to {told}"
             refused = (
@@ -116,6 +138,31 @@ def _rebuilt(config: Config, last: BatchCommit, bound: Mapping[str, Any]) -> Ite
                 f"restore the old value, or rebuild the tables: `{_REBUILD}`, then switch readers"
             )
             yield Change(Class.REBUILD, key, old, new, f"{was} -> {told}: `{_REBUILD}`", refused)
+
+
+def _added(config: Config, last: BatchCommit) -> Iterator[Change]:
+    """Yield the aggregates that the last commit's states lack; not one whose name had another meaning before."""
+    before, after = last.settings.rebuild.get("aggregates"), config.aggregates
+    if before is None:
+        return
+    known: dict[str, str] = {}
+    for layout in last.settings.layouts:
+        known |= layout["texts"]
+    for name, text in after.items():
+        if name not in before and known.get(name, text) == text:
+            told = f"+ {text}: null in the {config.operator}s that are there, until `sessionlake backfill` fills them"
+            yield Change(Class.ADDED, f"aggregates.{name}", None, text, told)
+
+
+def _computed(config: Config, last: BatchCommit) -> Iterator[Change]:
+    """Yield the computed columns that are new and hide none that is read: only an aggregate that is added can name them."""
+    if "aggregates" not in config.section.BESIDE:
+        return
+    for side in config.inputs.values():
+        before = last.settings.rebuild.get(f"{side.event_at}.columns") or {}
+        for name, text in side.event.columns.items():
+            if name not in before and name not in last.settings.types:
+                yield Change(Class.LIVE, f"{side.event_at}.columns.{name}", None, text, f"+ {text}")
 
 
 def _live(config: Config, last: BatchCommit) -> Iterator[Change]:

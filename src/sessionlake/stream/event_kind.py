@@ -5,6 +5,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import pyarrow as pa
 
+from sessionlake.aggregates import Aggregate
 from sessionlake.aggregates.codec import STATE_LAYOUT
 from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator
@@ -30,6 +31,12 @@ class EventKind(Generic[Spec]):
     def inputs(self) -> Mapping[str, EventSpec]:
         """Return the one input, of events."""
         return {EVENTS: self.spec.events}
+
+    @property
+    def aggregates(self) -> Sequence[Aggregate]:
+        """Return those of the settings that workers need."""
+        found: Sequence[Aggregate] = getattr(self.spec, "aggregates", ())
+        return found
 
     @property
     def event_types(self) -> Mapping[str, pa.DataType]:

@@ -1,6 +1,7 @@
 """The common part of operators over event inputs: a batch's rows are decoded by input, and each part goes to the method meant for it."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
@@ -61,6 +62,10 @@ class EventOperator(ABC):
         """Yield nothing."""
         del context
         yield from ()
+
+    def with_states(self, packed: pa.Array, change: Callable[[pa.Array], pa.Array]) -> pa.Array:
+        """Return states, as stores and tables have them, with the aggregates' part of each changed."""
+        return change(packed)
 
     def split_sent(self, context: BatchContext, table: pa.Table) -> Split:
         """Split corrections of the source like those of the table."""

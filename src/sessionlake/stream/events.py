@@ -15,13 +15,14 @@ from sessionlake.sources.decoding.rows import TypedSource
 from sessionlake.sources.record_columns import META
 from sessionlake.stream.ingest import EventSpec, column_of
 from sessionlake.stream.named_columns import missing_columns
+from sessionlake.stream.pinned import Pinned
 from sessionlake.stream.shape import Hidden, Shaping
 
 
 def aggregated_events(
     config: Config,
     source: TypedSource,
-    pinned: Mapping[str, str] | None,
+    pinned: Pinned | None,
     *,
     ordered: bool = False,
     more: Sequence[str] = (),
@@ -30,7 +31,11 @@ def aggregated_events(
 
     `ordered` is `event_spec`'s; `more` columns are read besides those.
     """
-    specs = parse_aggregates(config.aggregates, lambda: {*(pinned or ()), *config.event.columns, *source.columns()})
+    texts = config.aggregates if pinned is None else pinned.ordered(config.aggregates)
+    known = () if pinned is None else pinned.types
+    # The source is asked for what is new alone: its files may be gone.
+    is_new = pinned is None or not texts.items() <= pinned.texts.items()
+    specs = parse_aggregates(texts, lambda: {*known, *config.event.columns, *(source.columns() if is_new else ())})
     for spec in specs:
         if spec.of_positions and not config.source.entry.has_offsets:
             raise ConfigError(
@@ -39,19 +44,27 @@ def aggregated_events(
             )
     classes = [build_custom(s.name, s.path, config.pipeline.code) for s in specs if s.path is not None]
     names = [column for s in specs for column in s.inputs] + [column for c in classes for column in c.inputs]
-    if any(not c.inputs for c in classes):
-        names += [name for name in (*source.columns(), *config.event.columns) if name not in names]
-    events = event_spec(config, source, [*names, *more], pinned, ordered=ordered, hidden=hidden_columns(specs))
+    every = [c.name for c in classes if not c.inputs]
+    if every:
+        # A class of before goes on reading the columns of before.
+        new = pinned is None or any(name not in pinned.texts for name in every)
+        names += [name for name in (*(source.columns() if new else known), *config.event.columns) if name not in names]
+    hidden = hidden_columns(specs)
+    events = event_spec(config, source, [*names, *more], pinned, ordered=ordered, hidden=hidden)
     types = {**events.decoder.columns.types, **events.types}
     with_id = config.event.id is not None
-    return build_aggregates(config.aggregates, types, with_id=with_id, directory=config.pipeline.code), events
+    built = build_aggregates(texts, types, with_id=with_id, directory=config.pipeline.code)
+    if pinned is None:
+        return built, events
+    shaping = Shaping.of(config.event_at, config.event, (), names, hidden)
+    return tuple(pinned.marked(a, shaping.sources(a.inputs or names)) for a in built), events
 
 
 def event_spec(
     config: Config,
     source: TypedSource,
     inputs: Sequence[str],
-    pinned: Mapping[str, str] | None,
+    pinned: Pinned | None,
     keys: Sequence[str] = (),
     *,
     ordered: bool = False,
@@ -59,7 +72,7 @@ def event_spec(
 ) -> EventSpec:
     """Return the settings that workers need for an event input from which the columns `inputs` are read.
 
-    The first commit pins the types; before it they are read from the source. `keys` are the columns of the key, if they
+    Commits pin the types; those of columns that no batch has read are read from the source. `keys` are the columns of the key, if they
     are not those of [event]. With `ordered` the rows' places are read too, which numbered rows need. `hidden` are columns of
     `inputs` that aggregates compute.
     """
@@ -85,6 +98,7 @@ def event_spec(
     )
     return EventSpec(
         decoder=source.decoder(columns),
+        layouts=() if pinned is None else pinned.layouts,
         beyond_retention=config.beyond_retention,
         max_future_skew_us=config.max_future_skew_us,
         archive=config.pipeline.archive,
@@ -96,36 +110,33 @@ def event_spec(
 
 
 def _known_types(
-    config: Config, source: TypedSource, shaping: Shaping, pinned: Mapping[str, str] | None
+    config: Config, source: TypedSource, shaping: Shaping, pinned: Pinned | None
 ) -> dict[str, pa.DataType]:
     """Return the types of the source's columns: as pinned, and as the source has them those that only `where` reads."""
     needed = tuple(dict.fromkeys((*shaping.plain, *shaping.inputs, *shaping.also)))
-    types = {name: type_named(text) for name, text in pinned.items()} if pinned else _types(config, source, needed)
-    missing = [name for name in needed if name not in types]
-    if missing:
-        raise PipelineStateError(
-            f"aggregates: column {missing[0]!r} is new to this pipeline; to add it, start a new warehouse"
-        )
-    fresh = [name for name in shaping.asked if name not in types]
+    if pinned is None:
+        types = _types(config, source, needed)
+    else:
+        types = {name: type_named(text) for name, text in pinned.types.items()}
+    # Columns that only `where` reads, and those that the pipeline is the first time to read.
+    fresh = [name for name in dict.fromkeys((*needed, *shaping.asked)) if name not in types]
     return {**types, **(_types(config, source, fresh) if fresh else {})}
 
 
-def every_column(
-    config: Config, source: TypedSource, pinned: Mapping[str, str] | None, own: Sequence[str | None]
-) -> list[str]:
+def every_column(config: Config, source: TypedSource, pinned: Pinned | None, own: Sequence[str | None]) -> list[str]:
     """Return the columns of events but its `own` and those of a record's place: as the first batch had them.
 
     PipelineStateError if `where` reads a column that the first batch had not: it would be one of them from then on.
     """
     event = config.event
     if pinned is not None:
-        new = [name for name in Shaping.of(config.event_at, event, (), ()).asked if name not in pinned]
+        new = [name for name in Shaping.of(config.event_at, event, (), ()).asked if name not in pinned.types]
         if new:
             raise PipelineStateError(
                 f"{config.event_at}.where: column {new[0]!r} is new to this pipeline, whose rows have all columns of the source; "
                 f"name those in {config.operator}.columns, or leave this one out"
             )
-    names = dict.fromkeys((*(source.columns() if pinned is None else pinned), *event.columns))
+    names = dict.fromkeys((*(source.columns() if pinned is None else pinned.types), *event.columns))
     return [name for name in names if name not in (*own, *META)]
 
 
@@ -153,11 +164,3 @@ def computed_names(inputs: Mapping[str, EventSpec]) -> dict[str, str]:
         for name, spec in inputs.items()
         for column, type_ in spec.shape.types.items()
     }
-
-
-def pinned_of(name: str, pinned: Mapping[str, str] | None) -> dict[str, str] | None:
-    """Return what `type_names` has of an input; None if nothing is pinned yet."""
-    if pinned is None:
-        return None
-    before = column_of(name, "")
-    return {column.removeprefix(before): text for column, text in pinned.items() if column.startswith(before)}

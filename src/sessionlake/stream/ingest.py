@@ -13,12 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.aggregates.base import Events
+from sessionlake.aggregates.layouts import Layout
 from sessionlake.columnar.arrays import Bools, Ints, combined, plain_text
 from sessionlake.config.names import EVENT_INPUT
 from sessionlake.engine.operator import Aside, Counted, Split
 from sessionlake.errors import BadEventsError, SessionlakeError, SourceError, first_line
 from sessionlake.sources.contract import Checked, check
-from sessionlake.sources.decoding.rows import Decoder, Rows
+from sessionlake.sources.decoding.rows import BATCH, Decoder, Rows
 from sessionlake.stream.shape import Shape
 from sessionlake.warehouse.schemas import TIME
 
@@ -65,6 +66,8 @@ class EventSpec:
     """How long an event is remembered, so that its duplicates are found (`stream/unique`); None if they are not looked for."""
     shows_duplicates: bool = True
     """Whether duplicates get a row in their table, besides their number."""
+    layouts: tuple[Layout, ...] = ()
+    """The layouts that the pipeline's states have had; empty if there was one."""
 
     @property
     def types(self) -> dict[str, pa.DataType]:
@@ -222,12 +225,15 @@ def event_table(spec: EventSpec, events: Events) -> pa.Table:
 
 
 def events_of(spec: EventSpec, table: pa.Table) -> Events:
-    """Return the events of a table with the columns of `event_table`."""
+    """Return the events of a table with the columns of `event_table`, and `batch_id` if batches have stored them."""
     names = spec.decoder.columns
     event = combined(table["event"])
     columns = {name: pc.struct_field(event, name).cast(names.types[name]) for name in names.inputs}
     event_id = None if names.id is None else combined(table["event_id"])
-    return spec.shape.events(Events(combined(table["key"]), combined(table["time_us"]).to_numpy(), columns, event_id))
+    batch = combined(table[BATCH]).to_numpy() if BATCH in table.column_names else None
+    return spec.shape.events(
+        Events(combined(table["key"]), combined(table["time_us"]).to_numpy(), columns, event_id, batch=batch)
+    )
 
 
 def event_struct(spec: EventSpec, inputs: list[pa.Array], rows: int) -> pa.Array:

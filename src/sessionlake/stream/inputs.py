@@ -32,9 +32,9 @@ def read_inputs(
         rows = sources[name].stream(spec.decoder.columns, everything_at_once=everything_at_once)
         rows = rows.toDF(*(column_of(name, column) for column in rows.columns))
         events.append(rows.withColumn(INPUT, F.lit(name)))
-    # One of its columns some pipelines have alone.
+    # Some of its columns not every pipeline has.
     own = set(tables[schemas.CORRECTIONS].read().columns)
-    columns = [name for name in schemas.corrections(until=True).names if name in own]
+    columns = [name for name in schemas.corrections(until=True, layout=True).names if name in own]
     corrections = (
         tables.spark.readStream.format("delta")
         .option("skipChangeCommits", "true")

@@ -8,12 +8,14 @@ from typing import Any, ClassVar, Protocol
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from sessionlake.aggregates import Aggregate
 from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator
 from sessionlake.engine.outputs import CHANGES, Output
 from sessionlake.sources.base import Source
 from sessionlake.stream.ingest import EventSpec
 from sessionlake.stream.outputs import Rows, identified_rows, keyed_rows
+from sessionlake.stream.pinned import Pinned
 from sessionlake.stream.redeeming import Redeeming
 from sessionlake.stream.restating import Restating
 from sessionlake.warehouse import schemas
@@ -110,12 +112,16 @@ class Kind(Protocol):
         """Its event inputs by name. Each has its own positions and watermark. The pipeline's watermark is the smallest of them."""
 
     @property
+    def aggregates(self) -> Sequence[Aggregate]:
+        """The aggregates in its states, in their order; none if states have none."""
+
+    @property
     def event_types(self) -> Mapping[str, pa.DataType]:
         """The columns that are computed from, as late events and the archive have them in the struct `event`."""
 
     @classmethod
-    def make(cls, config: Config, sources: Mapping[str, Source], pinned: Mapping[str, str] | None) -> "Kind":
-        """Make it of a config and its sources by input; `pinned` has the types of their columns by the first batch, None before that one."""
+    def make(cls, config: Config, sources: Mapping[str, Source], pinned: Pinned | None) -> "Kind":
+        """Make it of a config and its sources by input; `pinned` is what its batches have fixed, None before the first one."""
 
     def operator(self, live: Mapping[str, Any] | None = None) -> Operator[Any]:
         """Return the workers' half; under other settings of classification if these are given."""

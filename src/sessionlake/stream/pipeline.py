@@ -1,59 +1,87 @@
 """A pipeline of any kind as the engine's coordinator sees it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame
 
+from sessionlake.aggregates.layouts import Layout, Layouts
 from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator
 from sessionlake.engine.pipeline import Pipeline
-from sessionlake.stream.changes import all_bound
+from sessionlake.stream.changes import SEVERAL_LAYOUTS, STATES, all_bound
 from sessionlake.stream.events import computed_names, type_names
 from sessionlake.stream.kind import ALLOW_EXPIRY, Kind, State
+from sessionlake.stream.pinned import AGGREGATES
 from sessionlake.stream.planned_offsets import fingerprint
+from sessionlake.stream.relaid import relaid
 from sessionlake.stream.tables import outputs_of
-from sessionlake.stream.unique import Unique, inner, layout, once
+from sessionlake.stream.unique import Unique, once
 from sessionlake.stream.unique.tables import with_ids
+from sessionlake.stream.wrapped import inner, store_layout
 from sessionlake.warehouse.batch_commit import Settings
 from sessionlake.warehouse.tables import Tables
 
 
 def make_pipeline(
-    tables: Tables, config: Config, kind: Kind, checkpoint_id: str, *, allow_expiry: bool = False
+    tables: Tables,
+    config: Config,
+    kind: Kind,
+    checkpoint_id: str,
+    *,
+    layouts: Sequence[Layout] = (),
+    remade: Callable[[Settings], tuple[Config, Kind]] | None = None,
+    allow_expiry: bool = False,
 ) -> Pipeline:
     """Return the coordinator's Pipeline for a kind; with `allow_expiry` the limits on removals by [ttl] are ignored.
 
-    `allow_expiry` is one of the commit's settings, so the rerun of an interrupted batch uses it again.
+    `allow_expiry` is one of the commit's settings, so the rerun of an interrupted batch uses it again. `layouts` are those of
+    the states, the newest last. `remade` makes config and kind as an interrupted batch had them, if its aggregates are others.
     """
-
-    def operator_of(live: Mapping[str, Any] | None = None) -> Operator[Any]:
-        return once(kind.operator(live), kind.inputs)
-
     live = {**config.live_settings(), **({ALLOW_EXPIRY: True} if allow_expiry else {})}
-    return Pipeline(
+    bound = all_bound(config, kind.bound_settings())
+    if kind.aggregates:
+        bound[AGGREGATES] = {aggregate.name: config.aggregates[aggregate.name] for aggregate in kind.aggregates}
+    if layouts:
+        bound[STATES] = SEVERAL_LAYOUTS
+    settings = Settings(
+        bound,
+        live,
+        type_names(kind.inputs),
+        computed_names(kind.inputs),
+        [layout.fields() for layout in layouts],
+    )
+
+    def under(other: Settings) -> Pipeline:
+        if other.rebuild.get(AGGREGATES) != bound.get(AGGREGATES) and remade is not None:
+            before, made = remade(other)
+            read = [Layout.read(fields) for fields in other.layouts]
+            return make_pipeline(tables, before, made, checkpoint_id, layouts=read).under(other)
+        return replace(pipeline, operator=operator_of(kind, layouts, other.live), settings=other)
+
+    pipeline = Pipeline(
         name=config.pipeline.name,
         checkpoint_id=checkpoint_id,
-        operator=operator_of(live) if allow_expiry else operator_of(),
-        operator_with=lambda settings: operator_of(settings.live),
+        operator=operator_of(kind, layouts, live if allow_expiry else None),
+        under=under,
         shards=config.pipeline.shards,
         store_dir=config.store_dir,
         outputs=outputs_of(tables, kind),
-        settings=Settings(
-            all_bound(config, kind.bound_settings()), live, type_names(kind.inputs), computed_names(kind.inputs)
-        ),
+        settings=settings,
         stored_state=partial(_stored, tables, kind),
         asked_for=partial(_answers, tables, kind),
         input_of=lambda batch_id: fingerprint(tables.read_text(f"{config.checkpoint}/offsets/{batch_id}")),
-        store_layout=partial(store_layout, kind),
+        store_layout=lambda operator: store_layout(operator, kind.store_layout(inner(operator))),
         checked=lambda operator, state, stats: kind.checked(inner(operator), state, stats),
     )
+    return pipeline
 
 
-def store_layout(kind: Kind, operator: Operator[Any]) -> str:
-    """Return the settings that a store's content depends on, besides its keys."""
-    return layout(operator, kind.store_layout(inner(operator)))
+def operator_of(kind: Kind, layouts: Sequence[Layout], live: Mapping[str, Any] | None = None) -> Operator[Any]:
+    """Return the workers' half of a kind with all that is around it; under other settings of classification if these are given."""
+    return once(relaid(kind.operator(live), Layouts.of(layouts, kind.aggregates)), kind.inputs)
 
 
 def _stored(tables: Tables, kind: Kind, operator: Operator[Any], state: State) -> DataFrame:

@@ -11,7 +11,7 @@ from sessionlake.aggregates import Aggregate, Events
 from sessionlake.aggregates.partials import Partials
 from sessionlake.columnar.arrays import Bools, Ints
 from sessionlake.config.load import Config
-from sessionlake.engine.operator import Inputs
+from sessionlake.engine.operator import Inputs, Operator
 from sessionlake.stream.comparison import Difference
 from sessionlake.stream.ingest import EventSpec
 from sessionlake.stream.input_log import BatchInputs
@@ -69,6 +69,8 @@ class Recompute(Protocol):
     """The numbers of `Difference.stats` that the run reports."""
     right: ClassVar[str]
     """The note of a run that finds no difference."""
+    operator: Operator[Any]
+    """The workers' half."""
     aggregates: tuple[Aggregate, ...]
     events: EventSpec
     schema: pa.Schema

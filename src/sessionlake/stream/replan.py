@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from sessionlake.config.load import Config
 from sessionlake.errors import PipelineStateError
 from sessionlake.sources.base import Source
+from sessionlake.stream.interrupted import side_tables
 from sessionlake.stream.kind import Kind
-from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.tables import Tables
 
@@ -32,10 +32,10 @@ def replan(
             f"checkpoint: {checkpoint!r} is ahead of the changelog, whose last batch is {batch_id - 1}; "
             "restore both as of one moment"
         )
-    # All tables that a batch commits to before the changelog. The changelog's commit makes the batch durable.
-    _, *first = reversed(kind.changelogs_in(config))
-    sides = (*schemas.SIDES, *(of.changes for of in first))
-    _check_sides(tables, sides, checkpoint_id=None if last is None else last.checkpoint_id, batch_id=batch_id)
+    # The changelog's commit makes the batch durable.
+    _check_sides(
+        tables, side_tables(config, kind), checkpoint_id=None if last is None else last.checkpoint_id, batch_id=batch_id
+    )
     planned = batch_id in offsets
     inputs = {n: files for n, source in enumerate(sources.values()) if (files := source.planned(tables)) is not None}
     gone = [path for files in inputs.values() for path in files.gone(batch_id)] if planned else []

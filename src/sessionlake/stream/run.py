@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from pyspark.errors import StreamingQueryException
@@ -22,11 +22,14 @@ from sessionlake.sources import kafka_cluster as kafka
 from sessionlake.sources.registry import sources_of
 from sessionlake.stream.changes import check_changes, taken
 from sessionlake.stream.clock import check_batch_clock, check_clock
-from sessionlake.stream.control import ADVANCE, FLUSH
+from sessionlake.stream.control import ADVANCE, FLUSH, TICK
 from sessionlake.stream.input_log import InputLog
 from sessionlake.stream.inputs import ControlInput, PlannedInputs, read_inputs
+from sessionlake.stream.interrupted import interrupted
 from sessionlake.stream.kind import Kind
+from sessionlake.stream.layouts import next_layouts
 from sessionlake.stream.lock import check_checkpoint, locked_store, make_checkpoint
+from sessionlake.stream.pinned import Pinned
 from sessionlake.stream.pipeline import make_pipeline
 from sessionlake.stream.planned_offsets import PlannedOffsets, clock_of, fingerprint
 from sessionlake.stream.queries import is_second_driver, run_to_end
@@ -37,7 +40,7 @@ from sessionlake.stream.watermark import watermark_of
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import batches_after, check_history, find_last_batch
-from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.tables import Tables, spark_schema
 
 _BATCHES_EVERY = 50
 _log = logging.getLogger("sessionlake")
@@ -91,6 +94,9 @@ def run_kind(
         if give_up_plan:
             for note in replan(current.tables, config, kind, current.sources, current.coordinator.last):
                 _log.warning("sessionlake: %s", note)
+        if current.adds:
+            # A batch of its own: from it on jobs know the aggregates, though nothing may come in for long.
+            current.tick()
         current.coordinator.on_commit = lambda batch: current.committed(batch, on_commit)
         try:
             current.stream(once=once or bootstrap, everything_at_once=bootstrap)
@@ -124,6 +130,7 @@ class _Run:
         meanwhile: Callable[[], None],
     ) -> None:
         self.spark, self.config, self.trust_clock, self.gate = spark, config, trust_clock, gate
+        self.kind_class = kind
         self.meanwhile = meanwhile
         self.tables = Tables.of(spark, config)
         self.sources = sources_of(spark, config)
@@ -133,20 +140,41 @@ class _Run:
         check_history(self.tables, kind.changelogs_in(config))
         if not trust_clock:
             check_clock(last)
-        check_changes(config, last, kind.bound_settings())
-        for told in taken(config, last, kind.bound_settings()):
-            _log.warning("sessionlake: %s", told)
         checkpoint = check_checkpoint(self.tables, config, last)
-        self.kind = kind.make(config, self.sources, last.settings.types if last else None)
+        # An interrupted batch is run to its end as it was begun, and so is the one to compare with.
+        before = interrupted(self.tables, config, kind, checkpoint, last) or last
+        check_changes(config, before, kind.bound_settings(), runs=True)
+        for told in taken(config, before, kind.bound_settings()):
+            _log.warning("sessionlake: %s", told)
+        pinned = Pinned.of(before)
+        self.kind = kind.make(config, self.sources, pinned)
+        self.layouts = next_layouts(
+            pinned, self.kind, config.aggregates, lambda: self._remade(cast("Pinned", pinned))[1]
+        )
+        self.adds = pinned is not None and self.layouts != pinned.layouts
         # All checks are above: a warehouse that is refused gets no table.
-        create_tables(self.tables, config, self.kind)
+        create_tables(self.tables, config, self.kind, grow=self.adds)
         checkpoint = checkpoint or make_checkpoint(self.tables, config)
-        pipeline = make_pipeline(self.tables, config, self.kind, checkpoint, allow_expiry=allow_expiry)
+        pipeline = make_pipeline(
+            self.tables,
+            config,
+            self.kind,
+            checkpoint,
+            layouts=self.layouts,
+            remade=lambda settings: self._remade(Pinned.of_settings(settings, -1)),
+            allow_expiry=allow_expiry,
+        )
         self.coordinator = Coordinator(spark, self.tables, pipeline)
         self.batches = 0
         self._batch_runs, self._ending = threading.Lock(), threading.Event()
         self.inputs = InputLog(self.tables, config)
         self.ticks = Ticks(self.tables, self.kind)
+
+    def _remade(self, pinned: Pinned) -> tuple[Config, Kind]:
+        """Return the config with the aggregates of a batch, and its kind."""
+        section = self.config.section.model_copy(update={"aggregates": dict(pinned.texts)})
+        config = self.config.model_copy(update={"section": section})
+        return config, self.kind_class.make(config, self.sources, pinned)
 
     def stream(self, *, once: bool, everything_at_once: bool = False) -> None:
         """Run the streaming query to its end."""
@@ -262,6 +290,14 @@ class _Run:
             return False
         self._ask(correction_id=f"flush-{last.batch_id}", kind=FLUSH, job="run")
         return True
+
+    def tick(self) -> None:
+        """Ask, through the control input, for a batch under the newest layout; once, however often a start is tried."""
+        number = len(self.layouts) - 1
+        row = {"correction_id": f"tick-states-{number}", "kind": TICK, "job": "run", "created_at": 0}
+        rows = pa.Table.from_pylist([row], schema=schemas.CORRECTIONS_SCHEMA)
+        frame = self.spark.createDataFrame(rows, spark_schema(rows.schema))
+        self.tables[schemas.CORRECTIONS].append(frame, "states", number)
 
     @property
     def _topic_at(self) -> str:

@@ -185,7 +185,11 @@ class Shaping:
     @property
     def inputs(self) -> tuple[str, ...]:
         """The source's columns that the operator's are computed of, or are."""
-        return self.wanted if self.is_plain else self._chain.sources(self.wanted)
+        return self.sources(self.wanted)
+
+    def sources(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the source's columns that some of the operator's are computed of, or are."""
+        return tuple(names) if self.is_plain else self._chain.sources(names)
 
     @property
     def plain(self) -> tuple[str, ...]:

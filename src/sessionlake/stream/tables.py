@@ -27,8 +27,11 @@ _NOT_WRITABLE = (
 )
 
 
-def create_tables(tables: Tables, config: Config, kind: Kind) -> None:
-    """Create the pipeline's tables if they are not there; the changelog, whose first commit is a batch's, last."""
+def create_tables(tables: Tables, config: Config, kind: Kind, *, grow: bool = False) -> None:
+    """Create the pipeline's tables if they are not there; the changelog, whose first commit is a batch's, last.
+
+    With `grow` those that are there get the columns of aggregates that were added.
+    """
     try:
         if "://" not in config.pipeline.warehouse:
             make_private(Path(config.pipeline.warehouse.removeprefix("file:")))
@@ -40,6 +43,8 @@ def create_tables(tables: Tables, config: Config, kind: Kind) -> None:
                     f"pipeline.archive: {tables[spec.name].uri!r} is a table of another kind; move it, or archive nothing"
                 )
         _grow(tables, config, kind)
+        if grow:
+            _grow_for_aggregates(tables, config, kind)
     except Exception as error:
         if any(sign in str(error) for sign in _NOT_WRITABLE):
             raise ConfigError(
@@ -55,6 +60,21 @@ def _grow(tables: Tables, config: Config, kind: Kind) -> None:
         if tables[BATCH_INPUTS].exists():
             schema = inputs_schema(config.section.sides)
             tables[BATCH_INPUTS].grow(schema, schema.names)
+
+
+def _grow_for_aggregates(tables: Tables, config: Config, kind: Kind) -> None:
+    """Give tables the columns of added aggregates, and of what they read; corrections say from then on in which layout states are."""
+    values = [aggregate.name for aggregate in kind.aggregates]
+    for spec in own_tables(kind, tables.changelog):
+        tables[spec.name].grow(spec.schema, values)
+    tables[schemas.CORRECTIONS].grow(
+        schemas.corrections(until=config.section.keeps_until, layout=True), [schemas.LAYOUT]
+    )
+    event = schemas.events(kind.event_types).field("event")
+    if kind.event_types:
+        for name in (schemas.LATE_EVENTS, schemas.EVENTS):
+            if tables[name].exists():
+                tables[name].grow_struct(event)
 
 
 def outputs_of(tables: Tables, kind: Kind) -> tuple[Output, ...]:

@@ -1,6 +1,6 @@
 """The metadata of a micro-batch's commit: the one record that the stream, jobs, readers and metrics all use."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,8 @@ class Settings:
     """Types of the source's columns, pinned by the first batch."""
     computed: Mapping[str, str] = field(default_factory=dict)
     """Types of the columns that are computed of them."""
+    layouts: Sequence[Mapping[str, Any]] = ()
+    """The layouts that states have had, this batch's last, as JSON values (`aggregates/layouts.py`); empty if there was one."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,13 @@ class BatchCommit:
         return cls(
             **{name: metadata[name] for name in _NEEDED if name not in ("shards", "settings")},
             shards=tuple(metadata["shards"]),
-            settings=Settings(*(settings.get(name, {}) for name in ("rebuild", "live", "types", "computed"))),
+            settings=Settings(
+                settings["rebuild"],
+                settings["live"],
+                settings["types"],
+                settings.get("computed", {}),
+                settings.get("layouts", ()),
+            ),
             places=Places(
                 tuple(places.get("executors", ())),
                 tuple(places.get("at", ())),
@@ -127,6 +135,7 @@ class BatchCommit:
                 "live": settings.live,
                 "types": settings.types,
                 **({"computed": settings.computed} if settings.computed else {}),
+                **({"layouts": list(settings.layouts)} if settings.layouts else {}),
             },
             "places": {
                 "executors": list(places.executors),

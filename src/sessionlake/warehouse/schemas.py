@@ -124,8 +124,12 @@ def with_key_columns(schema: pa.Schema, key: str, names: Iterable[str]) -> pa.Sc
     return pa.schema([*list(schema)[:at], *parts, *list(schema)[at:]])
 
 
+NO_COLUMN = "none"
+"""The only field of the struct `event` as long as no column is read: a struct needs one."""
+
+
 def _event(inputs: Mapping[str, pa.DataType]) -> Iterable[pa.Field]:
-    event = pa.struct([pa.field(name, type_) for name, type_ in inputs.items()] or [pa.field("none", pa.bool_())])
+    event = pa.struct([pa.field(name, type_) for name, type_ in inputs.items()] or [pa.field(NO_COLUMN, pa.bool_())])
     yield commented("key", pa.string(), "The event's key")
     yield commented("event_time", TIME, "The event's time")
     yield commented("event_id", pa.string(), "The event's id, where the config names one")
@@ -219,14 +223,22 @@ CORRECTIONS_SCHEMA = pa.schema(
         commented("created_at", TIME, "When it was written"),
     ]
 )
+LAYOUT = "layout"
+"""The column of corrections that says in which layout their states are. It comes with the second one."""
+LAYOUT_FIELD = commented(LAYOUT, pa.int64(), "Number of the states' layout, from 0 on; null: the first")
 
 
-def corrections(*, until: bool = False) -> pa.Schema:
-    """Return the schema of corrections. With `until` it has a column open_until, null if that time follows from the end."""
-    if not until:
-        return CORRECTIONS_SCHEMA
-    put = CORRECTIONS_SCHEMA.field("put").with_type(pa.list_(pa.struct([*_PUT, (OPEN_UNTIL, TIME)])))
-    return CORRECTIONS_SCHEMA.set(CORRECTIONS_SCHEMA.get_field_index("put"), put).append(OPEN_UNTIL_FIELD)
+def corrections(*, until: bool = False, layout: bool = False) -> pa.Schema:
+    """Return the schema of corrections.
+
+    With `until` it has a column open_until, null if that time follows from the end; with `layout` one that says in which
+    layout states are.
+    """
+    schema = CORRECTIONS_SCHEMA
+    if until:
+        put = schema.field("put").with_type(pa.list_(pa.struct([*_PUT, (OPEN_UNTIL, TIME)])))
+        schema = schema.set(schema.get_field_index("put"), put).append(OPEN_UNTIL_FIELD)
+    return schema.append(LAYOUT_FIELD) if layout else schema
 
 
 APPLIED, STALE, EXPIRED, MALFORMED = "applied", "stale", "expired", "malformed"

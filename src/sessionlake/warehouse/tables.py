@@ -38,6 +38,15 @@ def spark_schema(schema: pa.Schema) -> StructType:
     )
 
 
+def _text(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
 class Table(Transactions):
     """A table, which need not be there, as Spark reads and writes it."""
 
@@ -66,9 +75,18 @@ class Table(Transactions):
         fields = pa.schema([field for field in schema if field.name in wanted and field.name not in known])
         if len(fields):
             columns = ", ".join(
-                f"`{field.name}` {field.dataType.simpleString()} comment '{field.metadata.get('comment', '')}'"
+                f"{_quoted(field.name)} {field.dataType.simpleString()} comment {_text(field.metadata.get('comment', ''))}"
                 for field in spark_schema(fields)
             )
+            self.spark.sql(f"alter table {self.sql_name()} add columns ({columns})")
+
+    def grow_struct(self, field: pa.Field) -> None:
+        """Add the fields of a struct column that the table's column lacks. They are null in its rows."""
+        known = self.read().select(f"{_quoted(field.name)}.*").columns
+        new = [f for f in spark_schema(pa.schema(list(field.type))) if f.name not in known]
+        if new:
+            name = _quoted(field.name)
+            columns = ", ".join(f"{name}.{_quoted(f.name)} {f.dataType.simpleString()}" for f in new)
             self.spark.sql(f"alter table {self.sql_name()} add columns ({columns})")
 
     def _create_here(
@@ -125,7 +143,7 @@ class Table(Transactions):
 
     def sql_name(self) -> str:
         """Return a table as SQL names it."""
-        return "delta.`" + self.uri.replace("`", "``") + "`"
+        return f"delta.{_quoted(self.uri)}"
 
     def retried(self, attempts: int, action: Callable[[], object]) -> None:
         """Run a function that commits to a table; run it again if another commit came between.

@@ -10,14 +10,15 @@ from sessionlake.operators.joins.kind import Joins
 from sessionlake.operators.joins.outputs import identified_pairs
 from sessionlake.operators.joins.spec import join_schema
 from sessionlake.sources.registry import sources_of
-from sessionlake.stream.events import pinned_of, type_names
+from sessionlake.stream.events import type_names
+from sessionlake.stream.pinned import Pinned
 from sessionlake.warehouse.changelog import DAY_US
 from tests.operators.joins.join_support import join_config
 
 TYPES = {"id": "string", "time_us": "long", "v": "long", "w": "double"}
 
 
-def made(root: Path, pinned: dict[str, str] | None = None, **changes: Any) -> Joins:
+def made(root: Path, pinned: Pinned | None = None, **changes: Any) -> Joins:
     sides = {
         name: {
             "source": {"kind": "files", "path": name, "format": "json", "types": TYPES},
@@ -51,8 +52,8 @@ def test_types_are_pinned_by_side(tmp_path: Path) -> None:
     kind = made(tmp_path, right=right)
     names = type_names(kind.inputs)
     assert (names["left:v"], names["right:v"]) == ("int64", "double")
-    assert pinned_of("left", names) == {"id": "string", "time_us": "int64", "v": "int64"}
-    pinned = {**names, "left:v": "double"}
+    assert Pinned(names).input("left").types == {"id": "string", "time_us": "int64", "v": "int64"}
+    pinned = Pinned({**names, "left:v": "double"})
     assert made(tmp_path, pinned, right=right).spec.left.types == {"v": pa.float64()}
     assert list(kind.event_types) == ["orders_v", "shipments_v"]
 

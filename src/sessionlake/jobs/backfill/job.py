@@ -65,7 +65,7 @@ def backfill(
         rows, counts = _differences(basis, recompute, run)
     try:
         with run.step("appending corrections", schemas.CORRECTIONS):
-            append_claimed(run, schemas.CORRECTIONS, _corrections(run, rows.where(F.col(STATS).isNull())))
+            append_claimed(run, schemas.CORRECTIONS, _corrections(run, recompute, rows.where(F.col(STATS).isNull())))
     finally:
         rows.unpersist()
     return run.finish(counts, _notes(run, from_us, counts, [recompute.right]))
@@ -159,10 +159,12 @@ def _counts(rows: DataFrame, names: Sequence[str]) -> dict[str, int]:
     return {name: total[name] for name in names} | {k: total[k] for k in ("open_low", "open_high")}
 
 
-def _corrections(run: JobRun, found: DataFrame) -> DataFrame:
+def _corrections(run: JobRun, recompute: Recompute, found: DataFrame) -> DataFrame:
     identity = F.md5(F.concat_ws("\x00", F.col("group_start").cast("string"), F.col("key")))
     correction_id = F.concat(F.lit(f"{run.app_id}/"), identity)
-    return run.corrections(found.drop(STATS), correction_id=correction_id, kind=F.lit("replace"))
+    return run.corrections(
+        found.drop(STATS), recompute.events.layouts, correction_id=correction_id, kind=F.lit("replace")
+    )
 
 
 def _written(run: JobRun) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 import json
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from sessionlake.columnar.records import UNTIL
@@ -49,11 +49,15 @@ def backfills_in_flight(tables: Tables, taken: DataFrame) -> set[str]:
 
 
 def restates(corrections: DataFrame) -> DataFrame:
-    """Return restated partials: key, start_us, end_us, event_count, state, batch_id, and until_us if corrections have it.
+    """Return restated partials: key, start_us, end_us, event_count, state, batch_id, and until_us and layout if corrections have them.
 
     Corrections that only send windows again are left out.
     """
-    until = [F.unix_micros(schemas.OPEN_UNTIL).alias(UNTIL)] if schemas.OPEN_UNTIL in corrections.columns else []
+    more: list[Column | str] = []
+    if schemas.OPEN_UNTIL in corrections.columns:
+        more.append(F.unix_micros(schemas.OPEN_UNTIL).alias(UNTIL))
+    if schemas.LAYOUT in corrections.columns:
+        more.append(schemas.LAYOUT)
     return corrections.where("kind = 'restate' and event_count > 0").select(
         F.col("key").alias("key"),
         F.unix_micros("start_time").alias("start_us"),
@@ -62,7 +66,7 @@ def restates(corrections: DataFrame) -> DataFrame:
         "event_count",
         "state",
         BATCH,
-        *until,
+        *more,
     )
 
 

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sessionlake.aggregates.codec import StateCodec
+from sessionlake.aggregates.layouts import Layouts
 from sessionlake.aggregates.partials import Partials
 from sessionlake.columnar.arrays import combined
 from sessionlake.columnar.records import UNTIL
@@ -24,6 +25,7 @@ from sessionlake.jobs.late.spans import BACKFILL, LateRun, Span
 from sessionlake.sources.registry import sources_of
 from sessionlake.stream.ingest import EVENTS, events_of
 from sessionlake.stream.recompute import INCLUDED, LATE, RESTATE, Basis, Recompute, Window
+from sessionlake.stream.relaid import newest_rows, numbers_of
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.streamed_files import BATCH
 from sessionlake.warehouse.tables import spark_schema
@@ -49,7 +51,7 @@ def compared(basis: RunBasis, recompute: Recompute, window: Window, stored: int)
     needed = needed_batches(basis.inputs, window)
     buckets = _buckets(basis, needed, stored)
     parts = [*_events(basis, recompute, buckets, needed, window), *_corrected(basis, recompute, buckets, window)]
-    parts += [_wired(rows, kind, buckets) for kind, rows in recompute.others(window)]
+    parts += [_wired(rows, kind, recompute, buckets) for kind, rows in recompute.others(window)]
     wire, compare, schema = reduce(DataFrame.unionAll, parts), recompute.compare(window), recompute.schema
     result = schema.append(pa.field(STATS, pa.string()))
 
@@ -117,10 +119,14 @@ def _corrected(basis: RunBasis, recompute: Recompute, buckets: int, window: Wind
         yield _unpacked(rows, recompute, buckets)
 
 
-def _wired(rows: DataFrame, kind: str, shards: int) -> DataFrame:
+def _wired(rows: DataFrame, kind: str, recompute: Recompute, shards: int) -> DataFrame:
+    operator, layouts = recompute.operator, Layouts.of(recompute.events.layouts, recompute.aggregates)
+
     def split(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield from rows_by_shard(kind, pa.Table.from_batches([batch]), shards)
+            table = pa.Table.from_batches([batch])
+            table = table if layouts is None else newest_rows(operator, layouts, table)
+            yield from rows_by_shard(kind, table, shards)
 
     return rows.mapInArrow(split, WIRE_DDL)
 
@@ -140,6 +146,7 @@ def _lifted(late: DataFrame, recompute: Recompute, buckets: int) -> DataFrame:
 
 def _unpacked(restated: DataFrame, recompute: Recompute, buckets: int) -> DataFrame:
     codec, placed = StateCodec(recompute.aggregates), recompute.restated()
+    layouts = Layouts.of(recompute.events.layouts, recompute.aggregates)
 
     def split(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -147,7 +154,8 @@ def _unpacked(restated: DataFrame, recompute: Recompute, buckets: int) -> DataFr
             start, end, count, consumed = (
                 table[name].to_numpy() for name in ("start_us", "end_us", "event_count", BATCH)
             )
-            states = codec.decode(combined(table["state"]))
+            packed = combined(table["state"])
+            states = codec.decode(packed if layouts is None else layouts.newest(packed, numbers_of(table)))
             until = combined(table[UNTIL]) if UNTIL in table.column_names else None
             partials = placed(Partials(combined(table["key"]), start, end, count, np.asarray(consumed), states), until)
             yield from rows_by_shard(RESTATE, partials.to_table(), buckets)

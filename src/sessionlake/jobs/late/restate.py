@@ -19,6 +19,7 @@ from sessionlake.stream.restating import Restating
 from sessionlake.stream.watermark import watermark_of
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
+from sessionlake.warehouse.streamed_files import BATCH
 from sessionlake.warehouse.tables import Tables, spark_schema
 
 
@@ -41,7 +42,8 @@ def restatements(run: JobRun, events: DataFrame, kind: Kind) -> DataFrame:
     identity = F.md5(F.concat_ws("\x00", F.unix_micros("start_time").cast("string"), F.col("key"), *more))
     correction_id = F.concat(F.lit(f"{run.app_id}/"), identity)
     kinds = {} if "kind" in partials.columns else {"kind": F.lit("restate")}
-    return run.corrections(partials, correction_id=correction_id, **kinds)
+    layouts = next(iter(kind.inputs.values())).layouts
+    return run.corrections(partials, layouts, correction_id=correction_id, **kinds)
 
 
 def restating_of(kind: Kind) -> Restating:
@@ -59,7 +61,7 @@ def restated(late: DataFrame, kind: Kind, watermark_us: int) -> DataFrame:
         for piece in _whole_cells(batches, merge.cell):
             yield from merge.merge(piece).to_batches()
 
-    own = [field.name for field in kind.late_columns]
+    own = [name for name in (*(field.name for field in kind.late_columns), BATCH) if name in late.columns]
     time = F.unix_micros("event_time").alias("time_us")
     rows = late.select(F.col("key").alias("key"), time, "event_id", "event", *own)
     placed = rows.repartition("key").sortWithinPartitions("key", "time_us")

@@ -15,8 +15,7 @@ from sessionlake.errors import JobError
 from sessionlake.jobs.rebuild.archive import FROM_SOURCE, Archive
 from sessionlake.sources.columns import EventColumns, type_named
 from sessionlake.sources.decoding.archived import ARCHIVED, ArchiveDecoder
-from sessionlake.stream.events import pinned_of
-from sessionlake.stream.ingest import EVENTS
+from sessionlake.stream.pinned import Pinned
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.streamed_files import BATCH
 
@@ -57,7 +56,7 @@ class ArchiveSource:
 
     @property
     def _pinned(self) -> Mapping[str, str]:
-        return pinned_of(EVENTS, self.archive.batch.settings.types) or {}
+        return self.archive.batch.settings.types
 
     @property
     def _fields(self) -> list[str]:
@@ -69,6 +68,7 @@ class ArchiveSource:
         """Return a column of the archive's rows; the struct has it as it was read, the others as they were understood."""
         event = self.config.event
         if column in self._fields:
+            self._require_all(column)
             return F.col("event").getField(column)
         if column in (self._before("columns") or {}):
             raise _lacking(column)
@@ -80,6 +80,18 @@ class ArchiveSource:
                 texts = F.from_json(place, "array<string>")
                 return F.col(place) if len(names) == 1 else texts[names.index(column)]
         raise _lacking(column)
+
+    def _require_all(self, column: str) -> None:
+        """Raise JobError if the archive has events from before the pipeline read a column: they lack it."""
+        batch = self.archive.batch
+        if not batch.settings.layouts:
+            return
+        since = Pinned.of_settings(batch.settings, batch.batch_id).since([column])
+        if not self.archive.rows().where(F.col(BATCH) < since).isEmpty():
+            raise JobError(
+                f"--from-archive: the archive has column {column!r} only from batch {since} on, because the pipeline did not read it "
+                f"before; {FROM_SOURCE}"
+            )
 
     def _before(self, key: str) -> Any:
         return self.archive.batch.settings.rebuild.get(f"{self.config.event_at}.{key}")

@@ -173,7 +173,8 @@ def _write(run: JobRun, kind: Kind, judged: DataFrame) -> None:
         taken = judged.where(F.col("outcome").isin(TAKEN, TWIN))
         run.append(schemas.REDEEMED, taken.select(LETTER, "batch_id", "outcome", F.lit(run.run_id).alias("run_id")))
     with run.step("restating", schemas.CORRECTIONS):
-        events = judged.where(F.col("outcome") == TAKEN)
+        # Their texts are read, so it does not matter which columns the batch that refused them read.
+        events = judged.where(F.col("outcome") == TAKEN).drop("batch_id")
         if schemas.PARTLY in [field.name for field in kind.late_columns]:
             # A dead letter is in none of its windows.
             events = events.withColumn(schemas.PARTLY, F.lit(False))

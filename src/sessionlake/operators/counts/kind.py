@@ -21,6 +21,7 @@ from sessionlake.operators.shared.windowing.emission import Progress
 from sessionlake.sources.base import Source
 from sessionlake.stream.event_kind import EventKind
 from sessionlake.stream.kind import State, TableSpec, changelog_output, changelog_table
+from sessionlake.stream.pinned import Pinned
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch_id
 from sessionlake.warehouse.changelog import Changelog
@@ -44,7 +45,7 @@ class CountedWindows(EventKind[CountSpec]):
         return SLICES, WINDOWS
 
     @classmethod
-    def make(cls, config: Config, sources: Mapping[str, Source], pinned: Mapping[str, str] | None) -> "CountedWindows":
+    def make(cls, config: Config, sources: Mapping[str, Source], pinned: Pinned | None) -> "CountedWindows":
         """Make it of a config."""
         return cls(config, operator_of(config, sources, pinned).spec)
 

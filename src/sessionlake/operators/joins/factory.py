@@ -8,10 +8,11 @@ from sessionlake.operators.joins.operator import Joiner
 from sessionlake.operators.joins.section import JoinSection
 from sessionlake.operators.joins.spec import SIDES, JoinSpec, Side
 from sessionlake.sources.decoding.rows import TypedSource
-from sessionlake.stream.events import event_spec, pinned_of
+from sessionlake.stream.events import event_spec
+from sessionlake.stream.pinned import Pinned
 
 
-def operator_of(config: Config, sources: Mapping[str, TypedSource], pinned: Mapping[str, str] | None) -> Joiner:
+def operator_of(config: Config, sources: Mapping[str, TypedSource], pinned: Pinned | None) -> Joiner:
     """Make it; `pinned` has the types of the columns as of the first batch, None before that one."""
     section = cast("JoinSection", config.section)
     left, right = (_side(config, sources[name], name, pinned) for name in SIDES)
@@ -32,9 +33,9 @@ def operator_of(config: Config, sources: Mapping[str, TypedSource], pinned: Mapp
     return Joiner(spec)
 
 
-def _side(config: Config, source: TypedSource, name: str, pinned: Mapping[str, str] | None) -> Side:
+def _side(config: Config, source: TypedSource, name: str, pinned: Pinned | None) -> Side:
     section = cast("JoinSection", config.section)
     side = section.sides[name]
-    pinned = pinned_of(name, pinned)
+    pinned = None if pinned is None else pinned.input(name)
     events = event_spec(config.inputs[name], source, side.columns, pinned, config.keys[name], ordered=True)
     return Side(side.name, section.size_of(name), tuple(side.columns), events)

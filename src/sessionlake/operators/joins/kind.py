@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from sessionlake.aggregates import Aggregate
 from sessionlake.columnar.arrays import Ints
 from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator
@@ -41,6 +42,7 @@ from sessionlake.sources.base import Source
 from sessionlake.stream.ingest import EventSpec, with_live_settings
 from sessionlake.stream.kind import State, TableSpec, changelog_output, changelog_table
 from sessionlake.stream.outputs import same_rows
+from sessionlake.stream.pinned import Pinned
 from sessionlake.stream.restating import Merge, Restating
 from sessionlake.stream.watermark import NO_WATERMARK
 from sessionlake.warehouse import schemas
@@ -76,6 +78,11 @@ class Joins:
         return {name: self.spec.side(name).events for name in SIDES}
 
     @property
+    def aggregates(self) -> Sequence[Aggregate]:
+        """Return nothing: pairs are not aggregated."""
+        return ()
+
+    @property
     def event_types(self) -> Mapping[str, pa.DataType]:
         """Return the columns of both sides, called as in a pair's row."""
         return event_types(self.spec)
@@ -87,7 +94,7 @@ class Joins:
         return cls.changelogs
 
     @classmethod
-    def make(cls, config: Config, sources: Mapping[str, Source], pinned: Mapping[str, str] | None) -> "Joins":
+    def make(cls, config: Config, sources: Mapping[str, Source], pinned: Pinned | None) -> "Joins":
         """Make it of a config."""
         return cls(config, operator_of(config, sources, pinned).spec)
 

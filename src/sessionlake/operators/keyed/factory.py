@@ -18,10 +18,11 @@ from sessionlake.sources.decoding.rows import TypedSource
 from sessionlake.sources.record_columns import NO_VALUE, OFFSET, PARTITION
 from sessionlake.stream.events import event_spec, every_column
 from sessionlake.stream.ingest import EVENTS
+from sessionlake.stream.pinned import Pinned
 from sessionlake.warehouse import schemas
 
 
-def operator_of(config: Config, sources: Mapping[str, TypedSource], pinned: Mapping[str, str] | None) -> TableKeeper:
+def operator_of(config: Config, sources: Mapping[str, TypedSource], pinned: Pinned | None) -> TableKeeper:
     """Make it; `pinned` has the types of the columns as of the first batch, None before that one."""
     section, source, condition = cast("TableSection", config.section), sources[EVENTS], None
     own = (*config.event.key_columns, config.event.time, *config.event.id_columns)
@@ -41,12 +42,10 @@ def operator_of(config: Config, sources: Mapping[str, TypedSource], pinned: Mapp
     return TableKeeper(replace(spec, ttl=ttl))
 
 
-def _columns_of(
-    parsed: Parsed, config: Config, source: TypedSource, pinned: Mapping[str, str] | None
-) -> tuple[str, ...]:
+def _columns_of(parsed: Parsed, config: Config, source: TypedSource, pinned: Pinned | None) -> tuple[str, ...]:
     """Return the columns of events that an expression reads: key and event_time are not, unless there are such columns."""
     derived = {KEY, EVENT_TIME} & {*parsed.columns} - config.event.columns.keys()
-    known = set(source.columns() if derived and pinned is None else pinned or ())
+    known = set(() if not derived else source.columns() if pinned is None else pinned.types)
     return tuple(name for name in parsed.columns if name not in derived or name in known)
 
 

@@ -29,6 +29,7 @@ from sessionlake.sources.base import Source
 from sessionlake.stream.event_kind import EventKind
 from sessionlake.stream.kind import ALLOW_EXPIRY, State, TableSpec, changelog_output, changelog_table
 from sessionlake.stream.outputs import same_rows
+from sessionlake.stream.pinned import Pinned
 from sessionlake.stream.watermark import NO_WATERMARK
 from sessionlake.warehouse.changelog import DELETED, WRITTEN, Changelog
 from sessionlake.warehouse.tables import Tables
@@ -45,7 +46,7 @@ class KeyedTable(EventKind[KeyedSpec]):
     lookups: ClassVar[None] = None
 
     @classmethod
-    def make(cls, config: Config, sources: Mapping[str, Source], pinned: Mapping[str, str] | None) -> "KeyedTable":
+    def make(cls, config: Config, sources: Mapping[str, Source], pinned: Pinned | None) -> "KeyedTable":
         """Make it of a config."""
         return cls(config, operator_of(config, sources, pinned).spec)
 

@@ -11,9 +11,10 @@ from sessionlake.operators.process.spec import ProcessSpec
 from sessionlake.sources.decoding.rows import TypedSource
 from sessionlake.stream.events import event_spec, every_column
 from sessionlake.stream.ingest import EVENTS
+from sessionlake.stream.pinned import Pinned
 
 
-def operator_of(config: Config, sources: Mapping[str, TypedSource], pinned: Mapping[str, str] | None) -> Process:
+def operator_of(config: Config, sources: Mapping[str, TypedSource], pinned: Pinned | None) -> Process:
     """Return the operator; `pinned` has the types of the columns as of the first batch, None before that one.
 
     The class is loaded and opened once, so that its problems are reported before a batch. ConfigError for one that fails.

@@ -27,6 +27,7 @@ from sessionlake.sources.base import Source
 from sessionlake.stream.event_kind import EventKind
 from sessionlake.stream.kind import State, TableSpec, changelog_output, changelog_table
 from sessionlake.stream.outputs import same_rows
+from sessionlake.stream.pinned import Pinned
 from sessionlake.warehouse.batches import last_batch_id
 from sessionlake.warehouse.changelog import DELETED, Changelog
 from sessionlake.warehouse.tables import Tables
@@ -53,7 +54,7 @@ class Processors(EventKind[ProcessSpec]):
         return STATES, OUTPUTS
 
     @classmethod
-    def make(cls, config: Config, sources: Mapping[str, Source], pinned: Mapping[str, str] | None) -> "Processors":
+    def make(cls, config: Config, sources: Mapping[str, Source], pinned: Pinned | None) -> "Processors":
         """Make it of a config."""
         return cls(config, operator_of(config, sources, pinned).spec)
 

@@ -14,9 +14,10 @@ from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.sources.decoding.rows import TypedSource
 from sessionlake.stream.events import aggregated_events
 from sessionlake.stream.ingest import EVENTS
+from sessionlake.stream.pinned import Pinned
 
 
-def operator_of(config: Config, sources: Mapping[str, TypedSource], pinned: Mapping[str, str] | None) -> Sessionizer:
+def operator_of(config: Config, sources: Mapping[str, TypedSource], pinned: Pinned | None) -> Sessionizer:
     """Make it; `pinned` has the types of the columns as of the first batch, None before that one."""
     windows, section = SessionWindows.of(config), cast("SessionSection", config.section)
     sql = parsed_gap(windows.gap_by)

@@ -30,6 +30,7 @@ from sessionlake.sources.base import Source
 from sessionlake.stream.event_kind import EventKind
 from sessionlake.stream.kind import ALLOW_EXPIRY, State, TableSpec, changelog_output, changelog_table
 from sessionlake.stream.outputs import same_rows
+from sessionlake.stream.pinned import Pinned
 from sessionlake.stream.redeeming import Redeeming
 from sessionlake.stream.restating import Merge, Restating
 from sessionlake.warehouse import schemas
@@ -51,7 +52,7 @@ class Sessions(EventKind[SessionizerSpec]):
         return (SESSIONS,) if cast("SessionSection", config.section).policies is None else (STORED, SESSIONS)
 
     @classmethod
-    def make(cls, config: Config, sources: Mapping[str, Source], pinned: Mapping[str, str] | None) -> "Sessions":
+    def make(cls, config: Config, sources: Mapping[str, Source], pinned: Pinned | None) -> "Sessions":
         """Make it of a config."""
         return cls(config, operator_of(config, sources, pinned).spec)
 

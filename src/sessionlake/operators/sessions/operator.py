@@ -1,6 +1,6 @@
 """Sessions as the engine's operator: the workers' half."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from sessionlake.engine.operator import RESTORE, BatchContext, Inputs, ShardResu
 from sessionlake.operators.sessions.control import archived_tombstones, kinds_of, limits_of
 from sessionlake.operators.sessions.kernel import until_of
 from sessionlake.operators.sessions.mapper import split_events
+from sessionlake.operators.sessions.marks import split_marks, with_marks
 from sessionlake.operators.sessions.shard import apply_shard
 from sessionlake.operators.sessions.spec import SessionizerSpec
 from sessionlake.operators.sessions.ttl import next_state
@@ -68,6 +69,13 @@ class Sessionizer(OneInputOperator):
         yield from self.split_corrections(context, table)
         if self.spec.events.archive:
             yield archived_tombstones(table)
+
+    def with_states(self, packed: pa.Array, change: Callable[[pa.Array], pa.Array]) -> pa.Array:
+        """Return states with their marks, if sessions are sent by policy."""
+        if self.spec.emit is None:
+            return change(packed)
+        marks, states = split_marks(packed)
+        return with_marks(marks, change(states))
 
     def open_store(self, path: Path, opened: OpenSegments = RocksSegments) -> SegmentedSessionStore:
         """Open a shard's store, by default in a separate database."""

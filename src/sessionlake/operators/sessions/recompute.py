@@ -53,7 +53,7 @@ class SessionRecompute:
     def __init__(self, kind: Sessions, basis: Basis) -> None:
         spec = kind.spec
         self._spec, self._state, self._basis = spec, kind.changelogs[0], basis
-        self.aggregates, self.events = spec.aggregates, spec.events
+        self.operator, self.aggregates, self.events = kind.operator(), spec.aggregates, spec.events
         self.schema = correction_schema(until=spec.windows.keeps_until)
 
     @classmethod

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 import pyarrow as pa
 
-from sessionlake.aggregates import build_aggregates
 from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.partials import values_of
 from sessionlake.columnar.arrays import Bools, Ints
@@ -32,6 +31,7 @@ from sessionlake.store.standalone.keys import LEAST, SESSION_KEYS
 from sessionlake.store.standalone.serdes import Serdes
 from sessionlake.store.standalone.sessions import SessionStoreOfRows
 from sessionlake.store.standalone.times import units
+from sessionlake.stream.pinned import Pinned
 from sessionlake.stream.watermark import NO_WATERMARK, watermark_of
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.schemas import OPEN_UNTIL, TIME
@@ -47,12 +47,11 @@ class SessionDecoder(OpenRowDecoder):
 
     store_type = "session_store"
 
-    def __init__(self, config: Config, commit: BatchCommit, types: dict[str, pa.DataType]) -> None:
+    def __init__(self, config: Config, commit: BatchCommit) -> None:
         live = commit.settings.live
         self._windows = replace(SessionWindows.of(config), grace_us=live["grace_us"], retention_us=live["retention_us"])
-        self._aggregates = build_aggregates(
-            config.aggregates, types, with_id=config.event.id is not None, directory=config.pipeline.code
-        )
+        pinned = Pinned.of_settings(commit.settings, commit.batch_id)
+        self._aggregates = pinned.built(config, event_types(commit))
         section, watermark = cast(SessionSection, config.section), watermark_of(commit.state)
         by_policy = section.policies is not None
         bounds = bounds_after(self._windows, commit.state, by_policy=by_policy)
@@ -67,7 +66,7 @@ class SessionDecoder(OpenRowDecoder):
     @classmethod
     def of(cls, config: Config, commit: BatchCommit) -> Self:
         """Return the decoder of a pipeline as of a batch."""
-        return cls(config, commit, event_types(commit))
+        return cls(config, commit)
 
     def open_store(self, view: "View") -> ReadOnlySessionStore[str, Row]:
         """Return the sessions as a session store."""

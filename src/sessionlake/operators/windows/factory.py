@@ -10,9 +10,10 @@ from sessionlake.operators.windows.spec import WindowSpec
 from sessionlake.sources.decoding.rows import TypedSource
 from sessionlake.stream.events import aggregated_events
 from sessionlake.stream.ingest import EVENTS
+from sessionlake.stream.pinned import Pinned
 
 
-def operator_of(config: Config, sources: Mapping[str, TypedSource], pinned: Mapping[str, str] | None) -> Windower:
+def operator_of(config: Config, sources: Mapping[str, TypedSource], pinned: Pinned | None) -> Windower:
     """Make it; `pinned` has the types of the columns as of the first batch, None before that one."""
     section = cast("WindowSection", config.section)
     aggregates, events = aggregated_events(config, sources[EVENTS], pinned)

@@ -30,6 +30,7 @@ from sessionlake.operators.windows.spec import (
 from sessionlake.sources.base import Source
 from sessionlake.stream.event_kind import EventKind
 from sessionlake.stream.kind import State, TableSpec, changelog_output, changelog_table
+from sessionlake.stream.pinned import Pinned
 from sessionlake.stream.redeeming import Redeeming
 from sessionlake.stream.restating import Merge, Restating
 from sessionlake.warehouse import schemas
@@ -54,7 +55,7 @@ class Windows(EventKind[WindowSpec]):
         return (WINDOWS,) if rows_are_state(section.windows, section.emit.policies) else (SLICES, WINDOWS)
 
     @classmethod
-    def make(cls, config: Config, sources: Mapping[str, Source], pinned: Mapping[str, str] | None) -> "Windows":
+    def make(cls, config: Config, sources: Mapping[str, Source], pinned: Pinned | None) -> "Windows":
         """Make it of a config."""
         return cls(config, operator_of(config, sources, pinned).spec)
 

@@ -46,7 +46,8 @@ class WindowRecompute:
     def __init__(self, kind: Windows, basis: Basis) -> None:
         spec = kind.spec
         self._spec, self._state, self._basis = spec, kind.changelogs[0], basis
-        self.aggregates, self.events, self.schema = spec.aggregates, spec.events, correction_schema()
+        self.operator, self.aggregates, self.events = kind.operator(), spec.aggregates, spec.events
+        self.schema = correction_schema()
         asked = spec.windows.slices_of(np.array([basis.from_us, basis.to_us - 1]))
         self._low, self._high = int(asked[0]), int(asked[1]) + spec.windows.slice_us
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 import pyarrow as pa
 
-from sessionlake.aggregates import build_aggregates
 from sessionlake.aggregates.codec import StateCodec
 from sessionlake.columnar.ranges import range_max
 from sessionlake.config.load import Config
@@ -31,6 +30,7 @@ from sessionlake.store.standalone.keys import WINDOW_KEYS
 from sessionlake.store.standalone.serdes import Serdes
 from sessionlake.store.standalone.times import units
 from sessionlake.store.standalone.windows import WindowSettings, WindowStoreOfRows
+from sessionlake.stream.pinned import Pinned
 from sessionlake.warehouse.batch_commit import BatchCommit
 
 if TYPE_CHECKING:
@@ -49,12 +49,10 @@ class WindowDecoder(Decoder):
 
     def __init__(self, config: Config, commit: BatchCommit) -> None:
         section = cast(WindowSection, config.section)
-        types = event_types(commit)
         progress = Progress.of(commit.state)
         self.windows = section.windows
-        self._aggregates = build_aggregates(
-            config.aggregates, types, with_id=config.event.id is not None, directory=config.pipeline.code
-        )
+        pinned = Pinned.of_settings(commit.settings, commit.batch_id)
+        self._aggregates = pinned.built(config, event_types(commit))
         self._codec, self._columns = StateCodec(self._aggregates), columns_of(self._aggregates)
         self._head = SLIDING if self.is_sliding else GRID
         self._close_us = progress.close_us

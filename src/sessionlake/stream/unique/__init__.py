@@ -1,6 +1,6 @@
 """Each event once, for every operator (docs/rules.md, rules 220 to 228).
 
-`once` puts the wrapper around an operator if its inputs ask for it. `inner` takes it off, for those who know the operator itself.
+`once` puts the wrapper around an operator if its inputs ask for it.
 """
 
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from sessionlake.stream.event_operator import EventOperator
 from sessionlake.stream.unique.events import ID_HASH
 from sessionlake.stream.unique.operator import DUPLICATES, ID_TIME, IDS, Unique
 
-__all__ = ["DUPLICATES", "IDS", "ID_HASH", "ID_TIME", "Unique", "inner", "layout", "once", "remembered_us"]
+__all__ = ["DUPLICATES", "IDS", "ID_HASH", "ID_TIME", "Unique", "once", "remembered_us"]
 
 
 def once(operator: Operator[Any], inputs: Iterable[str]) -> Operator[Any]:
@@ -21,16 +21,6 @@ def once(operator: Operator[Any], inputs: Iterable[str]) -> Operator[Any]:
     return Unique(operator, specs) if asked else operator
 
 
-def inner(operator: Operator[Any]) -> Operator[Any]:
-    """Return the operator itself."""
-    return operator.operator if isinstance(operator, Unique) else operator
-
-
 def remembered_us(operator: Operator[Any]) -> int | None:
     """Return how long identities are remembered, microseconds; None if none are."""
     return operator.remembered_us if isinstance(operator, Unique) else None
-
-
-def layout(operator: Operator[Any], own: str) -> str:
-    """Return the settings that a store's content depends on, if `own` are the operator's: identities are in segments of that length."""
-    return f"{own}/unique {operator.remembered_us}" if isinstance(operator, Unique) else own

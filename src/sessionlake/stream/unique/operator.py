@@ -21,7 +21,6 @@ from sessionlake.engine.operator import (
     Counted,
     Inputs,
     Keyed,
-    Operator,
     ShardResult,
     Split,
     StateStat,
@@ -32,7 +31,6 @@ from sessionlake.store.api import OpenSegments, Segments
 from sessionlake.store.ids import MINUTE_US, HiddenIds, Ids, is_of_ids, segment_writes
 from sessionlake.store.rocks import RocksSegments
 from sessionlake.store.segmented import WRITE_SCHEMA
-from sessionlake.stream.event_operator import EventOperator
 from sessionlake.stream.ingest import DEAD, EventSpec, judge
 from sessionlake.stream.positions import POSITIONS, accepted_rows, chunk_of, place_of
 from sessionlake.stream.unique.events import (
@@ -48,6 +46,7 @@ from sessionlake.stream.unique.events import (
     taken,
 )
 from sessionlake.stream.watermark import watermark_of
+from sessionlake.stream.wrapped import Wrapped
 from sessionlake.warehouse.schemas import SIDE
 
 IDS, DUPLICATES = "event_ids", "duplicates"
@@ -81,40 +80,22 @@ class UniqueStore:
 
 
 @dataclass(frozen=True)
-class Unique(EventOperator):
+class Unique(Wrapped):
     """An operator that gets each event once; see `engine.operator.Operator` for the methods.
 
     `inputs` are the event inputs by name. Events of one without `unique_us` are not compared.
     """
 
-    operator: Operator[Any]
     inputs: Mapping[str, EventSpec]
-
-    def events(self, name: str) -> EventSpec:
-        """Return the operator's settings of an input."""
-        return self.inputs[name]
-
-    @property
-    def ticks(self) -> bool:
-        """As the operator has it."""
-        return self.operator.ticks
 
     @property
     def remembered_us(self) -> int:
         """How long an identity of any input is remembered."""
         return max(spec.unique_us or 0 for spec in self.inputs.values())
 
-    def scheduled(self, context: BatchContext) -> Split:
-        """Yield the operator's."""
-        return self.operator.scheduled(context)
-
-    def split_corrections(self, context: BatchContext, table: pa.Table) -> Split:
-        """Split them as the operator does."""
-        return self.operator.split_corrections(context, table)
-
-    def split_sent(self, context: BatchContext, table: pa.Table) -> Split:
-        """Split them as the operator does."""
-        return self.operator.split_sent(context, table)
+    def laid_out(self, own: str) -> str:
+        """Return them with how long identities are remembered: their segments follow from it."""
+        return f"{own}/unique {self.remembered_us}"
 
     def split_rows(self, context: BatchContext, name: str, number: int, rows: Rows) -> Split:
         """Send events that may be duplicates to their shard, whole; the operator settles the other rows here.
@@ -215,14 +196,6 @@ class Unique(EventOperator):
             yield writes
         own = rows.drop_columns([ID_TIME, ID_HASH]).filter(pc.invert(of_ids))
         yield from self.operator.restored({**inputs, RESTORE: own}, store.store)
-
-    def next_state(self, state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[str, Any]:
-        """Return the operator's."""
-        return self.operator.next_state(state, stats)
-
-    def expired_us(self, state: Mapping[str, Any]) -> int:
-        """Return the operator's."""
-        return self.operator.expired_us(state)
 
 
 @dataclass

@@ -1,0 +1,30 @@
+"""The layouts that states have from a run's first batch on (docs/rules.md, rule 240)."""
+
+from collections.abc import Callable, Mapping
+
+from sessionlake.aggregates.layouts import Layout
+from sessionlake.stream.kind import Kind
+from sessionlake.stream.pinned import Pinned
+
+
+def next_layouts(
+    pinned: Pinned | None, kind: Kind, texts: Mapping[str, str], before: Callable[[], Kind]
+) -> tuple[Layout, ...]:
+    """Return the layouts of states from the next batch on; none as long as there was only one.
+
+    `kind` has the aggregates `texts`; `before` makes the one that has those of the last batch.
+    """
+    if pinned is None or not kind.aggregates or {*texts} == {*pinned.texts}:
+        return () if pinned is None else pinned.layouts
+    layouts = pinned.layouts
+    if not layouts:
+        first = before()
+        layouts = (Layout.of(0, pinned.texts, first.aggregates, _columns(first)),)
+    known = {name for layout in layouts for name in layout.columns}
+    new = [name for name in _columns(kind) if name not in known]
+    return (*layouts, Layout.of(pinned.next_batch, texts, kind.aggregates, new))
+
+
+def _columns(kind: Kind) -> list[str]:
+    """Return the source's columns that late and archived events have."""
+    return [name for spec in kind.inputs.values() for name in spec.decoder.columns.inputs]

@@ -1,0 +1,276 @@
+"""Aggregates added to pipelines that have results: null in these until they are filled, exact from then on; real Spark, real Delta."""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionlake.config.load import Config, parse_config
+from sessionlake.errors import PipelineStateError
+from sessionlake.jobs.backfill import backfill
+from sessionlake.jobs.compact import compact
+from sessionlake.jobs.late.reprocess import reprocess_late
+from sessionlake.operators.run import run
+from sessionlake.preflight.plan import read_plan
+from sessionlake.quality.run import run_quality
+from sessionlake.reading import read
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.batches import last_batch
+from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.views import merged_rows
+from tests.engine.crash_support import crash_at
+from tests.support import write_rows
+
+EVENT = {"key": "key", "time": "time_us", "time_unit": "us", "id": "id"}
+KEPT = {"grace": "500 us", "retention": "5000 us"}
+WINDOW = {"grace": "500 us", "retention_time": "5000 us"}
+BY_POLICY = {"session": {"gap": "10 us", **KEPT}, "emit": {"early": "1 second", "full": "end"}}
+AT_ONCE = {"emit": {"early": "batch"}}
+FORMS: Mapping[str, dict[str, Any]] = {
+    "session": {"session": {"gap": "10 us", **KEPT}},
+    "policy": BY_POLICY,
+    "tumbling": {"window": {"kind": "tumbling", "size": "20 us", **WINDOW}, **AT_ONCE},
+    "hopping": {"window": {"kind": "hopping", "size": "20 us", "advance": "10 us", **WINDOW}, **AT_ONCE},
+    "count": {
+        "window": {
+            "kind": "hopping",
+            "by": "count",
+            "size": 4,
+            "advance": 2,
+            "retention_time": "1 day",
+            "retention_count": 1000,
+        },
+        **AT_ONCE,
+    },
+}
+FIRST = {"n": "count()", "total": "sum(v)"}
+ADDED = {"refunds": "sum(price) filter (where type = 'refund')", "most": "max(v)"}
+EVER = {"from_us": -1000, "to_us": 10_000}
+
+
+def config_of(root: Path, form: str, aggregates: Mapping[str, str], *, archive: bool = False, **more: Any) -> Config:
+    (root / "events").mkdir(parents=True, exist_ok=True)
+    sections = {
+        "pipeline": {"name": "growing", "warehouse": "warehouse", "store": "store", "shards": 2, "archive": archive},
+        "source": {"kind": "files", "path": "events", "format": "json"},
+        "event": {**EVENT, **more.pop("event", {})},
+        "aggregates": dict(aggregates),
+        **FORMS[form],
+        **more,
+    }
+    return parse_config(sections, root)
+
+
+def events(number: int) -> list[dict[str, Any]]:
+    """Return those of a file: of some keys, whose sessions go on from file to file, and none too late."""
+    random = Random(number)
+    types, times = ("refund", "buy"), range(40 * number, 40 * number + 60)
+    return [
+        {
+            "key": random.choice("abcde"),
+            "time_us": random.choice(times),
+            "id": f"e{number}-{n}",
+            "v": random.randrange(1, 9),
+            "price": random.randrange(1, 90),
+            "type": random.choice(types),
+        }
+        for n in range(16)
+    ]
+
+
+def rows(spark: SparkSession, config: Config) -> dict[tuple[Any, ...], dict[str, Any]]:
+    tables = Tables.of(spark, config)
+    of = tables.changelog
+    return {tuple(row[name] for name in of.identity): row.asDict() for row in merged_rows(tables).collect()}
+
+
+def shown(spark: SparkSession, config: Config, *names: str) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+    return {key: tuple(row[name] for name in names) for key, row in rows(spark, config).items()}
+
+
+def files(root: Path, *numbers: int) -> None:
+    for number in numbers:
+        write_rows(root, f"{number}.json", events(number))
+
+
+def run_by_file(spark: SparkSession, root: Path, config: Config, *numbers: int) -> None:
+    for number in numbers:
+        files(root, number)
+        run(spark, config, once=True)
+
+
+def undisturbed(spark: SparkSession, root: Path, form: str, *numbers: int) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+    """Return the rows of a pipeline that had all aggregates from the beginning."""
+    config = config_of(root, form, {**FIRST, **ADDED})
+    run_by_file(spark, root, config, *numbers)
+    return shown(spark, config, *FIRST, *ADDED)
+
+
+@pytest.mark.parametrize(
+    "form", [pytest.param(name, marks=() if name == "session" else pytest.mark.slow) for name in FORMS]
+)
+def test_an_added_aggregate_is_exact_or_null_until_it_is_filled(spark: SparkSession, tmp_path: Path, form: str) -> None:
+    root = tmp_path / "growing"
+    before = config_of(root, form, FIRST)
+    run_by_file(spark, root, before, 0, 1)
+    there = shown(spark, before, *FIRST)
+    # The order in the config has no meaning.
+    after = config_of(root, form, {**ADDED, **dict(reversed(FIRST.items()))})
+    told = [change.fields() for change in read_plan(after).changes]
+    assert [(change["change"], change["setting"]) for change in told] == [
+        ("from here on", "aggregates.refunds"),
+        ("from here on", "aggregates.most"),
+    ]
+    if form != "count":
+        with pytest.raises(PipelineStateError, match=r"aggregates\.refunds: is new"):
+            backfill(spark, after, **EVER)
+    run(spark, after, once=True)
+    assert shown(spark, after, *FIRST, *ADDED) == {key: (*row, None, None) for key, row in there.items()}
+    run_by_file(spark, root, after, 2)
+    shutil.rmtree(root / "store")
+    run_by_file(spark, root, after, 3)
+
+    wanted = undisturbed(spark, tmp_path / "whole", form, 0, 1, 2, 3)
+    found = shown(spark, after, *FIRST, *ADDED)
+    assert {key: row[:2] for key, row in found.items()} == {key: row[:2] for key, row in wanted.items()}
+    known = {key for key, row in found.items() if row == wanted[key]}
+    unknown = {key for key, row in found.items() if row[2:] == (None, None)}
+    assert known | unknown == found.keys()
+    assert known
+    assert unknown & there.keys()
+    if form == "count":
+        return
+    if form in {"session", "tumbling"}:
+        compact(spark, after)
+    assert backfill(spark, after, **EVER).counts["corrections"] > 0
+    run(spark, after, once=True)
+    assert shown(spark, after, *FIRST, *ADDED) == wanted
+    assert backfill(spark, after, **EVER).counts["corrections"] == 0
+    checked = run_quality(spark, after)
+    assert not checked.failed, checked.notes
+
+
+def test_sql_without_spark_reads_files_of_before_and_after(spark: SparkSession, tmp_path: Path) -> None:
+    run_by_file(spark, tmp_path, config_of(tmp_path, "session", FIRST), 0)
+    after = config_of(tmp_path, "session", {**FIRST, **ADDED})
+    run_by_file(spark, tmp_path, after, 1)
+    found = read(after).order("session_start, session_key").select("session_key, refunds, most").fetchall()
+    expected = sorted(rows(spark, after).values(), key=lambda row: (row["session_start"], row["session_key"]))
+    assert found == [(row["session_key"], row["refunds"], row["most"]) for row in expected]
+    assert None in {row["most"] for row in expected} != {None}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["session", "tumbling"])
+def test_the_archive_fills_what_it_has(spark: SparkSession, tmp_path: Path, form: str) -> None:
+    """The archive has `v` since the first batch, and `price` since the third: before it what reads it stays null."""
+    root = tmp_path / "growing"
+    run_by_file(spark, root, config_of(root, form, FIRST, archive=True), 0, 1)
+    after = config_of(root, form, {**FIRST, **ADDED}, archive=True)
+    run_by_file(spark, root, after, 2, 3)
+    for file in (root / "events").iterdir():
+        file.unlink()
+    backfill(spark, after, **EVER)
+    run(spark, after, once=True)
+    wanted, found = undisturbed(spark, tmp_path / "whole", form, 0, 1, 2, 3), shown(spark, after, *FIRST, *ADDED)
+    assert {key: (*row[:2], row[3]) for key, row in found.items()} == {
+        key: (*row[:2], row[3]) for key, row in wanted.items()
+    }
+    assert {row[2] == wanted[key][2] for key, row in found.items()} == {True, False}
+    assert {row[2] for key, row in found.items() if row[2] != wanted[key][2]} == {None}
+    assert backfill(spark, after, **EVER).counts["corrections"] == 0
+
+
+@pytest.mark.slow
+def test_late_events_of_before_are_restated_as_unknown(spark: SparkSession, tmp_path: Path) -> None:
+    short = {"session": {"gap": "10 us", "grace": "20 us", "retention": "5000 us"}}
+    before = config_of(tmp_path, "session", FIRST, **short)
+    late = {"key": "z", "time_us": 3, "id": "late-1", "v": 5, "price": 40, "type": "refund"}
+    write_rows(tmp_path, "0.json", [{**late, "key": "y", "time_us": 900, "id": "y"}])
+    run(spark, before, once=True)
+    write_rows(tmp_path, "1.json", [late])
+    run(spark, before, once=True)
+    after = config_of(tmp_path, "session", {**FIRST, **ADDED}, **short)
+    write_rows(tmp_path, "2.json", [{**late, "time_us": 100, "id": "late-2"}])
+    run(spark, after, once=True)
+    assert reprocess_late(spark, after).counts["restated"] == 2
+    run(spark, after, once=True)
+    found = {row["session_start"].microsecond: row for row in rows(spark, after).values()}
+    # `v` was read then, and `price` was not.
+    assert [(found[at]["total"], found[at]["refunds"], found[at]["most"]) for at in (3, 100)] == [
+        (5, None, 5),
+        (5, 40, 5),
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["session", "policy", "hopping"])
+def test_an_interrupted_batch_ends_as_it_was_begun(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    """Its side tables are committed with the aggregates of before; the next batch is the first with the new ones."""
+    root = tmp_path / "growing"
+    before = config_of(root, form, FIRST, archive=True)
+    run_by_file(spark, root, before, 0)
+    interrupted = last_batch(Tables.of(spark, before)).batch_id + 1
+    files(root, 1)
+    with crash_at(monkeypatch, "before_changelog"), pytest.raises(Exception, match="CrashError"):
+        run(spark, before, once=True)
+    after = config_of(root, form, {**FIRST, **ADDED}, archive=True)
+    files(root, 2)
+    # Killed again, in the batch that was interrupted and in the first one of the new layout.
+    for nth in (1, 2):
+        with crash_at(monkeypatch, "before_changelog", nth), pytest.raises(Exception, match="CrashError"):
+            run(spark, after, once=True)
+    refused = config_of(root, form, FIRST, archive=True)
+    with pytest.raises(PipelineStateError, match="is gone"):
+        run(spark, refused, once=True)
+    run(spark, after, once=True)
+    wanted, found = undisturbed(spark, tmp_path / "whole", form, 0, 1, 2), shown(spark, after, *FIRST, *ADDED)
+    assert {key: row[:2] for key, row in found.items()} == {key: row[:2] for key, row in wanted.items()}
+    assert {row[2:] in {(None, None), wanted[key][2:]} for key, row in found.items()} == {True}
+    last = Tables.of(spark, after)[Tables.of(spark, after).changelog.changes].last_commit()
+    assert last is not None
+    assert [layout["since"] for layout in last.metadata["settings"]["layouts"]] == [0, interrupted + 1]
+
+
+@pytest.mark.slow
+def test_three_layouts_a_computed_column_and_corrections_that_wait(spark: SparkSession, tmp_path: Path) -> None:
+    root = tmp_path / "growing"
+    run_by_file(spark, root, config_of(root, "session", FIRST, archive=True), 0)
+    second = config_of(root, "session", {**FIRST, "most": "max(v)"}, archive=True)
+    run_by_file(spark, root, second, 1)
+    assert backfill(spark, second, **EVER).counts["corrections"] > 0
+    # The corrections are of the second layout, and taken by the first batch of the third.
+    more = {"event": {"columns": {"cost": "price * v"}}}
+    third = config_of(root, "session", {"cost": "sum(cost)", **FIRST, "most": "max(v)"}, archive=True, **more)
+    run_by_file(spark, root, third, 2)
+    found = rows(spark, third)
+    whole = tmp_path / "whole"
+    config = config_of(whole, "session", {**FIRST, "most": "max(v)", "cost": "sum(cost)"}, **more)
+    run_by_file(spark, whole, config, 0, 1, 2)
+    wanted = rows(spark, config)
+    names = ("n", "total", "most")
+    assert {k: [row[n] for n in names] for k, row in found.items()} == {
+        k: [row[n] for n in names] for k, row in wanted.items()
+    }
+    assert {row["cost"] in {None, wanted[k]["cost"]} for k, row in found.items()} == {True}
+    assert {row["cost"] is None for row in found.values()} == {True, False}
+    corrections = Tables.of(spark, third)[schemas.CORRECTIONS].read().where("kind = 'replace'")
+    assert {row[0] for row in corrections.select(schemas.LAYOUT).collect()} == {1}
+
+
+def test_another_meaning_of_a_name_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    run_by_file(spark, tmp_path, config_of(tmp_path, "session", FIRST), 0)
+    for texts, told in (
+        ({**FIRST, "total": "max(v)"}, "aggregates.total: changed from 'sum\\(v\\)' to 'max\\(v\\)'"),
+        ({"n": "count()"}, "aggregates.total: is gone"),
+    ):
+        with pytest.raises(PipelineStateError, match=told):
+            run(spark, config_of(tmp_path, "session", texts), once=True)
+    with pytest.raises(PipelineStateError, match=r"event\.columns\.v"):
+        run(spark, config_of(tmp_path, "session", FIRST, event={"columns": {"v": "v + 1"}}), once=True)
