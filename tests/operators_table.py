@@ -335,6 +335,7 @@ early = "1000 days"
 late = "batch"
 """
     )
+    outcomes: ClassVar[tuple[str, ...]] = ("applied",)
     changelog: ClassVar[str] = "join_changelog"
     tables: ClassVar[tuple[str, ...]] = ("join_changelog", schemas.JOIN_MESSAGES, *TABLES[1:])
 

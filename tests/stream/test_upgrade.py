@@ -21,7 +21,7 @@ from sessionlake.reading import read_sessions
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import last_batch
-from sessionlake.warehouse.history import FORMAT
+from sessionlake.warehouse.history import OLDEST_FORMAT
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import merged_rows
 from tests.engine.crash_support import SECOND
@@ -125,7 +125,7 @@ def test_warehouse_of_an_earlier_version_runs_on(spark: SparkSession, tmp_path: 
     assert sessions(spark, config) == [*SESSIONS, ("g", 160, 2, 6), ("h", 170, 1, 2)]
     newest = tables[schemas.CHANGELOG].last_commit()
     assert newest is not None
-    assert newest.metadata["format"] == FORMAT
+    assert newest.metadata["format"] == OLDEST_FORMAT
     assert read_status(config).reconciles
     assert not committed[0].places.restored, "stores of an earlier version are opened as they are"
 

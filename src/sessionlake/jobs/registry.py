@@ -270,7 +270,7 @@ JOBS: tuple[Job, ...] = (
     ),
     Job(
         "rebuild",
-        "Sessionize all events into a new warehouse, after a change of gap, key or aggregates.",
+        "Sessionize all events into a new warehouse, after a change of gap or key, or of an aggregate's definition.",
         "sessionlake.jobs.rebuild:rebuild",
         (
             Option("warehouse", "Path of the new warehouse, as the config is to name it.", required=True),

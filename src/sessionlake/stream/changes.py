@@ -12,10 +12,6 @@ from sessionlake.errors import PipelineStateError
 from sessionlake.warehouse.batch_commit import BatchCommit
 
 _REBUILD = "sessionlake rebuild CONFIG --warehouse NEW"
-STATES = "state layout"
-"""The name of the version of packed states among the settings that tables are bound to."""
-SEVERAL_LAYOUTS = 3
-"""That version if states have had several layouts: releases that know none of these refuse such tables."""
 _NOT_OF_THE_CONFIG = ("allow_expiry",)
 """Settings of classification that options of `run` set."""
 
@@ -74,9 +70,18 @@ def changes(config: Config, last: BatchCommit, bound: Mapping[str, Any], layout:
     return [*_live(config, last), *_computed(config, last), *added, *restored, *rebuilt]
 
 
-def refusals(config: Config, last: BatchCommit, bound: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a line for each change that a run refuses; `bound` as in `changes`."""
-    return (change.refusal for change in changes(config, last, bound) if change.refusal is not None)
+def refusals(config: Config, last: BatchCommit, bound: Mapping[str, Any], *, runs: bool = True) -> Iterator[str]:
+    """Yield a line for each change that is refused; `bound` as in `changes`.
+
+    `runs` says that the stream starts with the config. Jobs write states, and so refuse an aggregate that the stream has not taken.
+    """
+    yield from (change.refusal for change in changes(config, last, bound) if change.refusal is not None)
+    if not runs:
+        for change in _added(config, last):
+            yield (
+                f"{change.name}: is new, and the stream has not taken it; `sessionlake run CONFIG --once` takes it, and so does a "
+                "stream that is started again"
+            )
 
 
 def refusal(config: Config, last: BatchCommit) -> str | None:
@@ -85,19 +90,9 @@ def refusal(config: Config, last: BatchCommit) -> str | None:
 
 
 def check_changes(config: Config, last: BatchCommit | None, bound: Mapping[str, Any], *, runs: bool = False) -> None:
-    """Raise PipelineStateError for a config that is refused after the last commit; `bound` as in `changes`.
-
-    `runs` says that the stream starts with it. Jobs write states, and so refuse an aggregate that the stream has not taken.
-    """
-    if last is None:
-        return
-    if (told := next(refusals(config, last, bound), None)) is not None:
+    """Raise PipelineStateError for a config that is refused after the last commit; `bound` and `runs` as in `refusals`."""
+    if last is not None and (told := next(refusals(config, last, bound, runs=runs), None)) is not None:
         raise PipelineStateError(told)
-    new = [] if runs else [change.name for change in _added(config, last)]
-    if new:
-        raise PipelineStateError(
-            f"{new[0]}: is new, and the stream has not taken it; run `sessionlake run CONFIG --once`, or restart the stream, then start this again"
-        )
 
 
 def taken(config: Config, last: BatchCommit | None, bound: Mapping[str, Any]) -> list[str]:
@@ -123,8 +118,6 @@ def _of_another(config: Config, last: BatchCommit) -> Change:
 def _rebuilt(config: Config, last: BatchCommit, bound: Mapping[str, Any]) -> Iterator[Change]:
     """Yield the changes of settings to which the tables are bound."""
     before, now = last.settings.rebuild, _plain(all_bound(config, bound))
-    if last.settings.layouts:
-        before = {**before, STATES: now.get(STATES)}
     added = {change.name for change in (*_added(config, last), *_computed(config, last))}
     for name in now:
         old_value = (before.get(name) or {}) if isinstance(now[name], dict) else before.get(name)

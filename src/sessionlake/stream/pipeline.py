@@ -11,7 +11,7 @@ from sessionlake.aggregates.layouts import Layout, Layouts
 from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator
 from sessionlake.engine.pipeline import Pipeline
-from sessionlake.stream.changes import SEVERAL_LAYOUTS, STATES, all_bound
+from sessionlake.stream.changes import all_bound
 from sessionlake.stream.events import computed_names, type_names
 from sessionlake.stream.kind import ALLOW_EXPIRY, Kind, State
 from sessionlake.stream.pinned import AGGREGATES
@@ -44,8 +44,6 @@ def make_pipeline(
     bound = all_bound(config, kind.bound_settings())
     if kind.aggregates:
         bound[AGGREGATES] = {aggregate.name: config.aggregates[aggregate.name] for aggregate in kind.aggregates}
-    if layouts:
-        bound[STATES] = SEVERAL_LAYOUTS
     settings = Settings(
         bound,
         live,

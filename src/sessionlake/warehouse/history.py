@@ -11,10 +11,11 @@ from typing import Any
 
 from sessionlake.errors import PipelineStateError
 
-OLDEST_FORMAT = FORMAT = 2
-"""The oldest and the newest format of tables, checkpoints and backups that this package reads; it writes the newest.
+OLDEST_FORMAT, FORMAT = 2, 3
+"""The oldest and the newest format of tables, checkpoints and backups that this package reads.
 
-Version 0.2 was the first to write format 2. Metadata without a format is older.
+Version 0.2 was the first to write format 2. Metadata without a format is older. Format 3 has states of several layouts, and only
+commits that have those are of it: a pipeline to which no aggregate was added can still be read by version 0.2.
 """
 _KEY = "sessionlake"
 """The key of our metadata in the userMetadata of a commit. Other writers' keys are left as they are."""
@@ -40,7 +41,8 @@ class ForeignChange:
 
 def user_metadata(metadata: Mapping[str, Any]) -> str:
     """Return the text that a commit carries as its userMetadata; it names the format."""
-    return json.dumps({_KEY: {**metadata, **stamp()}})
+    has_layouts = (metadata.get("settings") or {}).get("layouts")
+    return json.dumps({_KEY: {**metadata, **stamp(FORMAT if has_layouts else OLDEST_FORMAT)}})
 
 
 def our_metadata(written: str | None, table: str) -> dict[str, Any] | None:
@@ -58,9 +60,9 @@ def our_metadata(written: str | None, table: str) -> dict[str, Any] | None:
     return None
 
 
-def stamp() -> dict[str, Any]:
+def stamp(number: int = OLDEST_FORMAT) -> dict[str, Any]:
     """Return the fields of our metadata that name its format and the version of sessionlake that reads it."""
-    return {"format": FORMAT, "written_by": installed_version("sessionlake")}
+    return {"format": number, "written_by": installed_version("sessionlake")}
 
 
 def check_format(written: Mapping[str, Any], where: str) -> None:
