@@ -41,12 +41,13 @@ class Stored:
 
 
 class Pipeline:
-    """Batches of events into a few sessions, which are merged by the newest layout; between batches aggregates are added."""
+    """Batches of events into a few sessions, which are merged by the newest layout; between batches aggregates come and go."""
 
     def __init__(self, random: Random, first: int) -> None:
         self.random, self.batch = random, 0
         self.texts = {f"a{n}": text for n, text in enumerate(random.sample(TEXTS, first))}
         self.since: dict[str, int] = {}
+        self.gone: dict[str, str] = {}
         self.layouts = [Layout.of(0, self.texts, self.aggregates)]
         self.sessions: dict[int, Stored] = {}
 
@@ -56,11 +57,24 @@ class Pipeline:
         return tuple(Added(a, self.since[a.name]) if a.name in self.since else a for a in built)
 
     def add(self) -> None:
-        """Of some that are added the archive has the columns, of others only from now on."""
-        name = f"a{len(self.texts)}"
-        self.texts[name] = self.random.choice(TEXTS)
+        """Of some that are added the archive has the columns, of others only from now on. Some were there before."""
+        name = f"a{len(self.texts) + len(self.gone)}"
+        if self.gone and self.random.random() < 0.5:
+            name = self.random.choice(sorted(self.gone))
+        self.texts[name] = self.gone.pop(name, self.random.choice(TEXTS))
         self.since[name] = self.random.choice([0, self.batch])
         self.layouts.append(Layout.of(self.batch, self.texts, self.aggregates))
+        self.batch += 1
+
+    def drop(self) -> None:
+        name = self.random.choice(sorted(self.texts))
+        self.gone[name] = self.texts.pop(name)
+        self.since.pop(name, None)
+        for stored in self.sessions.values():
+            # As long as nothing touches a session its state has the aggregate.
+            stored.unknown &= self.texts.keys() | {name}
+        self.layouts.append(Layout.of(self.batch, self.texts, self.aggregates))
+        self.batch += 1
 
     def newest(self, stored: Stored) -> States:
         made = Layouts.of([Layout.read(layout.fields()) for layout in self.layouts], self.aggregates)
@@ -79,7 +93,7 @@ class Pipeline:
             unknown: set[str] = set()
             if before is not None:
                 parts.append(self.newest(before))
-                unknown = before.unknown | {n for n, layout in self.new_since(before) if layout}
+                unknown = (before.unknown & self.texts.keys()) | {n for n, is_new in self.new_since(before) if is_new}
             events = [] if before is None else before.events
             state = self.packed(parts)
             self.sessions[group] = Stored(state, self.batch, [*events, *((self.batch, row) for row in mine)], unknown)
@@ -120,7 +134,7 @@ class Pipeline:
         plain = build_aggregates(self.texts, TYPES, with_id=True)
         for stored in self.sessions.values():
             states = self.newest(stored)
-            unknown = stored.unknown | {name for name, is_new in self.new_since(stored) if is_new}
+            unknown = (stored.unknown & self.texts.keys()) | {n for n, is_new in self.new_since(stored) if is_new}
             every = self.lifted([row for _, row in stored.events])
             if not every:
                 continue
@@ -160,7 +174,7 @@ def play(seed: int) -> None:
         step = random.random()
         if step < 0.3:
             of.add()
-        elif step < 0.4 and of.sessions:
+        elif step < 0.45 and of.sessions:
             of.fill(random.choice(sorted(of.sessions)))
         else:
             of.process([row_of(random, 100 * number + n) for n in range(random.randrange(1, 9))])

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -84,10 +85,10 @@ def test_sessions(limits: dict[str, str], rows: list[Any], rule: bool) -> None: 
     live = {"grace_us": 0, "retention_us": 1 << 55}
     # In the years 1 to 9999 those that began in the first half of them are cold.
     watermark = {"watermark_us": 100_000_000_000_000_000}
-    types = {name: str(type_) for name, type_ in TYPES.items()}
-    settings = Settings({"aggregates": of.aggregates}, live, types)
+    settings = Settings({"aggregates": of.aggregates}, live, {})
     commit = BatchCommit("p", "id", 0, "c0", watermark, {}, (None,), "", settings, None, 0, 0)
-    decoder = SessionDecoder(of, commit)
+    with patch("sessionlake.operators.sessions.serving.event_types", return_value=TYPES):
+        decoder = SessionDecoder(of, commit)
     rows = sorted({(row[0], row[1]): row for row in rows}.values(), key=lambda row: row[:2])
     keys = sorted({row[0] for row in rows})
     start, length, count = (np.array([row[n] for row in rows], np.int64) for n in (1, 2, 3))

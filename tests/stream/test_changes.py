@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sessionlake.config.load import Config
-from sessionlake.stream.changes import Class, changes, refusal
+from sessionlake.stream.changes import Class, changes, refusal, refusals
 from sessionlake.warehouse.batch_commit import BatchCommit, Settings
 from tests.support import make_config
 
@@ -91,3 +91,50 @@ def test_stores_are_restored_for_other_shards_or_another_layout(tmp_path: Path) 
     # A rebuild makes new stores anyhow.
     bound = replace(before, settings=replace(before.settings, rebuild={**before.settings.rebuild, "session.gap": 1}))
     assert [change.of for change in changes(config, bound, {}, "7")] == [Class.REBUILD]
+
+
+def growing(root: Path, aggregates: dict[str, str], **columns: str) -> Config:
+    event = {"key": "key", "time": "time_us", "time_unit": "us", "columns": columns}
+    return make_config(root, session=SESSION, event=event, aggregates=aggregates)
+
+
+FIRST = {"n": "count()", "total": "sum(v)"}
+
+
+def test_an_aggregate_that_is_added_is_taken_by_a_run_and_refused_by_a_job(tmp_path: Path) -> None:
+    before = live(growing(tmp_path, FIRST))
+    config = growing(tmp_path, {"cost": "sum(cost)", **FIRST}, cost="v * 2")
+    found = [(change.of, change.name) for change in changes(config, before, {})]
+    assert found[:2] == [(Class.LIVE, "event.columns.cost"), (Class.ADDED, "aggregates.cost")]
+    assert refusal(config, before) is None
+    (told,) = refusals(config, before, {}, runs=False)
+    assert told.startswith("aggregates.cost: is new, and the stream has not taken it; ")
+    # Their order has no meaning.
+    assert {change.of for change in changes(growing(tmp_path, dict(reversed(FIRST.items()))), before, {})} == {
+        Class.RESTORE
+    }
+
+
+def test_an_aggregate_that_is_gone_is_dropped_on_demand_alone(tmp_path: Path) -> None:
+    before, config = live(growing(tmp_path, FIRST)), growing(tmp_path, {"n": "count()"})
+    assert [change.of for change in changes(config, before, {})] == [Class.DROPPED]
+    assert "--drop-aggregates" in str(refusal(config, before))
+    assert list(refusals(config, before, {}, drops=True)) == []
+
+
+def test_a_name_keeps_its_meaning(tmp_path: Path) -> None:
+    before = live(growing(tmp_path, FIRST))
+    told = refusal(growing(tmp_path, {**FIRST, "total": "max(v)"}), before)
+    assert str(told).startswith("aggregates.total: changed from 'sum(v)' to 'max(v)' on existing sessions; ")
+    # Also that of one that was dropped.
+    layouts = [{"since": 0, "texts": {**FIRST, "most": "max(v)"}, "states": {}, "columns": []}]
+    dropped = replace(before, settings=replace(before.settings, layouts=layouts))
+    assert refusal(growing(tmp_path, {**FIRST, "most": "max(v)"}), dropped) is None
+    for name, text in (("most", "min(v)"), ("Most", "max(v)")):
+        assert f"aggregates.{name}: " in str(refusal(growing(tmp_path, {**FIRST, name: text}), dropped))
+
+
+def test_a_computed_column_that_hides_one_that_is_read_is_another_meaning(tmp_path: Path) -> None:
+    before = live(growing(tmp_path, FIRST))
+    read = replace(before, settings=replace(before.settings, types={"v": "int64"}))
+    assert "event.columns.v" in str(refusal(growing(tmp_path, FIRST, v="v + 1"), read))

@@ -154,6 +154,7 @@ def test_an_added_aggregate_is_exact_or_null_until_it_is_filled(spark: SparkSess
     assert not checked.failed, checked.notes
 
 
+@pytest.mark.slow
 def test_sql_without_spark_reads_files_of_before_and_after(spark: SparkSession, tmp_path: Path) -> None:
     run_by_file(spark, tmp_path, config_of(tmp_path, "session", FIRST), 0)
     after = config_of(tmp_path, "session", {**FIRST, **ADDED})
@@ -264,13 +265,29 @@ def test_three_layouts_a_computed_column_and_corrections_that_wait(spark: SparkS
     assert {row[0] for row in corrections.select(schemas.LAYOUT).collect()} == {1}
 
 
-def test_another_meaning_of_a_name_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    run_by_file(spark, tmp_path, config_of(tmp_path, "session", FIRST), 0)
-    for texts, told in (
-        ({**FIRST, "total": "max(v)"}, "aggregates.total: changed from 'sum\\(v\\)' to 'max\\(v\\)'"),
-        ({"n": "count()"}, "aggregates.total: is gone"),
-    ):
-        with pytest.raises(PipelineStateError, match=told):
-            run(spark, config_of(tmp_path, "session", texts), once=True)
-    with pytest.raises(PipelineStateError, match=r"event\.columns\.v"):
-        run(spark, config_of(tmp_path, "session", FIRST, event={"columns": {"v": "v + 1"}}), once=True)
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["session", "hopping"])
+def test_a_dropped_aggregate_may_come_back(spark: SparkSession, tmp_path: Path, form: str) -> None:
+    root = tmp_path / "shrinking"
+    whole = config_of(root, form, {**FIRST, **ADDED})
+    run_by_file(spark, root, whole, 0)
+    there = shown(spark, whole, *FIRST, *ADDED)
+    less = config_of(root, form, FIRST)
+    assert [change.fields()["change"] for change in read_plan(less).changes] == ["dropped", "dropped"]
+    with pytest.raises(PipelineStateError, match="start once with `sessionlake run CONFIG --drop-aggregates`"):
+        run(spark, less, once=True)
+    files(root, 1)
+    run(spark, less, once=True, drop_aggregates=True)
+    shutil.rmtree(root / "store")
+    run_by_file(spark, root, less, 2)
+    # The columns stay: what did not change has its values, all else has null.
+    wanted, found = undisturbed(spark, tmp_path / "whole", form, 0, 1, 2), shown(spark, less, *FIRST, *ADDED)
+    assert {key: row[:2] for key, row in found.items()} == {key: row[:2] for key, row in wanted.items()}
+    assert {key: row for key, row in found.items() if row[2:] != (None, None)}.items() <= there.items()
+    assert not run_quality(spark, less).failed
+    run(spark, whole, once=True)
+    assert {row[2:] in {(None, None), wanted[key][2:]} for key, row in shown(spark, whole, *FIRST, *ADDED).items()}
+    backfill(spark, whole, **EVER)
+    run(spark, whole, once=True)
+    assert shown(spark, whole, *FIRST, *ADDED) == wanted
+    assert not run_quality(spark, whole).failed

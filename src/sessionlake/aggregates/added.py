@@ -52,11 +52,10 @@ class Added(Aggregate):
         Added.__init__(self, *made_of)
 
     def lift(self, events: Events) -> States:
-        """Return each event's state. Of an event that was stored by a batch before `since` it is unknown."""
-        flags = np.full(len(events.time_us), KNOWN)
-        if events.batch is not None:
-            flags[events.batch < self.since] = UNKNOWN
-        return self._hidden(self.inner.lift(events), flags == UNKNOWN)
+        """Return each event's state. An event that a batch before `since` stored lacks a column, and is unknown."""
+        known = np.ones(len(events.time_us), bool) if events.batch is None else events.batch >= self.since
+        some = events if known.all() else events.take(np.flatnonzero(known))
+        return [*_spread(self.inner.lift(some), known), pa.array(np.where(known, KNOWN, UNKNOWN))]
 
     def merge(self, states: States, groups: Groups) -> States:
         """Merge groups of which all is known; the others have no state."""
@@ -86,17 +85,11 @@ class Added(Aggregate):
         """Return as many states of which nothing is known."""
         return [*(pa.nulls(rows, type_) for type_ in self.inner.state), pa.array(np.full(rows, UNKNOWN))]
 
-    def _hidden(self, states: States, unknown: Bools) -> States:
-        """Return states with the flags, and null as far as they are unknown."""
-        flags = pa.array(np.where(unknown, UNKNOWN, KNOWN))
-        if not unknown.any():
-            return [*states, flags]
-        rows = pa.array(np.flatnonzero(~unknown))
-        return [*_spread([column.take(rows) for column in states], ~unknown), flags]
-
 
 def _spread(columns: Sequence[pa.Array], at: Bools) -> list[pa.Array]:
     """Return columns with a row for each entry: their own rows, in order, at the true ones, and null at the others."""
+    if at.all():
+        return [*columns]
     place = np.where(at, np.cumsum(at) - 1, -1)
     index = pa.array(place, LONG, mask=~at)
     return [column.take(index) for column in columns]

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake.aggregates.added import Added
+from sessionlake.aggregates.added import KNOWN, Added
 from sessionlake.aggregates.base import Aggregate, States
 from sessionlake.aggregates.codec import StateCodec
 from sessionlake.columnar.arrays import Ints, concatenated
@@ -28,7 +28,7 @@ class Layout:
     states: Mapping[str, Sequence[str]]
     """By name the types of their state columns."""
     columns: Sequence[str] = ()
-    """Columns of the source that this batch is the first one to read."""
+    """The columns of the source that late and archived events have since then."""
 
     @classmethod
     def of(
@@ -110,9 +110,14 @@ class Layouts:
         states: States = []
         for aggregate in self.aggregates:
             if aggregate.name in found:
-                states += found[aggregate.name]
+                states += _as_of(aggregate, found[aggregate.name], rows)
             elif isinstance(aggregate, Added):
                 states += aggregate.unknown(rows)
             else:
                 raise TypeError(f"{aggregate.name}: is in none of the first states, and can't say that it is unknown")
         return StateCodec(self.aggregates).encode(states, rows)
+
+
+def _as_of(aggregate: Aggregate, states: States, rows: int) -> States:
+    """Return states that the aggregate had in an earlier layout: in the first one it could not say that it is unknown."""
+    return states if len(states) == len(aggregate.state) else [*states, pa.array(np.full(rows, KNOWN))]

@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -39,6 +40,11 @@ if TYPE_CHECKING:
     is_flag=True,
     help="In this run [ttl] may remove any share of the rows, also after a jump of the clock.",
 )
+@click.option(
+    "--drop-aggregates",
+    is_flag=True,
+    help="Drop the aggregates that are gone from the config: their columns are null from now on.",
+)
 @one_line_errors
 def run_command(
     config_path: str,
@@ -47,6 +53,7 @@ def run_command(
     trust_clock: bool,  # noqa: FBT001
     replan: bool,  # noqa: FBT001
     allow_expiry: bool,  # noqa: FBT001
+    drop_aggregates: bool,  # noqa: FBT001
 ) -> None:
     """Run the stream until stopped (ctrl-C), or once."""
     if drain and not once:
@@ -55,6 +62,7 @@ def run_command(
     require_versions(spark=True)
     show_warnings([with_place(warning, config_path) for warning in config.warnings()])
     options = {"trust_clock": trust_clock, "give_up_plan": replan, "allow_expiry": allow_expiry}
+    options["drop_aggregates"] = drop_aggregates
     summary = (
         _run_once(config, config_path, drain=drain, **options) if once else _run_stream(config, config_path, **options)
     )
@@ -66,9 +74,10 @@ def _run_once(config: Config, config_path: str, **options: Any) -> "RunSummary":
     from sessionlake.jobs.expire.tombstone_sender import TombstoneSender
     from sessionlake.operators.run import run
     from sessionlake.preflight.check import require_ready
+    from sessionlake.preflight.needs import OF_STREAM
 
     with observed(config, SESSIONIZE) as counted, progress() as shown:
-        require_ready(config, config_path)
+        require_ready(config, config_path, replace(OF_STREAM, drops=options["drop_aggregates"]))
         spark = open_session(config, little_java=_is_little(config))
         shown.step("sessionizing")
         sender = TombstoneSender(spark, config)
@@ -89,9 +98,10 @@ def _run_stream(config: Config, config_path: str, **options: Any) -> "RunSummary
     from sessionlake.jobs.publish.lag import held_back
     from sessionlake.operators.run import run
     from sessionlake.preflight.check import require_ready
+    from sessionlake.preflight.needs import OF_STREAM
     from sessionlake.warehouse.tables import Tables
 
-    require_ready(config, config_path)
+    require_ready(config, config_path, replace(OF_STREAM, drops=options["drop_aggregates"]))
     spark = open_session(config, little_java=_is_little(config))
     sender = TombstoneSender(spark, config)
     with observed_stream(spark, config) as committed:

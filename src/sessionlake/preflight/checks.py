@@ -83,7 +83,7 @@ def _check_data(config: Config, needs: Needs, found: Gathered) -> None:
         with seen.one():
             last = _last_batch(config)
             if last is not None:
-                seen.add(*map(Problem.of, refusals(config, last, kind.bound_settings())))
+                seen.add(*map(Problem.of, refusals(config, last, kind.bound_settings(), drops=needs.drops)))
     found.add(*seen.problems)
     # Without the types of the first batch those of the source count, which may be others by now.
     first = needs.source and (not needs.tables or "://" not in config.pipeline.warehouse)

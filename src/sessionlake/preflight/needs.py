@@ -11,6 +11,8 @@ class Needs:
     """The source, with the columns that the config names."""
     tables: bool = False
     """Tables that were made with these settings, or none."""
+    drops: bool = False
+    """Tables may have aggregates that the config lacks: they are dropped."""
     room: bool = False
     """A warehouse and a store that can be written."""
 

@@ -1,6 +1,6 @@
 """The frames that are checked: each table at its pinned version, with the few columns that checks across rows need."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
 from typing import Any
@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from sessionlake.config.durations import parse_duration
 from sessionlake.config.load import Config
@@ -93,7 +94,13 @@ class Inputs:
         of, schema = self.of, next(spec.schema for spec in self.kind.tables() if spec.name == name)
         lacks = name == of.changes and not {*of.key_columns} <= {*self.table(name).columns}
         has = name in of.tables and not lacks
-        return _types(schemas.with_key_columns(schema, of.key, of.key_columns) if has else schema)
+        types = _types(schemas.with_key_columns(schema, of.key, of.key_columns) if has else schema)
+        # The columns of dropped aggregates stay.
+        there = dict(self.table(name).dtypes)
+        dropped = [
+            column for layout in self.pinned.get("layouts", ()) for column in layout["texts"] if column not in types
+        ]
+        return types | {column: there[column] for column in dropped if column in there}
 
 
 def pin(tables: Tables) -> dict[str, Any]:
@@ -109,6 +116,7 @@ def pin(tables: Tables) -> dict[str, Any]:
         "batch_id": last.batch_id,
         "committed_us": last.committed_us,
         "types": dict(last.settings.types),
+        "layouts": list(last.settings.layouts),
         "forgotten": was_forgotten(tables),
         EXPIRED_EVENTS: last.state.get(EXPIRED_EVENTS, 0),
     }
@@ -223,7 +231,11 @@ def late_events(inputs: Inputs) -> Checked:
     """Return the late events of committed batches."""
     schema = schemas.late_events(inputs.kind.event_types, inputs.kind.late_columns)
     frame = _late(inputs)
-    return Checked(frame, _types(_like(frame, schema)) | {"counted": "boolean"}, inputs.version(schemas.LATE_EVENTS))
+    return Checked(
+        frame,
+        _types(_like(frame, schema, inputs.pinned.get("layouts", ()))) | {"counted": "boolean"},
+        inputs.version(schemas.LATE_EVENTS),
+    )
 
 
 def _late(inputs: Inputs) -> DataFrame:
@@ -241,13 +253,14 @@ def frames_of(config: Config) -> dict[str, Callable[[Inputs], Checked]]:
     return {schemas.EVENTS: events, of.changes: changelog, of.snapshot: latest, schemas.LATE_EVENTS: late_events, **own}
 
 
-def _like(frame: DataFrame, schema: pa.Schema) -> pa.Schema:
-    """Return the schema of late events with the fields of `event` in the order that the table has: it grew by those of added aggregates."""
+def _like(frame: DataFrame, schema: pa.Schema, layouts: Sequence[Mapping[str, Any]]) -> pa.Schema:
+    """Return the schema of late events with the fields of `event` as the table has them: in its order, with those of dropped aggregates."""
     event = schema.field("event")
-    there = [name for name in frame.select("event.*").columns if name in event.type.names or name == schemas.NO_COLUMN]
-    known = {field.name: field for field in event.type} | {schemas.NO_COLUMN: pa.field(schemas.NO_COLUMN, pa.bool_())}
-    fields = [known[name] for name in dict.fromkeys((*there, *event.type.names))]
-    return schema.set(schema.get_field_index("event"), event.with_type(pa.struct(fields)))
+    there = to_arrow_schema(frame.select("event.*").schema)
+    before = {schemas.NO_COLUMN, *(name for layout in layouts for name in layout["columns"])}
+    wanted = {field.name: field for field in event.type}
+    known = {field.name: wanted.get(field.name, field) for field in there if field.name in {*wanted, *before}}
+    return schema.set(schema.get_field_index("event"), event.with_type(pa.struct([*(known | wanted).values()])))
 
 
 def _types(schema: pa.Schema) -> dict[str, str]:

@@ -23,6 +23,8 @@ class Class(StrEnum):
     """It holds from the next batch on."""
     ADDED = "from here on"
     """It holds for results that begin from the next batch on; it is null in those that are there."""
+    DROPPED = "dropped"
+    """It is null from the next batch on; the run must be told to."""
     RESTORE = "restore"
     """The stores are restored from the tables."""
     REBUILD = "rebuild"
@@ -64,18 +66,23 @@ def changes(config: Config, last: BatchCommit, bound: Mapping[str, Any], layout:
     """
     if last.pipeline != config.pipeline.name:
         return [_of_another(config, last)]
-    rebuilt, added = list(_rebuilt(config, last, bound)), list(_added(config, last))
+    rebuilt, added = list(_rebuilt(config, last, bound)), [*_added(config, last), *_dropped(config, last)]
     # What a rebuild changes need not be restored. With an aggregate stores are restored in any case.
     restored = [] if rebuilt or added else list(_restored(config, last, layout))
     return [*_live(config, last), *_computed(config, last), *added, *restored, *rebuilt]
 
 
-def refusals(config: Config, last: BatchCommit, bound: Mapping[str, Any], *, runs: bool = True) -> Iterator[str]:
+def refusals(
+    config: Config, last: BatchCommit, bound: Mapping[str, Any], *, runs: bool = True, drops: bool = False
+) -> Iterator[str]:
     """Yield a line for each change that is refused; `bound` as in `changes`.
 
     `runs` says that the stream starts with the config. Jobs write states, and so refuse an aggregate that the stream has not taken.
+    `drops` says that aggregates which are gone are meant to be dropped.
     """
-    yield from (change.refusal for change in changes(config, last, bound) if change.refusal is not None)
+    for change in changes(config, last, bound):
+        if change.refusal is not None and not (drops and change.of == Class.DROPPED):
+            yield change.refusal
     if not runs:
         for change in _added(config, last):
             yield (
@@ -89,16 +96,18 @@ def refusal(config: Config, last: BatchCommit) -> str | None:
     return next(refusals(config, last, {}), None)
 
 
-def check_changes(config: Config, last: BatchCommit | None, bound: Mapping[str, Any], *, runs: bool = False) -> None:
-    """Raise PipelineStateError for a config that is refused after the last commit; `bound` and `runs` as in `refusals`."""
-    if last is not None and (told := next(refusals(config, last, bound, runs=runs), None)) is not None:
+def check_changes(
+    config: Config, last: BatchCommit | None, bound: Mapping[str, Any], *, runs: bool = False, drops: bool = False
+) -> None:
+    """Raise PipelineStateError for a config that is refused after the last commit; the other arguments as in `refusals`."""
+    if last is not None and (told := next(refusals(config, last, bound, runs=runs, drops=drops), None)) is not None:
         raise PipelineStateError(told)
 
 
 def taken(config: Config, last: BatchCommit | None, bound: Mapping[str, Any]) -> list[str]:
-    """Return a line for each change that a run takes from its next batch on; `bound` as in `changes`."""
+    """Return a line for each change that a run takes from its next batch on, once nothing is refused; `bound` as in `changes`."""
     found = [] if last is None else changes(config, last, bound)
-    return [f"{change.name}: {change.told}" for change in found if change.refusal is None]
+    return [f"{change.name}: {change.told}" for change in found]
 
 
 def all_bound(config: Config, bound: Mapping[str, Any]) -> dict[str, Any]:
@@ -118,11 +127,12 @@ def _of_another(config: Config, last: BatchCommit) -> Change:
 def _rebuilt(config: Config, last: BatchCommit, bound: Mapping[str, Any]) -> Iterator[Change]:
     """Yield the changes of settings to which the tables are bound."""
     before, now = last.settings.rebuild, _plain(all_bound(config, bound))
-    added = {change.name for change in (*_added(config, last), *_computed(config, last))}
+    others = (*_added(config, last), *_dropped(config, last), *_computed(config, last))
+    apart = {change.name for change in others}
     for name in now:
         old_value = (before.get(name) or {}) if isinstance(now[name], dict) else before.get(name)
         for key, old, new in _differences(name, old_value, now[name]):
-            if key in added:
+            if key in apart:
                 continue
             was, told = _as_written(config, key, old), _as_written(config, key, new)
             changed = f"is gone, and was {was}" if new is None else f"changed from {was} to {told}"
@@ -141,10 +151,25 @@ def _added(config: Config, last: BatchCommit) -> Iterator[Change]:
     known: dict[str, str] = {}
     for layout in last.settings.layouts:
         known |= layout["texts"]
+    # Of names that differ in case alone a table can have one.
+    cased = {name.lower(): name for name in known}
     for name, text in after.items():
-        if name not in before and known.get(name, text) == text:
+        if name not in before and known.get(name, text) == text and cased.get(name.lower(), name) == name:
             told = f"+ {text}: null in the {config.operator}s that are there, until `sessionlake backfill` fills them"
             yield Change(Class.ADDED, f"aggregates.{name}", None, text, told)
+
+
+def _dropped(config: Config, last: BatchCommit) -> Iterator[Change]:
+    """Yield the aggregates that are gone from the config."""
+    for name, text in (last.settings.rebuild.get("aggregates") or {}).items():
+        if name not in config.aggregates:
+            key = f"aggregates.{name}"
+            told = f"- {text}: the column stays, and is null in {config.operator}s that change or begin"
+            refused = (
+                f"{key}: is gone, and was {text!r}; restore it, or start once with `sessionlake run CONFIG --drop-aggregates`: "
+                "then the column stays, and is null in rows that change or begin"
+            )
+            yield Change(Class.DROPPED, key, text, None, told, refused)
 
 
 def _computed(config: Config, last: BatchCommit) -> Iterator[Change]:

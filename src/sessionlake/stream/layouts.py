@@ -14,15 +14,13 @@ def next_layouts(
 
     `kind` has the aggregates `texts`; `before` makes the one that has those of the last batch.
     """
-    if pinned is None or not kind.aggregates or {*texts} == {*pinned.texts}:
+    if pinned is None or {*texts} == {*pinned.texts}:
         return () if pinned is None else pinned.layouts
     layouts = pinned.layouts
     if not layouts:
         first = before()
         layouts = (Layout.of(0, pinned.texts, first.aggregates, _columns(first)),)
-    known = {name for layout in layouts for name in layout.columns}
-    new = [name for name in _columns(kind) if name not in known]
-    return (*layouts, Layout.of(pinned.next_batch, texts, kind.aggregates, new))
+    return (*layouts, Layout.of(pinned.next_batch, texts, kind.aggregates, _columns(kind)))
 
 
 def _columns(kind: Kind) -> list[str]:

@@ -58,13 +58,17 @@ class Pinned:
         return {name: texts[name] for name in dict.fromkeys((*self.texts, *texts)) if name in texts}
 
     def is_added(self, name: str) -> bool:
-        """Say whether an aggregate is not in the first states."""
-        return name not in (self.layouts[0].texts if self.layouts else self.texts)
+        """Say whether there are states without an aggregate."""
+        return any(name not in texts for texts in ([layout.texts for layout in self.layouts] or [self.texts]))
 
     def since(self, columns: Iterable[str]) -> int:
-        """Return the first batch whose late and archived events have all of some columns of the source."""
-        first = {name: layout.since for layout in reversed(self.layouts) for name in layout.columns}
-        return max((first.get(name, self.next_batch) for name in columns), default=0)
+        """Return the first batch from which on late and archived events have all of some columns of the source."""
+        first = self.next_batch
+        for layout in reversed(self.layouts):
+            if not {*columns} <= {*layout.columns}:
+                break
+            first = layout.since
+        return first
 
     def marked(self, aggregate: Aggregate, columns: Iterable[str]) -> Aggregate:
         """Return an aggregate that reads these columns of the source as states have it: an added one says whether its value is known."""

@@ -71,6 +71,7 @@ def run_kind(
     trust_clock: bool = False,
     give_up_plan: bool = False,
     allow_expiry: bool = False,
+    drop_aggregates: bool = False,
     on_commit: OnCommit | None = None,
     gate: Gate = lambda _: None,
     meanwhile: Callable[[], None] = lambda: None,
@@ -80,12 +81,19 @@ def run_kind(
     `drain` then closes all open results, by moving the watermark. `bootstrap` takes all input in one batch, for first use
     on old data: no event is late before the first watermark. A clock behind the last commit's is refused, unless
     `trust_clock` says that the last commit's clock was wrong. `give_up_plan` plans the uncommitted batch again, with the
-    config's current limits. With `allow_expiry` the limits on removals by [ttl] are ignored. The stream takes no input
-    while `gate` waits. `meanwhile` is called about every second, next to the batches.
+    config's current limits. With `allow_expiry` the limits on removals by [ttl] are ignored. `drop_aggregates` drops those that are
+    gone from the config. The stream takes no input while `gate` waits. `meanwhile` is called about every second, next to the batches.
     """
     with locked_store(config):
         current = _Run(
-            spark, config, kind, trust_clock=trust_clock, allow_expiry=allow_expiry, gate=gate, meanwhile=meanwhile
+            spark,
+            config,
+            kind,
+            trust_clock=trust_clock,
+            allow_expiry=allow_expiry,
+            drop_aggregates=drop_aggregates,
+            gate=gate,
+            meanwhile=meanwhile,
         )
         if bootstrap and current.coordinator.last is not None:
             raise PipelineStateError(
@@ -126,6 +134,7 @@ class _Run:
         *,
         trust_clock: bool,
         allow_expiry: bool,
+        drop_aggregates: bool,
         gate: Gate,
         meanwhile: Callable[[], None],
     ) -> None:
@@ -143,7 +152,7 @@ class _Run:
         checkpoint = check_checkpoint(self.tables, config, last)
         # An interrupted batch is run to its end as it was begun, and so is the one to compare with.
         before = interrupted(self.tables, config, kind, checkpoint, last) or last
-        check_changes(config, before, kind.bound_settings(), runs=True)
+        check_changes(config, before, kind.bound_settings(), runs=True, drops=drop_aggregates)
         for told in taken(config, before, kind.bound_settings()):
             _log.warning("sessionlake: %s", told)
         pinned = Pinned.of(before)
