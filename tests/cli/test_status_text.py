@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from sessionlake.cli.status_text import rendered, status_lines
+from sessionlake.cli.status_text import rendered, status_lines, status_object
 from sessionlake.config.durations import rough_duration
 from tests.cli.statuses import DAY, HOUR, MINUTE, NOW, STATUS
 from tests.support import make_config
@@ -33,6 +33,23 @@ def test_what_never_happened_is_not_told(tmp_path: Path) -> None:
     lines = dict(status_lines(make_config(tmp_path), replace(STATUS, counts=counts), NOW))
     assert lines["events"] == "3 = 2 accepted + 0 late + 0 dead + 1 dropped"
     assert not {"rows", "expiry", "evicted", "config"} & lines.keys()
+
+
+@pytest.mark.parametrize(
+    ("since", "told"),
+    [
+        ({"events": 12}, "each event counts once since batch 12"),
+        (
+            {"left": 0, "right": 4},
+            "each event of left counts once since batch 0, each event of right counts once since batch 4",
+        ),
+    ],
+)
+def test_since_when_events_count_once(tmp_path: Path, since: dict[str, int], told: str) -> None:
+    status = replace(STATUS, unique_since=since)
+    assert dict(status_lines(make_config(tmp_path), status, NOW))["unique"] == told
+    assert status_object(make_config(tmp_path), status, NOW)["unique_since"] == since
+    assert "unique" not in dict(status_lines(make_config(tmp_path), STATUS, NOW))
 
 
 def test_values_keep_to_their_column_on_a_terminal(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_another_length_or_none_restores_the_stores(spark: SparkSession, tmp_pat
     lake.write_files(FIRST)
     run(spark, lake.config, once=True)
     lines = [line for line in events(FIRST[-1]) if line != "{broken"]
-    found = []
+    found, since = [], []
     last_setting = 'unique_for = "30 minutes"\nduplicates = "number"'
     for number, setting in enumerate(('unique_for = "40 minutes"', "", last_setting)):
         lake.configure()
@@ -101,11 +101,16 @@ def test_another_length_or_none_restores_the_stores(spark: SparkSession, tmp_pat
         write_events(lake.events / f"{number + 90}.json", number + 90, lines)
         counts = run(spark, lake.config, once=True).counts
         found.append((counts["duplicate"], counts["accepted"] + counts["late"]))
+        last = last_batch(Tables.of(spark, lake.config))
+        since.append((dict(last.settings.unique_since), last.batch_id))
     (first, fresh), (none, again), (last, _) = found
     assert first > 0 == fresh, "all were remembered under the other length"
     assert none == 0 < again
     # What came without the setting is not known; the events of before it are.
     assert last == first
+    (always, _), (never, off), (again_since, _) = since
+    assert (always, never, again_since) == ({"events": 0}, {}, {"events": off + 1})
+    assert read_status(lake.config).unique_since == again_since
     # The last batch only counts them.
     tables = Tables.of(spark, lake.config)
     assert not tables[schemas.DUPLICATES].read().where(F.col("batch_id") == last_batch(tables).batch_id).count()

@@ -12,6 +12,7 @@ from sessionlake.cli.layout import laid_out
 from sessionlake.cli.shared import format_time
 from sessionlake.config.durations import format_duration, parse_duration, rough_duration
 from sessionlake.config.load import Config
+from sessionlake.config.names import EVENT_INPUT
 
 if TYPE_CHECKING:
     from sessionlake.observe.status import Status
@@ -52,6 +53,7 @@ def status_lines(config: Config, status: "Status", now_us: int) -> list[tuple[st
     texts = [
         ("watermark", _watermark(status, now_us)),
         ("events", _counted(status.counts)),
+        ("unique", _unique(status)),
         ("late events", f"{late.events:,} = {late.reprocessed:,} reprocessed + {late.expired:,} expired + {late.waiting:,} waiting"),
         ("corrections", "{corrections:,}: {applied:,} applied, {stale:,} stale, {expired:,} expired".format(**status.counts)),
         ("rows", "" if status.rows is None else f"{status.rows:,}"),
@@ -76,6 +78,7 @@ def status_object(config: Config, status: "Status", now_us: int) -> dict[str, An
         "watermark_lag_seconds": None if status.watermark_us is None else (now_us - status.watermark_us) / 1e6,
         "reconciles": status.reconciles,
         "refused": status.refused,
+        "unique_since": dict(status.unique_since) or None,
         "counts": status.counts,
         "late": asdict(status.late),
         "rows": status.rows,
@@ -102,6 +105,14 @@ def _counted(counts: dict[str, int]) -> str:
     rare = [name for name in ("dropped", "emitted", "filtered", "duplicate") if counts[name]]
     parts = " + ".join(f"{counts[name]:,} {name}" for name in (*_SHOWN_ALWAYS, *rare))
     return f"{counts['input']:,} = {parts}"
+
+
+def _unique(status: "Status") -> str:
+    """Return since when each event counts once."""
+    since = status.unique_since
+    if tuple(since) == (EVENT_INPUT,):
+        return f"each event counts once since batch {since[EVENT_INPUT]:,}"
+    return ", ".join(f"each event of {name} counts once since batch {batch:,}" for name, batch in since.items())
 
 
 def _watermark(status: "Status", now_us: int) -> str:

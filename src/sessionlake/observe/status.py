@@ -1,7 +1,8 @@
 """The state of a pipeline: watermark, lag, counts that reconcile, store size, last batches. Read without Spark."""
 
+from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from duckdb import DuckDBPyConnection
@@ -50,6 +51,8 @@ class Status:
     last_batches: list[dict[str, Any]]
     evicted: int | None = None
     """How many rows of a keyed table with `changelog_retention` went before it was over; None of others."""
+    unique_since: Mapping[str, int] = field(default_factory=dict)
+    """By event input the batch from which on each event counts once; empty if no input has `unique_for`."""
     refused: str | None = None
     """The reason for which a run of the config would be refused: a setting to which the tables are bound has changed. None if there is none."""
 
@@ -106,6 +109,7 @@ def status_of(config: Config, lake: Lake, database: DuckDBPyConnection) -> Statu
         changelog_version=last.version,
         last_batches=_last_batches(database, last_id),
         evicted=last.state.get(EVICTED_ROWS),
+        unique_since=last.settings.unique_since,
         refused=refusal(config, last),
     )
 

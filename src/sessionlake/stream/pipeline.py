@@ -18,10 +18,10 @@ from sessionlake.stream.pinned import AGGREGATES
 from sessionlake.stream.planned_offsets import fingerprint
 from sessionlake.stream.relaid import relaid
 from sessionlake.stream.tables import outputs_of
-from sessionlake.stream.unique import Unique, once
+from sessionlake.stream.unique import Unique, once, unique_since
 from sessionlake.stream.unique.tables import with_ids
 from sessionlake.stream.wrapped import inner, store_layout
-from sessionlake.warehouse.batch_commit import Settings
+from sessionlake.warehouse.batch_commit import BatchCommit, Settings
 from sessionlake.warehouse.tables import Tables
 
 
@@ -31,14 +31,15 @@ def make_pipeline(
     kind: Kind,
     checkpoint_id: str,
     *,
+    before: BatchCommit | None = None,
     layouts: Sequence[Layout] = (),
     remade: Callable[[Settings], tuple[Config, Kind]] | None = None,
     allow_expiry: bool = False,
 ) -> Pipeline:
     """Return the coordinator's Pipeline for a kind; with `allow_expiry` the limits on removals by [ttl] are ignored.
 
-    `allow_expiry` is one of the commit's settings, so the rerun of an interrupted batch uses it again. `layouts` are those of
-    the states, the newest last. `remade` makes config and kind as an interrupted batch had them, if its aggregates are others.
+    `allow_expiry` is one of the commit's settings, so the rerun of an interrupted batch uses it again. `before` is the last batch,
+    or one that was interrupted after it. `layouts` are those of the states, the newest last. `remade` makes config and kind as an interrupted batch had them, if its aggregates are others.
     """
     live = {**config.live_settings(), **({ALLOW_EXPIRY: True} if allow_expiry else {})}
     bound = all_bound(config, kind.bound_settings())
@@ -50,6 +51,7 @@ def make_pipeline(
         type_names(kind.inputs),
         computed_names(kind.inputs),
         [layout.fields() for layout in layouts],
+        unique_since(kind.inputs, before),
     )
 
     def under(other: Settings) -> Pipeline:

@@ -169,6 +169,7 @@ class _Run:
             config,
             self.kind,
             checkpoint,
+            before=before,
             layouts=self.layouts,
             remade=lambda settings: self._remade(Pinned.of_settings(settings, -1)),
             allow_expiry=allow_expiry,

@@ -30,6 +30,8 @@ class Settings:
     """Types of the columns that are computed of them."""
     layouts: Sequence[Mapping[str, Any]] = ()
     """The layouts that states have had, this batch's last, as JSON values (`aggregates/layouts.py`); empty if there was one."""
+    unique_since: Mapping[str, int] = field(default_factory=dict)
+    """By event input the batch from which on duplicates are taken out (`unique_for`); without those inputs that do not ask for it."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,7 @@ class BatchCommit:
                 settings["types"],
                 settings.get("computed", {}),
                 settings.get("layouts", ()),
+                settings.get("unique_since", {}),
             ),
             places=Places(
                 tuple(places.get("executors", ())),
@@ -136,6 +139,7 @@ class BatchCommit:
                 "types": settings.types,
                 **({"computed": settings.computed} if settings.computed else {}),
                 **({"layouts": list(settings.layouts)} if settings.layouts else {}),
+                **({"unique_since": settings.unique_since} if settings.unique_since else {}),
             },
             "places": {
                 "executors": list(places.executors),
