@@ -71,7 +71,7 @@ def test_appends_come_between_and_a_rewritten_file_is_repeated(
     before = table.latest_version()
     # The appended row of the key; the file that holds it is another's by the first commit, which is refused.
     second = lake.files()["mine"]
-    with pytest.raises(ContendedError, match="1 attempts to change it each met another writer"):
+    with pytest.raises(ContendedError, match="1 attempts to change it each conflicted with another writer"):
         lake.delete("mine", second, lambda: bool(waited.append(True)))
     assert waited == [True]
     third = lake.files()["mine"]
