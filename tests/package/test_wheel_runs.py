@@ -100,7 +100,7 @@ def test_help(run: Run) -> None:
 
 
 def test_demo(run: Run) -> None:
-    done = run("demo")
+    done = run("--quiet", "demo")
     assert (done.returncode, done.stderr) == (0, "")
     for said in (
         "sessions of",
@@ -109,7 +109,7 @@ def test_demo(run: Run) -> None:
         "  ../venv/bin/sessionlake status demo/commits.toml",
     ):
         assert said in done.stdout
-    again = run("run", "demo/commits.toml", "--once")
+    again = run("--quiet", "run", "demo/commits.toml", "--once")
     assert (again.returncode, again.stderr) == (0, "")
 
 

@@ -110,9 +110,8 @@ def undisturbed(spark: SparkSession, root: Path, form: str, *numbers: int) -> di
     return shown(spark, config, *FIRST, *ADDED)
 
 
-@pytest.mark.parametrize(
-    "form", [pytest.param(name, marks=() if name == "session" else pytest.mark.slow) for name in FORMS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("form", FORMS)
 def test_an_added_aggregate_is_exact_or_null_until_it_is_filled(spark: SparkSession, tmp_path: Path, form: str) -> None:
     root = tmp_path / "growing"
     before = config_of(root, form, FIRST)
@@ -154,7 +153,6 @@ def test_an_added_aggregate_is_exact_or_null_until_it_is_filled(spark: SparkSess
     assert not checked.failed, checked.notes
 
 
-@pytest.mark.slow
 def test_sql_without_spark_reads_files_of_before_and_after(spark: SparkSession, tmp_path: Path) -> None:
     run_by_file(spark, tmp_path, config_of(tmp_path, "session", FIRST), 0)
     after = config_of(tmp_path, "session", {**FIRST, **ADDED})
