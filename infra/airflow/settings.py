@@ -19,7 +19,7 @@ CONNECTION = "spark_default"
 # A JVM of a few minutes on little data would spend most of its time on compiling for throughput.
 _DEMO_CONF = {
     "spark.driver.memory": "2g",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=128m",
 }
 
 

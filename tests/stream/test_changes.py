@@ -109,6 +109,7 @@ def test_an_aggregate_that_is_added_is_taken_by_a_run_and_refused_by_a_job(tmp_p
     assert refusal(config, before) is None
     (told,) = refusals(config, before, {}, runs=False)
     assert told.startswith("aggregates.cost: is new, and the stream has not taken it; ")
+    assert "backfill" in changes(config, before, {})[1].told
     # Their order has no meaning.
     assert {change.of for change in changes(growing(tmp_path, dict(reversed(FIRST.items()))), before, {})} == {
         Class.RESTORE

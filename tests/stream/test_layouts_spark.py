@@ -124,6 +124,7 @@ def test_an_added_aggregate_is_exact_or_null_until_it_is_filled(spark: SparkSess
         ("from here on", "aggregates.refunds"),
         ("from here on", "aggregates.most"),
     ]
+    assert {"backfill" in change["told"] for change in told} == {form != "count"}
     if form != "count":
         with pytest.raises(PipelineStateError, match=r"aggregates\.refunds: is new"):
             backfill(spark, after, **EVER)

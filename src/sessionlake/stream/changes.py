@@ -1,7 +1,7 @@
 """The one comparison of a config with the last commit: the changes, each with its class. Known without Spark."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -66,10 +66,11 @@ def changes(config: Config, last: BatchCommit, bound: Mapping[str, Any], layout:
     """
     if last.pipeline != config.pipeline.name:
         return [_of_another(config, last)]
-    rebuilt, added = list(_rebuilt(config, last, bound)), [*_added(config, last), *_dropped(config, last)]
+    computed, added = list(_computed(config, last)), [*_added(config, last), *_dropped(config, last)]
+    rebuilt = list(_rebuilt(config, last, bound, {change.name for change in (*computed, *added)}))
     # What a rebuild changes need not be restored. With an aggregate stores are restored in any case.
     restored = [] if rebuilt or added else list(_restored(config, last, layout))
-    return [*_live(config, last), *_computed(config, last), *added, *restored, *rebuilt]
+    return [*_live(config, last), *computed, *added, *restored, *rebuilt]
 
 
 def refusals(
@@ -124,15 +125,13 @@ def _of_another(config: Config, last: BatchCommit) -> Change:
     return Change(Class.REBUILD, "pipeline.name", before, after, f"{before} -> {after}", refused)
 
 
-def _rebuilt(config: Config, last: BatchCommit, bound: Mapping[str, Any]) -> Iterator[Change]:
-    """Yield the changes of settings to which the tables are bound."""
+def _rebuilt(config: Config, last: BatchCommit, bound: Mapping[str, Any], others: Collection[str]) -> Iterator[Change]:
+    """Yield the changes of settings to which the tables are bound, but for those of `others`."""
     before, now = last.settings.rebuild, _plain(all_bound(config, bound))
-    others = (*_added(config, last), *_dropped(config, last), *_computed(config, last))
-    apart = {change.name for change in others}
     for name in now:
         old_value = (before.get(name) or {}) if isinstance(now[name], dict) else before.get(name)
         for key, old, new in _differences(name, old_value, now[name]):
-            if key in apart:
+            if key in others:
                 continue
             was, told = _as_written(config, key, old), _as_written(config, key, new)
             changed = f"is gone, and was {was}" if new is None else f"changed from {was} to {told}"
@@ -155,7 +154,8 @@ def _added(config: Config, last: BatchCommit) -> Iterator[Change]:
     cased = {name.lower(): name for name in known}
     for name, text in after.items():
         if name not in before and known.get(name, text) == text and cased.get(name.lower(), name) == name:
-            told = f"+ {text}: null in the {config.operator}s that are there, until `sessionlake backfill` fills them"
+            filled = "" if config.entry.recompute is None else ", until `sessionlake backfill` fills them"
+            told = f"+ {text}: null in the {config.operator}s that are there{filled}"
             yield Change(Class.ADDED, f"aggregates.{name}", None, text, told)
 
 
@@ -173,7 +173,7 @@ def _dropped(config: Config, last: BatchCommit) -> Iterator[Change]:
 
 
 def _computed(config: Config, last: BatchCommit) -> Iterator[Change]:
-    """Yield the computed columns that are new and hide none that is read: only an aggregate that is added can name them."""
+    """Yield the computed columns that are new and hide none that is read: only `where` and an aggregate that is added can name them."""
     if "aggregates" not in config.section.BESIDE:
         return
     for side in config.inputs.values():

@@ -14,7 +14,7 @@ from sessionlake.stream.pinned import Pinned
 
 
 def operator_of(config: Config, sources: Mapping[str, TypedSource], pinned: Pinned | None) -> Counter:
-    """Make it; `pinned` has the types of the columns as of the first batch, None before that one."""
+    """Make it; `pinned` is what its batches have fixed, None before the first one."""
     section = cast("CountSection", config.section)
     aggregates, events = aggregated_events(config, sources[EVENTS], pinned, ordered=True)
     policies = section.emit.policies

@@ -13,7 +13,7 @@ from sessionlake.stream.pinned import Pinned
 
 
 def operator_of(config: Config, sources: Mapping[str, TypedSource], pinned: Pinned | None) -> Joiner:
-    """Make it; `pinned` has the types of the columns as of the first batch, None before that one."""
+    """Make it; `pinned` is what its batches have fixed, None before the first one."""
     section = cast("JoinSection", config.section)
     left, right = (_side(config, sources[name], name, pinned) for name in SIDES)
     lengths = {n: section.on_axis(n, getattr(section, n)) for n in ("size", "advance", "offset", "gap")}

@@ -23,7 +23,7 @@ from sessionlake.warehouse import schemas
 
 
 def operator_of(config: Config, sources: Mapping[str, TypedSource], pinned: Pinned | None) -> TableKeeper:
-    """Make it; `pinned` has the types of the columns as of the first batch, None before that one."""
+    """Make it; `pinned` is what its batches have fixed, None before the first one."""
     section, source, condition = cast("TableSection", config.section), sources[EVENTS], None
     own = (*config.event.key_columns, config.event.time, *config.event.id_columns)
     columns = tuple(section.columns or every_column(config, source, pinned, own))

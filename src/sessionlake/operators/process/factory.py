@@ -15,7 +15,7 @@ from sessionlake.stream.pinned import Pinned
 
 
 def operator_of(config: Config, sources: Mapping[str, TypedSource], pinned: Pinned | None) -> Process:
-    """Return the operator; `pinned` has the types of the columns as of the first batch, None before that one.
+    """Return the operator; `pinned` is what its batches have fixed, None before the first one.
 
     The class is loaded and opened once, so that its problems are reported before a batch. ConfigError for one that fails.
     """

@@ -18,7 +18,7 @@ from sessionlake.stream.pinned import Pinned
 
 
 def operator_of(config: Config, sources: Mapping[str, TypedSource], pinned: Pinned | None) -> Sessionizer:
-    """Make it; `pinned` has the types of the columns as of the first batch, None before that one."""
+    """Make it; `pinned` is what its batches have fixed, None before the first one."""
     windows, section = SessionWindows.of(config), cast("SessionSection", config.section)
     sql = parsed_gap(windows.gap_by)
     aggregates, events = aggregated_events(config, sources[EVENTS], pinned, more=source_columns(sql))
