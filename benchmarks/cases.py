@@ -16,7 +16,20 @@ from sessionlake.engine.spark import LITTLE_JAVA
 Found = dict[str, Any]
 STREAM_SETTINGS = dict(LITTLE_JAVA)
 """Settings of Spark with which streams run. Older commits get them too: an A/A run without them differed by 1.5x to 2.1x of CPU."""
-PARTS = ("million", "small", "json", "file_to_commit", "session_window", "batch", "stored", "limits", "emit", "unique")
+PARTS = ("million", "small", "json", "file_to_commit", "session_window", "batch", "stored", "limits", "emit", "unique", "shape", "archive")
+SHAPES: dict[str, Found] = {
+    "where keeps a third": {"where": "amount <= 33"},
+    "where keeps all": {"where": "amount > 0"},
+}
+"""What picks events, beside three computed columns and three filtered aggregates."""
+SHAPED: Found = {
+    "event": {"columns": {"taxed": "amount * 1.2D", "section": "substr(page, 4, 1)", "large": "amount >= 20"}},
+    "aggregates": {
+        "total": "sum(taxed) filter (where large)",
+        "sections": "count(section) filter (where section is not null)",
+        "small": "max(amount) filter (where not large)",
+    },
+}
 ROUNDS = 2
 """Runs of each tree where two are compared: base, ours, base, ours."""
 LIMITS = {
@@ -149,6 +162,20 @@ class Bench:
         case |= {"events": str(copies), "event": {"id": "offset"}}
         unique = case | {"event": {"id": "offset", "unique_for": RETENTION}}
         return {"each event once": self._in_turns({"constant": case, "ours": unique})}
+
+    def _shape(self) -> Found:
+        """The million's events as they are, and filtered, with computed columns and filtered aggregates, in turns."""
+        case = self._million_case() | {"conf": STREAM_SETTINGS}
+        return {
+            name: self._in_turns({"constant": case, "ours": case | SHAPED | {"event": SHAPED["event"] | where}})
+            for name, where in SHAPES.items()
+        }
+
+    def _archive(self) -> Found:
+        """The million's events, archived by the columns that are read and in whole, in turns."""
+        case = self._million_case() | {"conf": STREAM_SETTINGS}
+        kept = {name: case | {"pipeline": {"archive": value}} for name, value in (("constant", True), ("ours", "all"))}
+        return {"whole rows in the archive": self._in_turns(kept)}
 
     def _in_turns(self, cases: dict[str, Found]) -> Found:
         """Run two cases of this checkout, "constant" and "ours", one after the other."""
