@@ -19,7 +19,8 @@ from pyspark.sql import SparkSession
 
 import sessionlake
 from sessionlake.cli import main
-from sessionlake.config.load import Config, parse_config, parse_toml
+from sessionlake.config.file import parse_toml
+from sessionlake.config.load import Config, parse_config
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.decode import decode
 

@@ -10,7 +10,8 @@ from confluent_kafka import Producer
 
 from infra.kafka.broker import Broker, free_port
 from sessionlake.cli import main
-from sessionlake.config.load import parse_config, parse_toml
+from sessionlake.config.file import parse_toml
+from sessionlake.config.load import parse_config
 
 pytestmark = pytest.mark.slow
 START_MS = 1_750_000_000_000

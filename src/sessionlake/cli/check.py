@@ -1,21 +1,26 @@
-"""The command that checks a pipeline."""
+"""The command that checks a pipeline, or a project of pipelines."""
 
 import json
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import click
 
+from sessionlake.cli.graph import tree
 from sessionlake.cli.shared import console, one_line_errors
+from sessionlake.config.problems import Problem
+from sessionlake.config.project import is_project
 from sessionlake.config.secrets import hide
 from sessionlake.errors import ExitCode
 
 if TYPE_CHECKING:
     from sessionlake.preflight.check import Checked
+    from sessionlake.preflight.project import CheckedProject
 
 
 @click.command("check")
-@click.argument("config_path", metavar="CONFIG")
+@click.argument("config_path", metavar="CONFIG|PROJECT")
 @click.option(
     "--format",
     "form",
@@ -26,27 +31,51 @@ if TYPE_CHECKING:
 )
 @one_line_errors
 def check_command(config_path: str, form: str) -> None:
-    """Print every problem of a config, its source and its tables, or a summary of the pipeline if there is none.
+    """Print every problem of a config, or of all configs of a project; a summary if there is none.
 
-    Starts no Java. The exit code is 0 if there is no problem, and 2 if there is one; warnings don't change it.
+    A config's source and tables are looked at, too. A project is a directory with a project.toml. Starts no Java. The
+    exit code is 0 if there is no problem, and 2 if there is one; warnings don't change it.
     """
-    from sessionlake.preflight.check import check
+    if is_project(config_path):
+        from sessionlake.preflight.project import check_project
 
-    found = check(config_path)
-    if form == "json":
-        click.echo(hide(json.dumps({"config": config_path, **found.fields()}, ensure_ascii=False)))
+        project = check_project(config_path)
+        ok, fields = project.ok, {"project": config_path, **project.fields()}
+        if form == "text":
+            _print_project(config_path, project)
     else:
-        _print(config_path, found)
-    if not found.ok:
+        from sessionlake.preflight.check import check
+
+        found = check(config_path)
+        ok, fields = found.ok, {"config": config_path, **found.fields()}
+        if form == "text":
+            _print(config_path, found)
+    if form == "json":
+        click.echo(hide(json.dumps(fields, ensure_ascii=False)))
+    if not ok:
         sys.exit(ExitCode.USER)
 
 
 def _print(config_path: str, found: "Checked") -> None:
-    for problem in found.problems:
-        click.echo(hide(f"sessionlake: {problem}"), err=True)
-    for warning in found.warnings:
-        click.echo(hide(f"sessionlake: warning: {warning}"), err=True)
+    _print_problems(found.problems, found.warnings)
     if found.ok:
         console.print(f"{config_path}: nothing is wrong", soft_wrap=True)
         for what, words in found.summary.items():
             console.print(f"  {what:<14}{words}", soft_wrap=True)
+
+
+def _print_project(directory: str, found: "CheckedProject") -> None:
+    _print_problems(found.problems, [warning for one in found.checked.values() for warning in one.warnings])
+    if not found.ok or found.project is None:
+        return
+    count = len(found.project.members)
+    console.print(f"{directory}: nothing is wrong with {count} pipeline{'s' if count > 1 else ''}", soft_wrap=True)
+    for line in tree(found.project.graph, lambda name: found.checked[name].summary["computes"]):
+        console.print(f"  {line}", soft_wrap=True)
+
+
+def _print_problems(problems: Iterable[Problem], warnings: Iterable[Problem]) -> None:
+    for problem in problems:
+        click.echo(hide(f"sessionlake: {problem}"), err=True)
+    for warning in warnings:
+        click.echo(hide(f"sessionlake: warning: {warning}"), err=True)

@@ -1,10 +1,10 @@
 """A command's error as its user reads it: the lines, and the exit code."""
 
 from contextlib import suppress
-from pathlib import Path
 
 from sessionlake.cli.failures import explain, is_users
-from sessionlake.config.problems import InvalidConfigError, placed
+from sessionlake.config.file import ConfigFile
+from sessionlake.config.problems import InvalidConfigError
 from sessionlake.errors import ConfigError, ExitCode, SessionlakeError, SourceError
 from sessionlake.extras import require_versions
 
@@ -34,6 +34,6 @@ def _of_versions(error: ImportError) -> Exception:
 
 def with_place(line: str, config: str) -> str:
     """Return a line about a key of a config with the file and the line that the key stands in, if it does."""
-    with suppress(OSError, UnicodeDecodeError):
-        return placed(line, config, Path(config).read_text(encoding="utf-8-sig"))
+    with suppress(ConfigError):
+        return ConfigFile.read(config).placed(line)
     return line

@@ -49,7 +49,8 @@ def init_command(
     table: bool,
 ) -> None:
     """Look at a file, directory, Delta table or kafka://servers/topic, and write a commented config for it."""
-    from sessionlake.config.load import parse_config, parse_toml
+    from sessionlake.config.file import parse_toml
+    from sessionlake.config.load import parse_config
     from sessionlake.propose import config_text, name_from, read_sample
     from sessionlake.sources.columns import EventColumns
 

@@ -1,28 +1,28 @@
 """A pipeline's TOML config: validated once, here; every error names the place, the key, the value and a valid value."""
 
 import re
-import tomllib
 from pathlib import Path
 from typing import Any, cast
 
 from pydantic import Field, SerializeAsAny
 
 from sessionlake.config.absolute import with_absolute_paths
+from sessionlake.config.airflow import AirflowSection
 from sessionlake.config.checks import checks_of, wrong_key_columns
 from sessionlake.config.durations import MINUTE_US, parse_duration, spoken_duration
+from sessionlake.config.file import ConfigFile
 from sessionlake.config.jobs import CompactSection, ExpireSection, QualitySection
 from sessionlake.config.missing import MissingSection
 from sessionlake.config.names import EVENT_INPUT
 from sessionlake.config.observed import LineageSection, MetricsSection
 from sessionlake.config.operators import OperatorEntry, entry_of
 from sessionlake.config.paths import expanded, unset_variables
-from sessionlake.config.positions import error_place
-from sessionlake.config.problems import Gathered, InvalidConfigError, Problem, located, problems_of
+from sessionlake.config.problems import Gathered, InvalidConfigError, problems_of
 from sessionlake.config.sections import EventSection, OperatorSection, PipelineSection, Section
 from sessionlake.config.serve import ServeSection
 from sessionlake.config.source import SinkSection, SourceSection
 from sessionlake.config.structure import structured
-from sessionlake.errors import ConfigError, SessionlakeError
+from sessionlake.errors import SessionlakeError
 
 
 class Config(Section):
@@ -41,8 +41,11 @@ class Config(Section):
     metrics: MetricsSection = MetricsSection()
     lineage: LineageSection = LineageSection()
     serve: ServeSection = ServeSection()
+    airflow: AirflowSection = AirflowSection()
     directory: str = "."
     """Directory of the config file."""
+    in_project: bool = False
+    """Whether the file is in a project, beside those of other pipelines."""
 
     @property
     def operator(self) -> str:
@@ -145,6 +148,11 @@ class Config(Section):
         return f"{store}/{self.pipeline.name}"
 
     @property
+    def data_docs(self) -> Path:
+        """The directory of the documents of `quality`, unless the command names another one."""
+        return Path(self.directory, "quality", self.pipeline.name if self.in_project else "")
+
+    @property
     def lock_dir(self) -> str:
         """The directory of the driver's lock: with its stores; next to the config if variables may place the stores elsewhere in another environment."""
         store = self.pipeline.store
@@ -202,34 +210,17 @@ class Config(Section):
 
 
 def load_config(path: str | Path) -> Config:
-    """Read and validate a config file; InvalidConfigError, a line for each problem, if it has any."""
-    text = read_text(path)
+    """Read and validate a pipeline's file, with the defaults of its project; InvalidConfigError, a line for each problem, if it has any."""
+    return config_of(ConfigFile.read(path))
+
+
+def config_of(file: ConfigFile) -> Config:
+    """Return the config of a pipeline's file; InvalidConfigError has the place of each problem."""
     try:
-        return parse_config(parse_toml(text, path), Path(path).resolve().parent)
+        config = parse_config(file.merged(), file.directory)
     except SessionlakeError as error:
-        raise InvalidConfigError(located(problems_of(error), path, text)) from error
-
-
-def read_text(path: str | Path) -> str:
-    """Return a config file's text, line ends as they are; ConfigError in one line."""
-    try:
-        return Path(path).read_bytes().decode("utf-8-sig")  # Windows' editors begin a file with a mark
-    except OSError as error:
-        raise ConfigError(
-            f"config: {str(path)!r} can't be read ({error.strerror}); pass the path of a TOML file"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"config: {str(path)!r} is no UTF-8 ({error}); save it as UTF-8") from error
-
-
-def parse_toml(text: str, path: str | Path) -> dict[str, Any]:
-    """Return the content of a config file's text; InvalidConfigError, with the place, if it is no TOML."""
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        said, place = error_place(error, text)
-        message = f"is no valid TOML ({said}); mend that line"
-        raise InvalidConfigError([Problem(None, message, str(path), place.line, place.column)]) from error
+        raise InvalidConfigError(file.located(problems_of(error))) from error
+    return config if file.project is None else config.model_copy(update={"in_project": True})
 
 
 def parse_config(raw: dict[str, Any], directory: Path) -> Config:

@@ -3,11 +3,9 @@
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from sessionlake.config.positions import place_of, places
 from sessionlake.errors import ConfigError, SessionlakeError
 
 _KEY = re.compile(r"([a-z][\w-]*(?:\.[\w-]+)*): (?=\S)")
@@ -82,24 +80,3 @@ class Gathered:
         """Raise InvalidConfigError if there is a problem."""
         if self.problems:
             raise InvalidConfigError(self.problems)
-
-
-def placed(line: str, file: str | Path, text: str) -> str:
-    """Return an error's line with the place of its key in a config's text; unchanged if the key is not in the text."""
-    problem = Problem.of(line)
-    place = None if problem.key is None else places(text).get(problem.key)
-    return line if place is None else str(replace(problem, file=str(file), line=place.line))
-
-
-def located(problems: Sequence[Problem], file: str | Path, text: str) -> list[Problem]:
-    """Return problems with their places in a config's text, in that order; those without a key last."""
-    known = places(text)
-    found = []
-    for problem in problems:
-        place = None if problem.key is None else place_of(problem.key, known)
-        about_it = problem.key is not None and (place is not None or problem.file is None)
-        if about_it:
-            line, column = (place.line, place.column) if place else (None, None)
-            problem = replace(problem, file=str(file), line=line, column=column)  # noqa: PLW2901
-        found.append(problem)
-    return sorted(found, key=lambda problem: (problem.line is None, problem.line or 0))

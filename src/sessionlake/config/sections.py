@@ -77,6 +77,9 @@ class PipelineSection(Section):
     archive: bool = False
     """Keep every accepted event in the table `events`. Then a source that drops old events can be read again."""
 
+    weight: int = Field(default=1, ge=1, le=100)
+    """The share of the cores that the pipeline gets beside others of its project in one driver, if all have work."""
+
     @property
     def quiet_after_us(self) -> int:
         """How long after its last commit a stream is taken to be at work: three triggers, half a minute at least."""

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sessionlake.config.load import Config, load_config, read_text
-from sessionlake.config.problems import Gathered, InvalidConfigError, Problem, located, problems_of
+from sessionlake.config.file import ConfigFile
+from sessionlake.config.load import Config, config_of
+from sessionlake.config.problems import Gathered, InvalidConfigError, Problem, problems_of
 from sessionlake.errors import SessionlakeError
 from sessionlake.extras import require_versions
 from sessionlake.preflight.needs import OF_STREAM, Needs
@@ -44,26 +45,35 @@ def check(config: Config | str | Path) -> Checked:
     If a config's path is given, problems have their line in it. Users' classes of [aggregates] are imported. A topic is
     not read: only its declaration in the config is checked.
     """
+    file = None
     try:
-        loaded = config if isinstance(config, Config) else load_config(config)
+        if isinstance(config, Config):
+            loaded = config
+        else:
+            file = ConfigFile.read(config)
+            loaded = config_of(file)
     except SessionlakeError as error:
         return Checked(tuple(problems_of(error)))
-    if packages := _misfits():
+    if packages := misfits():
         return Checked(tuple(packages))
+    return check_loaded(loaded, file)
+
+
+def check_loaded(config: Config, file: ConfigFile | None) -> Checked:
+    """Return what `check` returns of a config that is right by itself, on a machine without `misfits`."""
     # Imported here, not above: problems of the config itself are reported without loading the modules of Spark.
     from sessionlake.preflight.checks import java_problems, problems_of_pipeline, sink_problems  # noqa: PLC0415
     from sessionlake.preflight.places import little_room  # noqa: PLC0415
     from sessionlake.preflight.summary import summary_of  # noqa: PLC0415
 
-    problems = [*java_problems(), *problems_of_pipeline(loaded), *sink_problems(loaded)]
-    warnings = [*map(Problem.of, loaded.warnings()), *little_room(loaded)]
-    if not isinstance(config, Config):
-        text = read_text(config)
-        problems, warnings = located(problems, config, text), located(warnings, config, text)
-    return Checked(tuple(problems), tuple(warnings), {} if problems else summary_of(loaded))
+    problems = [*java_problems(), *problems_of_pipeline(config), *sink_problems(config)]
+    warnings = [*map(Problem.of, config.warnings()), *little_room(config)]
+    if file is not None:
+        problems, warnings = file.located(problems), file.located(warnings)
+    return Checked(tuple(problems), tuple(warnings), {} if problems else summary_of(config))
 
 
-def _misfits() -> list[Problem]:
+def misfits() -> list[Problem]:
     """Return the problems of the packages' versions. With one of them nothing else can be checked."""
     found = Gathered()
     for spark in (False, True):
@@ -78,4 +88,4 @@ def require_ready(config: Config, file: str | Path, needs: Needs = OF_STREAM) ->
 
     problems = problems_of_pipeline(config, needs)
     if problems:
-        raise InvalidConfigError(located(problems, file, read_text(file)))
+        raise InvalidConfigError(ConfigFile.read(file).located(problems))

@@ -51,7 +51,7 @@ def run_quality(
     run = start_run(spark, config, JOB, run_id=run_id, arguments=arguments, pin=pin, dry_run=dry_run, on_step=on_step)
     if run.finished is not None:
         return _judged(replace(run.finished, notes=_failures(_found(run))), fail_on)
-    directory = None if dry_run else (data_docs or Path(config.directory, "quality"))
+    directory = None if dry_run else (data_docs or config.data_docs)
     inputs = Inputs(run.tables, config, run.pinned, run.started_us)
     if directory is not None:
         remove_older(directory, run.started_us - parse_duration(config.compact.runs))

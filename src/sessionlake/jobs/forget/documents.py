@@ -13,7 +13,7 @@ _TEXTS = (".json", ".html")
 
 def documents_dir(config: Config, data_docs: Path | None) -> Path:
     """Return the directory in which `quality` keeps its files on this machine."""
-    return data_docs or Path(config.directory, "quality")
+    return data_docs or config.data_docs
 
 
 def find_documents(folder: Path, keys: Keys) -> list[Path]:

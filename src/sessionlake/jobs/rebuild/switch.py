@@ -6,7 +6,8 @@ from pathlib import Path
 
 import tomlkit
 
-from sessionlake.config.load import Config, parse_config, parse_toml, read_text
+from sessionlake.config.file import ConfigFile, Text, parse_toml, read_text
+from sessionlake.config.load import Config, config_of
 from sessionlake.engine import failpoints
 from sessionlake.errors import ConfigError, JobError
 
@@ -53,7 +54,7 @@ def in_use(warehouse: str) -> JobError:
 
 def switched(config_path: str | Path, switch: Switch) -> Config:
     """Return the config as it is after the switch."""
-    return parse_config(parse_toml(switch.text, config_path), Path(config_path).resolve().parent)
+    return config_of(ConfigFile.of(Text(str(config_path), switch.text, parse_toml(switch.text, config_path))))
 
 
 def apply_switch(config_path: str | Path, switch: Switch) -> None:

@@ -1,0 +1,265 @@
+"""A pipeline's config as a file: its own text, with the defaults of the project that it is in; every key knows its place."""
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from sessionlake.config.explain import did_you_mean
+from sessionlake.config.positions import Place, error_place, place_of, places
+from sessionlake.config.problems import InvalidConfigError, Problem
+from sessionlake.errors import ConfigError
+
+PROJECT_FILE = "project.toml"
+"""The file that makes a directory a project: the defaults of the pipelines beside it."""
+CONNECTION, CONNECTIONS = "connection", "connections"
+SHARED = ("pipeline", "compact", "quality", "metrics", "lineage", "serve", "airflow")
+"""The sections that may have defaults in a project."""
+_OWN = {"name": "each pipeline has its own", "code": "each pipeline has its own"}
+_CONNECTED = ("source", "kafka")
+"""The sections, by the last part of their names, that may use a connection."""
+_WAREHOUSE = "warehouse"
+Raw = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Text:
+    """A TOML file."""
+
+    path: str
+    """As it was named."""
+    text: str
+    content: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, path: str | Path) -> "Text":
+        """Read a file; ConfigError in one line, InvalidConfigError with the place if it is no TOML."""
+        text = read_text(path)
+        return cls(str(path), text, parse_toml(text, path))
+
+    @cached_property
+    def places(self) -> dict[str, Place]:
+        """The places of its sections and keys."""
+        return places(self.text)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The statement that sets a key of a merged config."""
+
+    file: str
+    place: Place
+
+
+@dataclass(frozen=True)
+class ConfigFile:
+    """A pipeline's file, and the file of its project if it is in one."""
+
+    own: Text
+    project: Text | None = None
+
+    @classmethod
+    def read(cls, path: str | Path) -> "ConfigFile":
+        """Read a pipeline's file and that of its project; ConfigError for a file that is no pipeline's."""
+        return cls.of(Text.read(_pipelines(path)))
+
+    @classmethod
+    def of(cls, own: Text) -> "ConfigFile":
+        """Return the config of a text; relative paths and the project are those of its file."""
+        beside = Path(own.path).resolve().parent / PROJECT_FILE
+        if not beside.is_file():
+            return cls(own)
+        return cls(own, Text.read(Path(own.path).with_name(PROJECT_FILE) if _is_beside(own.path) else beside))
+
+    @property
+    def directory(self) -> Path:
+        """The directory to which relative paths are relative."""
+        return Path(self.own.path).resolve().parent
+
+    def merged(self) -> Raw:
+        """Return the content with the project's defaults. If both have a key, the pipeline's file wins.
+
+        The name is that of the file, and the warehouse a folder of that name in the project's, if the pipeline's file
+        does not say. InvalidConfigError has all that is wrong in the project's file, and connections that it lacks.
+        """
+        own = dict(self.own.content)
+        problems = list(self._wrong_defaults())
+        if self.project is not None:
+            own = self._with_defaults(own)
+        merged: Raw = self._connected(own, (), problems)
+        if problems:
+            raise InvalidConfigError(problems)
+        return merged
+
+    def origin(self, key: str) -> Origin | None:
+        """Return the place that sets a key, in whichever of the two files; None if neither does."""
+        if key in self.own.places:
+            return Origin(self.own.path, self.own.places[key])
+        if self.project is None:
+            return None
+        for name in (key, self._of_connection(key)):
+            if name is not None and name in self.project.places:
+                return Origin(self.project.path, self.project.places[name])
+        return None
+
+    def located(self, problems: Sequence[Problem]) -> list[Problem]:
+        """Return problems with their places, in that order; those without a key last, those of the project's file at the end."""
+        found = [self._located(problem) for problem in problems]
+        return sorted(found, key=lambda one: (one.file not in (None, self.own.path), one.line is None, one.line or 0))
+
+    def placed(self, line: str) -> str:
+        """Return an error's line with the place of its key; unchanged if no key of that name is there."""
+        problem = Problem.of(line)
+        at = None if problem.key is None else self.origin(problem.key)
+        return line if at is None else str(replace(problem, file=at.file, line=at.place.line))
+
+    def _located(self, problem: Problem) -> Problem:
+        if problem.key is None or problem.line is not None:
+            return problem
+        at = self.origin(problem.key)
+        if at is None and (near := place_of(problem.key, self.own.places)) is not None:
+            at = Origin(self.own.path, near)
+        if at is not None:
+            return replace(problem, file=at.file, line=at.place.line, column=at.place.column)
+        return problem if problem.file is not None else replace(problem, file=self.own.path)
+
+    def _wrong_defaults(self) -> Iterator[Problem]:
+        """Yield the problems of the project's file that are there whatever the pipeline is."""
+        if self.project is None:
+            return
+        for name, value in self.project.content.items():
+            if name not in (*SHARED, CONNECTIONS):
+                told = f"is no section of a project; write {', '.join(SHARED)} or {CONNECTIONS}, or move it to a pipeline's file"
+                yield self._in_project(name, told)
+            elif not isinstance(value, dict):
+                yield self._in_project(name, "is not a section; write its name in brackets, and its keys below it")
+            elif name == "pipeline":
+                yield from (
+                    self._in_project(f"{name}.{key}", f"{why}; remove it here")
+                    for key, why in _OWN.items()
+                    if key in value
+                )
+            elif name == CONNECTIONS:
+                wrong = [one for one, inner in value.items() if not isinstance(inner, dict)]
+                yield from (
+                    self._in_project(f"{name}.{one}", f"is not a section; write [{name}.{one}]") for one in wrong
+                )
+
+    def _in_project(self, key: str, message: str) -> Problem:
+        project = self.project
+        if project is None:
+            raise ValueError(key)
+        place = place_of(key, project.places)
+        line, column = (place.line, place.column) if place else (None, None)
+        return Problem(key, message, project.path, line, column)
+
+    def _with_defaults(self, own: Raw) -> Raw:
+        content = self.project.content if self.project else {}
+        defaults = {name: value for name, value in content.items() if name in SHARED and isinstance(value, dict)}
+        pipeline = own.get("pipeline", {})
+        if not isinstance(pipeline, dict):
+            return own
+        name = pipeline.get("name", Path(self.own.path).stem)
+        root = str(defaults.get("pipeline", {}).get(_WAREHOUSE, _WAREHOUSE)).rstrip("/")
+        named = {"name": name, _WAREHOUSE: f"{root}/{name}"}
+        shared = {key: value for key, value in defaults.get("pipeline", {}).items() if key not in (*_OWN, _WAREHOUSE)}
+        return _merged({**defaults, "pipeline": {**named, **shared}}, own)
+
+    def _connected(self, section: Any, at: tuple[str, ...], problems: list[Problem]) -> Any:
+        """Return a section with the keys of the connections that it and its sections name."""
+        if not isinstance(section, dict):
+            return section
+        section = {name: self._connected(value, (*at, name), problems) for name, value in section.items()}
+        if not at or at[-1] not in _CONNECTED or CONNECTION not in section:
+            return section
+        name, key = section.pop(CONNECTION), ".".join((*at, CONNECTION))
+        known = self._connections
+        if name not in known:
+            problems.append(Problem(key, self._unknown(name, list(known))))
+            return section
+        return _merged(known[name], section)
+
+    @property
+    def _connections(self) -> Mapping[str, Raw]:
+        given = self.project.content.get(CONNECTIONS, {}) if self.project else {}
+        return (
+            {name: value for name, value in given.items() if isinstance(value, dict)} if isinstance(given, dict) else {}
+        )
+
+    def _unknown(self, name: object, known: list[str]) -> str:
+        if self.project is None:
+            return f"{name!r} would be a section of {PROJECT_FILE}, which is not beside this file; write the connection's keys here"
+        near = did_you_mean(str(name), known)
+        there = f"write one of {', '.join(known)}, or add it" if known else "add it"
+        return f"{name!r} is no connection of {self.project.path}{near}; {there} as [{CONNECTIONS}.{name}]"
+
+    def _of_connection(self, key: str) -> str | None:
+        """Return the name in the project's file of a key that a connection may have set."""
+        parts = key.split(".")
+        for depth in range(len(parts) - 1, 0, -1):
+            section: Any = self.own.content
+            for part in parts[:depth]:
+                section = section.get(part, {}) if isinstance(section, dict) else {}
+            if isinstance(section, dict) and isinstance(section.get(CONNECTION), str):
+                return ".".join((CONNECTIONS, section[CONNECTION], *parts[depth:]))
+        return None
+
+
+def read_text(path: str | Path) -> str:
+    """Return a config file's text, line ends as they are; ConfigError in one line."""
+    try:
+        return Path(path).read_bytes().decode("utf-8-sig")  # Windows' editors begin a file with a mark
+    except OSError as error:
+        raise ConfigError(
+            f"config: {str(path)!r} can't be read ({error.strerror}); pass the path of a TOML file"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"config: {str(path)!r} is no UTF-8 ({error}); save it as UTF-8") from error
+
+
+def parse_toml(text: str, path: str | Path) -> Raw:
+    """Return the content of a config file's text; InvalidConfigError, with the place, if it is no TOML."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        said, place = error_place(error, text)
+        message = f"is no valid TOML ({said}); mend that line"
+        raise InvalidConfigError([Problem(None, message, str(path), place.line, place.column)]) from error
+
+
+def pipeline_files(directory: str | Path) -> list[Path]:
+    """Return the files of a project's pipelines, by name: those in the directory itself."""
+    try:
+        found = sorted(Path(directory).iterdir())
+    except OSError as error:
+        raise ConfigError(
+            f"project: {str(directory)!r} can't be read ({error.strerror}); pass the path of a directory"
+        ) from error
+    return [file for file in found if file.suffix == ".toml" and file.name != PROJECT_FILE]
+
+
+def _pipelines(path: str | Path) -> str | Path:
+    """Return the path of a pipeline's file; ConfigError if it is that of a project."""
+    is_project_file = Path(path).name == PROJECT_FILE
+    if is_project_file or Path(path).is_dir():
+        files = pipeline_files(Path(path).parent if is_project_file else path)
+        what = "has the defaults of a project's pipelines" if is_project_file else "is a directory"
+        there = ", ".join(map(str, files)) or "there is none yet"
+        raise ConfigError(f"config: {str(path)!r} {what}; name a pipeline's file ({there})")
+    return path
+
+
+def _is_beside(path: str) -> bool:
+    """Say whether the directory of a file as it was named is its real one, and no link's."""
+    return not Path(path).is_symlink()
+
+
+def _merged(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> Raw:
+    """Return both, section by section and key by key; `own` wins."""
+    found = dict(defaults)
+    for name, value in own.items():
+        before = found.get(name)
+        found[name] = _merged(before, value) if isinstance(before, dict) and isinstance(value, dict) else value
+    return found

@@ -1,0 +1,82 @@
+"""Which pipelines of a project read which others: a source that lies in the warehouse of another pipeline is an edge."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+
+from sessionlake.config.absolute import same_place
+from sessionlake.config.load import Config
+from sessionlake.config.problems import Problem
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A pipeline that reads a table of another one."""
+
+    upstream: str
+    table: str
+    """The table of the upstream pipeline that is read."""
+    downstream: str
+    at: str
+    """The key of the downstream pipeline's config that names the table."""
+
+    def fields(self) -> dict[str, str]:
+        """Return it as JSON values."""
+        return {"from": self.upstream, "reads": self.table, "to": self.downstream}
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The pipelines of a project by name, and their edges."""
+
+    names: tuple[str, ...]
+    """Each after all that it reads, otherwise by name."""
+    edges: tuple[Edge, ...]
+
+    def upstream(self, name: str) -> list[str]:
+        """Return the pipelines that a pipeline reads, each once."""
+        return list(dict.fromkeys(edge.upstream for edge in self.edges if edge.downstream == name))
+
+    def downstream(self, name: str) -> list[str]:
+        """Return the pipelines that read a pipeline, each once."""
+        return list(dict.fromkeys(edge.downstream for edge in self.edges if edge.upstream == name))
+
+
+def edges_of(configs: Mapping[str, Config]) -> list[Edge]:
+    """Return the edges between pipelines.
+
+    >>> edges_of({})
+    []
+    """
+    homes = {f"{same_place(config.pipeline.warehouse)}/": name for name, config in configs.items()}
+    found = []
+    for name, config in configs.items():
+        for side in config.inputs.values():
+            path = same_place(side.source.path) if side.source.entry.is_table else ""
+            home = max((home for home in homes if path.startswith(home)), key=len, default=None)
+            if home is not None:
+                found.append(Edge(homes[home], path.removeprefix(home), name, side.source.place_at))
+    return found
+
+
+def graph_of(configs: Mapping[str, Config]) -> tuple[Graph, list[tuple[str, Problem]]]:
+    """Return the graph of pipelines, and its problems, each with the name of the pipeline that has it.
+
+    A cycle is a problem: its edges are left out of the order.
+    """
+    edges = edges_of(configs)
+    problems: list[tuple[str, Problem]] = []
+    kept = list(edges)
+    while True:
+        above = {name: sorted({e.upstream for e in kept if e.downstream == name}) for name in sorted(configs)}
+        try:
+            order = tuple(TopologicalSorter(above).static_order())
+        except CycleError as error:
+            circle = [str(name) for name in error.args[1]]
+            # graphlib names each pipeline after one that it reads.
+            edge = next(e for e in kept if (e.upstream, e.downstream) == (circle[0], circle[1]))
+            told = f"closes a circle: {' -> '.join(circle)} (each is read by the next one); let one of them read its events from elsewhere"
+            problems.append((edge.downstream, Problem(edge.at, told)))
+            kept.remove(edge)
+        else:
+            return Graph(order, tuple(edges)), problems

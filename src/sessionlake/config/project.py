@@ -1,0 +1,122 @@
+"""A project: a directory of pipelines, a file each, with the defaults of `project.toml`."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sessionlake.config.absolute import same_place
+from sessionlake.config.file import PROJECT_FILE, ConfigFile, pipeline_files
+from sessionlake.config.graph import Graph, graph_of
+from sessionlake.config.load import Config, load_config
+from sessionlake.config.problems import Gathered, Problem, problems_of
+from sessionlake.errors import ConfigError, SessionlakeError
+
+
+@dataclass(frozen=True)
+class Member:
+    """A pipeline of a project."""
+
+    name: str
+    path: str
+    """Its file, in the directory as it was named."""
+    config: Config
+
+
+@dataclass(frozen=True)
+class Project:
+    """The pipelines of a directory."""
+
+    directory: str
+    members: Mapping[str, Member]
+    """By name: each after those that it reads."""
+    graph: Graph
+
+    @property
+    def configs(self) -> dict[str, Config]:
+        """The configs by name, in the order of the graph."""
+        return {name: member.config for name, member in self.members.items()}
+
+    def only(self, names: list[str]) -> "Project":
+        """Return the project of some of its pipelines; ConfigError if there is none of a name."""
+        for name in names:
+            if name not in self.members:
+                raise ConfigError(
+                    f"--only: {name!r} is no pipeline of {self.directory!r}; write one of {', '.join(self.members)}"
+                )
+        members = {name: member for name, member in self.members.items() if name in names}
+        edges = tuple(edge for edge in self.graph.edges if {edge.upstream, edge.downstream} <= set(members))
+        return Project(self.directory, members, Graph(tuple(members), edges))
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A project as far as it could be read."""
+
+    project: Project
+    """The pipelines that are right."""
+    problems: tuple[Problem, ...]
+    """All that is wrong in the files, each with its place."""
+
+
+def is_project(path: str | Path) -> bool:
+    """Say whether a path names a project rather than one pipeline: a directory."""
+    return Path(path).is_dir()
+
+
+def load_project(directory: str | Path) -> Project:
+    """Read and check all files of a project; InvalidConfigError, a line for each problem of any file."""
+    loaded = read_project(directory)
+    found = Gathered()
+    found.add(*loaded.problems)
+    found.raise_any()
+    return loaded.project
+
+
+def read_project(directory: str | Path) -> Loaded:
+    """Read a project, with the problems of its files; ConfigError if the directory is no project."""
+    found, members = Gathered(), dict[str, Member]()
+    for path in _files(directory):
+        try:
+            config = load_config(path)
+        except SessionlakeError as error:
+            found.add(*problems_of(error))
+            continue
+        name = config.pipeline.name
+        if name in members:
+            told = f"{name!r} is the name of {members[name].path}, too; each pipeline of a project has its own, write another one"
+            found.add(*_located(path, Problem("pipeline.name", told)))
+        else:
+            members[name] = Member(name, path, config)
+    for path, problem in _shared_places(members.values()):
+        found.add(*_located(path, problem))
+    graph, problems = graph_of({name: member.config for name, member in members.items()})
+    for name, problem in problems:
+        found.add(*_located(members[name].path, problem))
+    ordered = {name: members[name] for name in graph.names}
+    return Loaded(Project(str(directory), ordered, graph), tuple(found.problems))
+
+
+def _files(directory: str | Path) -> list[str]:
+    files = pipeline_files(directory)
+    if not (Path(directory) / PROJECT_FILE).is_file():
+        raise ConfigError(
+            f"project: {str(directory)!r} has no {PROJECT_FILE}; add one, which may be empty, or name the file of one pipeline"
+        )
+    if not files:
+        raise ConfigError(f"project: {str(directory)!r} has no pipelines; add a file for each, such as clicks.toml")
+    return [str(Path(directory) / file.name) for file in files]
+
+
+def _shared_places(members: Iterable[Member]) -> Iterator[tuple[str, Problem]]:
+    """Yield problems of pipelines that write where another one writes, each with the pipeline's file."""
+    seen: dict[str, Member] = {}
+    for member in members:
+        place = same_place(member.config.pipeline.warehouse)
+        if place in seen:
+            told = f"{member.config.pipeline.warehouse!r} is the warehouse of {seen[place].path}, too; use one for each pipeline"
+            yield member.path, Problem("pipeline.warehouse", told)
+        seen.setdefault(place, member)
+
+
+def _located(path: str, problem: Problem) -> list[Problem]:
+    return ConfigFile.read(path).located([problem])

@@ -1,0 +1,50 @@
+"""A pipeline's config as it is after the project's defaults, with the place that each value comes from."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import tomlkit
+
+from sessionlake.config.file import ConfigFile
+
+_DERIVED = {
+    "pipeline.name": "the file's name",
+    "pipeline.warehouse": "a folder of the pipeline's name in the project's warehouse",
+}
+"""The keys that a project's pipelines have if nobody writes them, and their origins."""
+
+
+def shown(file: ConfigFile) -> str:
+    """Return the merged config as TOML; each line ends in a comment with the file and line that set its value."""
+    lines = list(_section(file, (), file.merged()))
+    return "\n".join(lines).strip() + "\n"
+
+
+def _section(file: ConfigFile, at: tuple[str, ...], section: Mapping[str, Any]) -> Iterator[str]:
+    values = {name: value for name, value in section.items() if not isinstance(value, dict)}
+    if at and (values or not section):
+        yield f"\n[{'.'.join(map(_key, at))}]"
+    written = [
+        (f"{_key(name)} = {tomlkit.item(value).as_string()}", _origin(file, (*at, name)))
+        for name, value in values.items()
+    ]
+    width = max((len(text) for text, _ in written if len(text) < 60), default=0)
+    for text, origin in written:
+        yield f"{text:<{width}}  # {origin}"
+    for name, value in section.items():
+        if isinstance(value, dict):
+            yield from _section(file, (*at, name), value)
+
+
+def _origin(file: ConfigFile, at: tuple[str, ...]) -> str:
+    for depth in range(len(at), 0, -1):  # a value in a table of one line has the place of that
+        origin = file.origin(".".join(at[:depth]))
+        if origin is not None and (depth == len(at) or depth > 1 or len(at) == 1):
+            return f"{origin.file}:{origin.place.line}"
+    return _DERIVED.get(".".join(at), "default")
+
+
+def _key(name: str) -> str:
+    return (
+        name if name.replace("_", "").replace("-", "").isalnum() and name.isascii() else tomlkit.item(name).as_string()
+    )

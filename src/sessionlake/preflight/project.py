@@ -1,0 +1,94 @@
+"""All checks of a project that are possible before it runs: those of each pipeline, and those between them."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sessionlake.config.file import ConfigFile
+from sessionlake.config.problems import Gathered, Problem, problems_of
+from sessionlake.config.project import Project, read_project
+from sessionlake.errors import SessionlakeError
+from sessionlake.jobs.registry import BY_NAME, SESSIONIZE
+from sessionlake.preflight.check import Checked, check_loaded, misfits
+from sessionlake.preflight.checks import problems_of_pipeline
+from sessionlake.preflight.summary import summary_of
+from sessionlake.warehouse.lake import Lake
+
+RUN = "run"
+"""The pipeline itself among the schedules of [airflow]."""
+
+
+@dataclass(frozen=True)
+class CheckedProject:
+    """The result of a check of a project."""
+
+    project: Project | None
+    """The pipelines whose files are right; None if the directory is no project."""
+    problems: tuple[Problem, ...]
+    """Problems of all files."""
+    checked: Mapping[str, Checked]
+    """The result of each pipeline whose file is right, by name."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether there are no problems."""
+        return not self.problems
+
+    def fields(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        warnings = [warning for one in self.checked.values() for warning in one.warnings]
+        return {
+            "ok": self.ok,
+            "errors": [problem.fields() for problem in self.problems],
+            "warnings": [warning.fields() for warning in warnings],
+            "pipelines": {name: dict(one.summary) for name, one in self.checked.items()},
+        }
+
+
+def check_project(directory: str | Path) -> CheckedProject:
+    """Return all problems of all files of a project. Starts no JVM."""
+    found = Gathered()
+    try:
+        loaded = read_project(directory)
+    except SessionlakeError as error:
+        return CheckedProject(None, tuple(problems_of(error)), {})
+    found.add(*loaded.problems)
+    if packages := misfits():
+        return CheckedProject(loaded.project, (*found.problems, *packages), {})
+    checked: dict[str, Checked] = {}
+    for name, member in loaded.project.members.items():
+        file = ConfigFile.read(member.path)
+        one = check_loaded(member.config, file)
+        left = tuple(_without_awaited(loaded.project, name, one.problems))
+        checked[name] = replace(one, problems=left, summary=one.summary or summary_of(member.config))
+        found.add(*left, *file.located(_unknown_jobs(member.config.airflow.schedules)))
+    return CheckedProject(loaded.project, tuple(found.problems), checked)
+
+
+def require_ready_project(project: Project) -> None:
+    """Raise InvalidConfigError, with the problems of all pipelines, if one of them can't run."""
+    found = Gathered()
+    for name, member in project.members.items():
+        problems = problems_of_pipeline(member.config)
+        found.add(*ConfigFile.read(member.path).located(_without_awaited(project, name, problems)))
+    found.raise_any()
+
+
+def _without_awaited(project: Project, name: str, problems: Iterable[Problem]) -> list[Problem]:
+    """Return the problems but for those of tables that another pipeline of the project has yet to make."""
+    awaited = {
+        edge.at
+        for edge in project.graph.edges
+        if edge.downstream == name and not Lake.of(project.members[edge.upstream].config)[edge.table].exists()
+    }
+    return [problem for problem in problems if problem.key not in awaited]
+
+
+def _unknown_jobs(schedules: Mapping[str, str]) -> list[Problem]:
+    known = [RUN, *(job.name for job in BY_NAME.values() if job.dag and job.name != SESSIONIZE)]
+    return [
+        Problem(f"airflow.schedules.{name}", f"is no job of Airflow; write one of {', '.join(known)}")
+        for name in schedules
+        if name not in known
+    ]
