@@ -21,6 +21,8 @@ class _Work:
     left: str | None = None
     run_id: str | None = None
     begun: Callable[[int], None] = lambda _: None
+    asked: threading.Event | None = None
+    """Set when the main thread is asked to end, while it puts that off."""
 
 
 _work = _Work()
@@ -60,12 +62,13 @@ def heard() -> list[signal.Signals]:
 def put_off() -> Iterator[threading.Event]:
     """Yield an event that ctrl-C and SIGTERM set instead of raising an exception; the second signal does its usual work.
 
-    An exception in the middle of a call to Java breaks the connection, and with it all later calls to Java.
+    An exception in the middle of a call to Java breaks the connection, and with it all later calls to Java. Another
+    thread than the main one, which gets no signals, has the event of the main one if that puts them off, too.
     """
-    asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        yield asked
+        yield _work.asked or threading.Event()
         return
+    asked = threading.Event()
     before = {number: signal.getsignal(number) for number in heard()}
 
     def ask(number: int, _frame: FrameType | None) -> None:
@@ -76,9 +79,11 @@ def put_off() -> Iterator[threading.Event]:
 
     for number in before:
         signal.signal(number, ask)
+    outer, _work.asked = _work.asked, asked
     try:
         yield asked
     finally:
+        _work.asked = outer
         for number, handler in before.items():
             signal.signal(number, handler)
 

@@ -225,8 +225,8 @@ def test_an_expired_session_is_deleted_once(
     assert {key for key, _ in records(broker, topic)} == {"z"}
     # Nothing of a key whose session has expired is left to be forgotten but rows: no tombstone is asked for, nor sent.
     assert forget(spark, config, ["a"]).counts["found"] == 0
-    for table in (schemas.CHANGELOG, schemas.TOPIC_TOMBSTONES):
-        keys = {row[0] for row in Tables.of(spark, config)[table].read().select("session_key").collect()}
+    for table, key in ((schemas.CHANGELOG, "session_key"), (schemas.TOPIC_TOMBSTONES, "key")):
+        keys = {row[0] for row in Tables.of(spark, config)[table].read().select(key).collect()}
         assert keys & {"a", "b"} == {"b"}
     publish(spark, config, once=True)
     assert messages(broker, topic) == before

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.text import Text
 
+from sessionlake.cli.each import over_projects, reported
 from sessionlake.cli.observed import observed
 from sessionlake.cli.progress import progress
 from sessionlake.cli.reports import report_lines
@@ -54,10 +55,13 @@ def command_of(name: str, *more: click.Parameter) -> Callable[[Callable[..., Non
     job = BY_NAME[name]
 
     def made(function: Callable[..., None]) -> click.Command:
-        operands = [click.Argument([_OPERANDS[operand]], metavar=operand) for operand in job.operands]
+        shown = {"CONFIG": "CONFIG|PROJECT" if job.over_project else "CONFIG"}
+        operands = [
+            click.Argument([_OPERANDS[operand]], metavar=shown.get(operand, operand)) for operand in job.operands
+        ]
         return click.Command(
             job.command,
-            callback=one_line_errors(function),
+            callback=one_line_errors(over_projects(job.name, function) if job.over_project else function),
             params=[
                 *operands,
                 *more,
@@ -157,6 +161,7 @@ def print_report(report: "JobReport") -> None:
     console.print(Text.assemble((report.job, "bold"), f" {report.run_id}: {state}"))
     for line in (*report_lines(report.counts), *report.notes):
         console.print(f"  {line}")
+    reported(report.counts)
     click.echo(json.dumps({"job": report.job, "run_id": report.run_id, "dry_run": report.dry_run, **report.counts}))
 
 

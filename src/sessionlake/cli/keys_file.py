@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
+import click
+
 from sessionlake.errors import JobError
 
 _STDIN = "-"
@@ -46,12 +48,23 @@ def refuse_arguments(words: tuple[str, ...]) -> None:
 
 def _read(path: str) -> bytes:
     if path == _STDIN:
-        return sys.stdin.buffer.read()
+        return _read_stdin()
     with Path(path).open("rb") as file:
         mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
         if mode & _OTHERS:
             _refuse(path, mode)
         return file.read()
+
+
+def _read_stdin() -> bytes:
+    """Read standard input, once: a command over a project asks for the keys for each pipeline."""
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return sys.stdin.buffer.read()
+    if _STDIN not in context.meta:
+        context.meta[_STDIN] = sys.stdin.buffer.read()
+    found: bytes = context.meta[_STDIN]
+    return found
 
 
 def _refuse(path: str, mode: int) -> NoReturn:

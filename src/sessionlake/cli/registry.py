@@ -13,9 +13,11 @@ LOOKUPS = {entry.rows.command: entry.rows for entry in OPERATORS.values()}
 """The words for the rows that commands look up, by command; operators with the same command have the same words."""
 _PIPELINE = {
     "init": ("init:init_command", "Look at a file, directory, Delta table or kafka://servers/topic, and write a commented config for it."),
-    "check": ("check:check_command", "Print every problem of a config, its source and its tables, or a summary of the pipeline if there is none."),
+    "check": ("check:check_command", "Print every problem of a config, or of all configs of a project; a summary if there is none."),
+    "graph": ("graph:graph_command", "Show which pipelines of a project read which others."),
+    "show": ("graph:show_command", "Print a config with the defaults of its project, and where each value comes from."),
     "plan": ("plan:plan_command", "Compare a config with the tables that are there, and say of each change if `run` takes it."),
-    "run": ("stream:run_command", "Run the stream until stopped (ctrl-C), or once."),
+    "run": ("stream:run_command", "Run the stream, or all streams of a project, until stopped (ctrl-C), or once."),
     "bootstrap": ("stream:bootstrap_command", "Process all existing input in one bulk pass, for first use on old data."),
     "status": ("status:status_command", "Show watermark, lag, counts that reconcile, store size and the last batches."),
     "sql": ("tables:sql_command", "Run SQL over the pipeline's tables and its live view, for example sessions_live."),

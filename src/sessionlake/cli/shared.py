@@ -69,9 +69,17 @@ def wants_traceback() -> bool:
 
 
 def open_session(
-    config: Config, *, driver_memory: str = "4g", little_java: bool = False, conf: Mapping[str, str] | None = None
+    config: Config,
+    *,
+    driver_memory: str = "4g",
+    little_java: bool = False,
+    conf: Mapping[str, str] | None = None,
+    name: str | None = None,
 ) -> "SparkSession":
-    """Start Spark with as many shuffle partitions as there are shards, and a JVM for jobs or for a stream."""
+    """Start Spark with as many shuffle partitions as there are shards, and a JVM for jobs or for a stream.
+
+    `name` is the application's after "sessionlake-", the pipeline's if there is none.
+    """
     require_versions(spark=True)
     from sessionlake.cli.progress import paused, progress
     from sessionlake.engine.spark import build_session
@@ -87,7 +95,7 @@ def open_session(
     with progress() as shown, handlers_kept():
         shown.step("starting Spark")
         return build_session(
-            f"sessionlake-{config.pipeline.name}",
+            f"sessionlake-{name or config.pipeline.name}",
             shuffle_partitions=config.pipeline.shards,
             driver_memory=driver_memory,
             little_java=little_java,

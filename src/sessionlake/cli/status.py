@@ -10,11 +10,13 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from sessionlake.cli.overview import print_project_status
 from sessionlake.cli.progress import progress
 from sessionlake.cli.rows import TABLE, format_options, print_object
 from sessionlake.cli.shared import console, format_time, one_line_errors, positive_duration
 from sessionlake.cli.status_text import rendered, status_object
 from sessionlake.config.load import Config, load_config
+from sessionlake.config.project import is_project
 from sessionlake.errors import first_line
 
 if TYPE_CHECKING:
@@ -23,13 +25,18 @@ if TYPE_CHECKING:
 
 
 @click.command("status")
-@click.argument("config_path", metavar="CONFIG")
+@click.argument("config_path", metavar="CONFIG|PROJECT")
 @click.option("--watch", is_flag=True, help="Show the status repeatedly, until ctrl-C.")
 @click.option("--interval", default="5 seconds", show_default=True, help="With --watch: the time between two looks.")
 @format_options("one object; with --watch one a line", "a line of names and a line of values, without the last batches")
 @one_line_errors
 def status_command(config_path: str, watch: bool, interval: str, form: str) -> None:  # noqa: FBT001 (click passes flags by name)
-    """Show watermark, lag, counts that reconcile, store size and the last batches."""
+    """Show watermark, lag, counts that reconcile, store size and the last batches. Of a project, a line for each pipeline."""
+    if is_project(config_path):
+        if watch:
+            raise click.UsageError("--watch goes with one pipeline; name its file")
+        print_project_status(config_path, form)
+        return
     config = load_config(config_path)
     seconds = positive_duration(interval, "--interval")
     if watch:

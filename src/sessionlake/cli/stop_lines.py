@@ -30,6 +30,8 @@ _LEFT: Mapping[str, str] = {
     "status": _READS,
     "views": _READS,
     "check": _READS,
+    "graph": _READS,
+    "show": _READS,
     "plan": _READS,
     "files": "the copied files stay, start it again for the rest",
     "jars": "the complete jars stay, start it again for the rest",

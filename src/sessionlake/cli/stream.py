@@ -12,17 +12,26 @@ from sessionlake.cli.observed import observed, observed_stream
 from sessionlake.cli.progress import progress
 from sessionlake.cli.shared import console, format_time, one_line_errors, open_session, show_warnings
 from sessionlake.config.load import Config, load_config
+from sessionlake.config.project import is_project
 from sessionlake.extras import require_versions
 from sessionlake.jobs.registry import SESSIONIZE
 from sessionlake.stopping import leaves
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
     from sessionlake.stream.run import RunSummary
     from sessionlake.warehouse.batch_commit import BatchCommit
 
 
+_OF_ONE = ("trust_clock", "replan", "allow_expiry", "drop_aggregates")
+"""The options of `run` that are meant for one pipeline."""
+
+
 @click.command("run")
-@click.argument("config_path", metavar="CONFIG")
+@click.argument("config_path", metavar="CONFIG|PROJECT")
 @click.option("--once", is_flag=True, help="Process all input that is available now, then exit.")
 @click.option(
     "--drain", is_flag=True, help="With --once: then close all open results, as at the end of a finite input."
@@ -45,77 +54,111 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Drop the aggregates that are gone from the config: their columns are null from now on.",
 )
+@click.option("--only", metavar="NAMES", help="Of a project: these pipelines, with commas between their names.")
+@click.option(
+    "--parallel",
+    type=click.IntRange(min=1),
+    help="Of a project, with --once: the most pipelines that run at a time.  [default: one for each core]",
+)
+@click.option(
+    "--no-restart", is_flag=True, help="Of a project: do not start a pipeline again that has failed; the others go on."
+)
 @one_line_errors
 def run_command(
     config_path: str,
     once: bool,  # noqa: FBT001 (click passes flags by name)
     drain: bool,  # noqa: FBT001
-    trust_clock: bool,  # noqa: FBT001
-    replan: bool,  # noqa: FBT001
-    allow_expiry: bool,  # noqa: FBT001
-    drop_aggregates: bool,  # noqa: FBT001
+    only: str | None,
+    parallel: int | None,
+    no_restart: bool,  # noqa: FBT001
+    **of_one: bool,
 ) -> None:
-    """Run the stream until stopped (ctrl-C), or once."""
+    """Run the stream, or all streams of a project, until stopped (ctrl-C), or once.
+
+    A project is a directory with a project.toml. Its pipelines run in one process, each of them fails alone.
+    """
     if drain and not once:
         raise click.UsageError("--drain goes with --once")
+    if is_project(config_path):
+        given = next((name for name in _OF_ONE if of_one[name]), None)
+        if given is not None:
+            raise click.UsageError(f"--{given.replace('_', '-')} goes with one pipeline; name its file")
+        from sessionlake.cli.together import run_project
+
+        names = [name.strip() for name in only.split(",")] if only else []
+        run_project(config_path, once=once, drain=drain, only=names, most=parallel, restart=not no_restart)
+        return
+    if only or parallel or no_restart:
+        raise click.UsageError("--only, --parallel and --no-restart go with a project; name its directory")
     config = load_config(config_path)
     require_versions(spark=True)
     show_warnings([with_place(warning, config_path) for warning in config.warnings()])
-    options = {"trust_clock": trust_clock, "give_up_plan": replan, "allow_expiry": allow_expiry}
-    options["drop_aggregates"] = drop_aggregates
-    summary = (
-        _run_once(config, config_path, drain=drain, **options) if once else _run_stream(config, config_path, **options)
-    )
+    options = {name: of_one[name] for name in _OF_ONE} | {"give_up_plan": of_one["replan"]}
+    del options["replan"]
+    from sessionlake.preflight.check import require_ready
+    from sessionlake.preflight.needs import OF_STREAM
+
+    needs = replace(OF_STREAM, drops=options["drop_aggregates"])
+    if once:
+        with observed(config, SESSIONIZE) as counted, progress() as shown:
+            require_ready(config, config_path, needs)
+            spark = open_session(config, little_java=is_little(config))
+            shown.step("sessionizing")
+
+            def on_commit(batch: "BatchCommit") -> None:
+                print_batch(batch)
+                shown.step(f"sessionizing, {batch.batch_id + 1:,} batches are committed")
+
+            summary = stream_once(spark, config, on_commit, drain=drain, **options)
+            counted({"batches": summary.batches, **summary.counts})
+    else:
+        require_ready(config, config_path, needs)
+        spark = open_session(config, little_java=is_little(config))
+        summary = stream_on(spark, config, print_batch, **options)
     print_summary(summary)
     print_metrics(summary)
 
 
-def _run_once(config: Config, config_path: str, **options: Any) -> "RunSummary":
+def stream_once(
+    spark: "SparkSession", config: Config, on_commit: "Callable[[BatchCommit], None]", **options: Any
+) -> "RunSummary":
+    """Run a pipeline over the input that is available, and send the tombstones that it owes."""
     from sessionlake.jobs.expire.tombstone_sender import TombstoneSender
     from sessionlake.operators.run import run
-    from sessionlake.preflight.check import require_ready
-    from sessionlake.preflight.needs import OF_STREAM
 
-    with observed(config, SESSIONIZE) as counted, progress() as shown:
-        require_ready(config, config_path, replace(OF_STREAM, drops=options["drop_aggregates"]))
-        spark = open_session(config, little_java=_is_little(config))
-        shown.step("sessionizing")
-        sender = TombstoneSender(spark, config)
+    sender = TombstoneSender(spark, config)
 
-        def on_commit(batch: "BatchCommit") -> None:
-            print_batch(batch)
-            shown.step(f"sessionizing, {batch.batch_id + 1:,} batches are committed")
-            sender.committed(batch)
+    def committed(batch: "BatchCommit") -> None:
+        on_commit(batch)
+        sender.committed(batch)
 
-        summary = run(spark, config, once=True, **options, on_commit=on_commit, meanwhile=sender.wake)
-        sender.finish()
-        counted({"batches": summary.batches, **summary.counts})
+    summary = run(spark, config, once=True, **options, on_commit=committed, meanwhile=sender.wake)
+    sender.finish()
     return summary
 
 
-def _run_stream(config: Config, config_path: str, **options: Any) -> "RunSummary":
+def stream_on(
+    spark: "SparkSession", config: Config, on_commit: "Callable[[BatchCommit], None]", **options: Any
+) -> "RunSummary":
+    """Run a pipeline until it is stopped, with the metrics and lineage that its config asks for."""
     from sessionlake.jobs.expire.tombstone_sender import TombstoneSender
     from sessionlake.jobs.publish.lag import held_back
     from sessionlake.operators.run import run
-    from sessionlake.preflight.check import require_ready
-    from sessionlake.preflight.needs import OF_STREAM
     from sessionlake.warehouse.tables import Tables
 
-    require_ready(config, config_path, replace(OF_STREAM, drops=options["drop_aggregates"]))
-    spark = open_session(config, little_java=_is_little(config))
     sender = TombstoneSender(spark, config)
-    with observed_stream(spark, config) as committed:
+    with observed_stream(spark, config) as seen:
 
-        def on_commit(batch: "BatchCommit") -> None:
-            print_batch(batch)
-            committed(batch)
+        def committed(batch: "BatchCommit") -> None:
+            on_commit(batch)
+            seen(batch)
             sender.committed(batch)
 
         gate = held_back(Tables.of(spark, config), config)
-        return run(spark, config, **options, on_commit=on_commit, gate=gate, meanwhile=sender.wake)
+        return run(spark, config, **options, on_commit=committed, gate=gate, meanwhile=sender.wake)
 
 
-def _is_little(config: Config) -> bool:
+def is_little(config: Config) -> bool:
     """Say whether Java only plans and commits: Python opens files itself, while records and rows of a table come through Java."""
     return all(side.source.entry.opens_files for side in config.inputs.values())
 
@@ -145,8 +188,8 @@ def _bootstrapped(batch: "BatchCommit") -> None:
     print_batch(batch)
 
 
-def print_batch(batch: "BatchCommit") -> None:
-    """Print a line a batch."""
+def print_batch(batch: "BatchCommit", pipeline: str = "") -> None:
+    """Print a line of a batch, after the name of its pipeline if there are several."""
     counts = batch.counts
     took = (batch.committed_us - batch.started_us) / 1e6
     refused = "".join(
@@ -156,19 +199,20 @@ def print_batch(batch: "BatchCommit") -> None:
     )
     deleted = f", {counts['deletes']:,} deleted" if counts.get("deletes") else ""
     console.print(
-        f"batch {batch.batch_id:>4}  {counts.get('input', 0):>10,} events{refused}  "
+        f"{pipeline}batch {batch.batch_id:>4}  {counts.get('input', 0):>10,} events{refused}  "
         f"{counts.get('upserts', 0):>9,} changed{deleted}  watermark {format_time(batch.watermark_us)}  {took:.1f} s"
     )
 
 
-def print_summary(summary: "RunSummary") -> None:
-    """Print a run's counts and its warnings."""
+def print_summary(summary: "RunSummary", pipeline: str = "") -> None:
+    """Print a run's counts and its warnings, after the name of its pipeline if there are several."""
     c = summary.counts
     console.print(
-        f"{summary.batches} batches: {c['input']:,} events = {c['accepted']:,} accepted + {c['late']:,} late + {c['dead']:,} dead"
-        f" + {c['dropped']:,} dropped + {c['emitted']:,} emitted + {c['filtered']:,} filtered + {c['duplicate']:,} duplicate; watermark {format_time(summary.watermark_us)}"
+        f"{pipeline}{summary.batches} batches: {c['input']:,} events = {c['accepted']:,} accepted + {c['late']:,} late + {c['dead']:,} dead"
+        f" + {c['dropped']:,} dropped + {c['emitted']:,} emitted + {c['filtered']:,} filtered + {c['duplicate']:,} duplicate; watermark {format_time(summary.watermark_us)}",
+        soft_wrap=True,
     )
-    show_warnings(summary.warnings)
+    show_warnings([f"{pipeline.strip()}: {warning}" if pipeline else warning for warning in summary.warnings])
 
 
 def print_metrics(summary: "RunSummary") -> None:

@@ -1,5 +1,6 @@
 """The command that queries the tables."""
 
+import re
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ from sessionlake.cli.progress import progress
 from sessionlake.cli.rows import at_most, format_options, limit_option, print_note, print_rows
 from sessionlake.cli.shared import one_line_errors, open_session
 from sessionlake.config.load import Config, load_config
+from sessionlake.config.project import is_project, load_project
 from sessionlake.errors import ConfigError, SessionlakeError, first_line
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ ENGINES = ("duckdb", "spark")
 
 
 @click.command("sql")
-@click.argument("config_path", metavar="CONFIG")
+@click.argument("config_path", metavar="CONFIG|PROJECT")
 @click.argument("query")
 @limit_option
 @format_options("an object a line, for each row")
@@ -43,11 +45,19 @@ def sql_command(
     allow_files: bool,  # noqa: FBT001 (click passes flags by name)
     engine: str,
 ) -> None:
-    """Run SQL over the pipeline's tables and its live view, for example sessions_live."""
+    """Run SQL over the pipeline's tables and its live view, for example sessions_live.
+
+    Of a project, a directory, the tables of each pipeline are in a schema of its name, for example clicks.sessions_live.
+    """
     if engine == "spark" and not allow_files:
         raise ConfigError(
             "--engine: Spark's SQL can read and write all files that this user may; add --allow-files, or leave --engine out"
         )
+    if is_project(config_path):
+        if engine == "spark":
+            raise ConfigError("--engine: Spark's SQL is for one pipeline; name its file, or leave --engine out")
+        _print_project_sql(config_path, query, limit, form, allow_files=allow_files)
+        return
     config = load_config(config_path)
     if engine == "spark":
         with progress() as shown:
@@ -66,6 +76,20 @@ def sql_command(
         print_rows(answer.columns, answer.rows, limit=limit, form=form)
     if answer.batch_id is None:
         print_note("no batch is committed yet, so that the tables are empty; run `sessionlake run` first", form)
+
+
+def _print_project_sql(directory: str, query: str, limit: int | None, form: str, *, allow_files: bool) -> None:
+    configs = load_project(directory).configs
+    # To open all tables of many pipelines takes a while.
+    named = [config for name, config in configs.items() if re.search(rf"(?i)\b{name}\b", query)]
+    from sessionlake.serve.queries import answer_project_sql
+
+    with ExitStack() as stack:
+        with progress() as shown:
+            shown.step("running the query")
+            asked = named or list(configs.values())
+            answer = stack.enter_context(answer_project_sql(asked, query, allow_files=allow_files))
+        print_rows(answer.columns, answer.rows, limit=limit, form=form)
 
 
 def register_tables(spark: "SparkSession", config: Config) -> None:

@@ -111,6 +111,8 @@ class Job:
     """A module that must be installed, and the extra that brings it."""
     dag: str | None = None
     """The DAG that runs it."""
+    over_project: bool = True
+    """Whether its command also takes a project, and does the job of each pipeline."""
     needs: str = ""
     """The capability that an operator must have for it, one of `config.operators.CAPABILITIES`."""
 
@@ -281,6 +283,7 @@ JOBS: tuple[Job, ...] = (
         ),
         reads=_rows(SOURCE),
         recorded=False,
+        over_project=False,
     ),
     Job(
         "quality",
@@ -338,6 +341,7 @@ JOBS: tuple[Job, ...] = (
         reads=_rows(*_COMPUTED),
         writes=_rows(SINK),
         recorded=False,
+        over_project=False,
     ),
 )  # fmt: skip
 """All jobs, in the order of the help."""

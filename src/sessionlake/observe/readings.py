@@ -1,10 +1,11 @@
 """The values of one source (the stream, a job's run, the tables) in Prometheus' form: over HTTP or in a file."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from threading import RLock
+from threading import Lock, RLock
 
 from prometheus_client import CollectorRegistry, start_http_server, write_to_textfile
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -92,22 +93,75 @@ def registry_of(*collectors: Collector) -> CollectorRegistry:
     return registry
 
 
+class _Merged(Collector):
+    """The values of several collectors, each metric once."""
+
+    def __init__(self) -> None:
+        self.parts: list[Collector] = []
+
+    def collect(self) -> Iterator[Family]:
+        """Yield the families, with the samples of all collectors."""
+        families: dict[str, Family] = {}
+        for part in tuple(self.parts):
+            for family in part.collect():
+                known = families.setdefault(family.name, family)
+                if known is not family:
+                    known.samples.extend(family.samples)
+        yield from families.values()
+
+
+@dataclass
+class _Server:
+    """A server of metrics in this process."""
+
+    merged: _Merged
+    port: int
+    stop: Callable[[], None]
+
+
+_servers: dict[tuple[str, int], _Server] = {}
+_starting = Lock()
+
+
 @contextmanager
 def served(readings: Collector, host: str, port: int) -> Iterator[int]:
-    """Serve readings at /metrics and yield the port (one that is free if `port` is 0); MetricsError if it is taken."""
+    """Serve readings at /metrics and yield the port (one that is free if `port` is 0); MetricsError if it is taken.
+
+    Readings of several pipelines that name one address are served there together, if one process runs them.
+    """
+    with _starting:
+        server = _servers.get((host, port)) or _started(host, port)
+        if port:
+            _servers[host, port] = server
+        server.merged.parts.append(readings)
     try:
-        server, thread = start_http_server(port, host, registry_of(readings))
+        yield server.port
+    finally:
+        with _starting:
+            server.merged.parts.remove(readings)
+            last = not server.merged.parts
+            if last:
+                _servers.pop((host, port), None)
+        if last:
+            server.stop()
+
+
+def _started(host: str, port: int) -> _Server:
+    merged = _Merged()
+    try:
+        server, thread = start_http_server(port, host, registry_of(merged))
     except OSError as error:
         raise MetricsError(
             f"metrics.port: {host}:{port} can't be listened on ({error.strerror or error}); "
             "stop the process that uses it or choose another port or host"
         ) from error
-    try:
-        yield server.server_port
-    finally:
+
+    def stop() -> None:
         server.shutdown()
         server.server_close()
         thread.join()
+
+    return _Server(merged, server.server_port, stop)
 
 
 def write_textfile(readings: Collector, path: Path) -> None:

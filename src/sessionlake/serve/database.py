@@ -14,9 +14,10 @@ from sessionlake.warehouse.changelog import DUCKDB, FOLD, HIDDEN_WRITTEN
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.scan import TableScan
 
-_PARTS = "parts"
-"""An attached database for the two halves of `batches`, because `show tables` does not list its tables."""
-_STORED_BATCHES, _NEW_BATCHES = f"{_PARTS}.stored_batches", f"{_PARTS}.new_batches"
+_PARTS = "parts_of_{}"
+"""An attached database for the two halves of a pipeline's `batches`, because `show tables` does not list its tables."""
+_BUILT_IN = ("memory", "temp", "system")
+"""Databases of DuckDB itself. The views of a pipeline of such a name are in the first one."""
 _LOCKED = "set enable_external_access = false; set lock_configuration = true"
 
 
@@ -29,55 +30,98 @@ def open_database(
     about the key, says which rows are asked for. Queries reach no other files, no network and no extensions, unless
     `allow_files`. NoBatchesError if there are none yet.
     """
-    database = _opened(lake, (*lake.changelog.tables, *schemas.SHARED), condition)
-    _view_latest(database, config, lake, find_last_batch(lake))
-    _view_batches(database, lake)
+    database = _connected()
+    _add_pipeline(database, config, lake, condition)
+    return _closed(database, allow_files=allow_files)
+
+
+def open_databases(configs: Iterable[Config], *, allow_files: bool = False) -> DuckDBPyConnection:
+    """Return what `open_database` does of several pipelines, each in a schema of its name. One without batches has no views.
+
+    NoBatchesError if none has any.
+    """
+    database, without = _connected(), list[str]()
+    asked = list(configs)
+    for config in asked:
+        try:
+            _add_pipeline(database, config, Lake.of(config), None)
+        except NoBatchesError:
+            without.append(config.pipeline.name)
+    if len(without) == len(asked):
+        raise NoBatchesError(f"sql: no batches are committed yet by {', '.join(without)}; run `sessionlake run` first")
+    database.execute("use memory")
+    return _closed(database, allow_files=allow_files)
+
+
+def open_rows(config: Config, lake: Lake, last: BatchCommit, condition: str | None = None) -> DuckDBPyConnection:
+    """Return a database with views of the latest rows only, like `open_database`; rows are shown as of the batch `last`."""
+    database = _connected()
+    _view_tables(database, config, lake, lake.changelog.tables, condition)
+    _view_latest(database, config, lake, last)
+    return _closed(database, allow_files=False)
+
+
+def _connected() -> DuckDBPyConnection:
+    database = duckdb.connect(config={"autoinstall_known_extensions": False, "python_enable_replacements": False})
+    database.execute("set timezone = 'UTC'")
+    database.execute("create temp macro unix_micros(moment) as epoch_us(moment)")
+    return database
+
+
+def _closed(database: DuckDBPyConnection, *, allow_files: bool) -> DuckDBPyConnection:
     if not allow_files:
         database.execute(_LOCKED)
     return database
 
 
-def open_rows(config: Config, lake: Lake, last: BatchCommit, condition: str | None = None) -> DuckDBPyConnection:
-    """Return a database with views of the latest rows only, like `open_database`; rows are shown as of the batch `last`."""
-    database = _opened(lake, lake.changelog.tables, condition)
-    _view_latest(database, config, lake, last)
-    database.execute(_LOCKED)
-    return database
+def _add_pipeline(database: DuckDBPyConnection, config: Config, lake: Lake, condition: str | None) -> None:
+    """Make the views of a pipeline, in a schema of its name, which is the current one then."""
+    _view_tables(database, config, lake, (*lake.changelog.tables, *schemas.SHARED), condition)
+    _view_latest(database, config, lake, find_last_batch(lake))
+    _view_batches(database, config, lake)
 
 
-def _opened(lake: Lake, names: Iterable[str], condition: str | None) -> DuckDBPyConnection:
-    """Return a database with these tables."""
+def _view_tables(
+    database: DuckDBPyConnection, config: Config, lake: Lake, names: Iterable[str], condition: str | None
+) -> None:
+    """Make views of the tables with these names, in a schema of the pipeline's name."""
     of = lake.changelog
     if not lake[of.changes].exists():
         raise NoBatchesError(
             f"pipeline.warehouse: {lake.warehouse!r} has no {of.snapshot} yet; run `sessionlake run` first"
         )
-    database = duckdb.connect(config={"autoinstall_known_extensions": False, "python_enable_replacements": False})
-    database.execute("set timezone = 'UTC'")
-    database.execute("create macro unix_micros(moment) as epoch_us(moment)")
+    schema = _schema(config)
+    if schema != _BUILT_IN[0]:
+        database.execute(f"attach ':memory:' as \"{schema}\"")
     # The changelog first: trim stops at the fold point of a snapshot that exists already, so every batch is in one of
     # the two.
     for name in names:
         if lake[name].exists():
             scan = TableScan(lake[name].open(), condition if name in of.tables else None)
             if name == schemas.BATCHES:
-                _store_batches(database, scan)
+                _store_batches(database, config, scan)
             else:
-                database.register(name, scan)
-    return database
+                database.execute(f'use "{schema}"')
+                # `register` knows no other database than its own.
+                database.from_arrow(scan).create_view(name)
+    database.execute(f'use "{schema}"')
 
 
-def _store_batches(database: DuckDBPyConnection, scan: TableScan) -> None:
-    # `register` knows no other database than its own.
-    database.execute(f"attach ':memory:' as {_PARTS}; use {_PARTS}")
+def _schema(config: Config) -> str:
+    name = config.pipeline.name
+    return _BUILT_IN[0] if name.lower() in _BUILT_IN else name
+
+
+def _store_batches(database: DuckDBPyConnection, config: Config, scan: TableScan) -> None:
+    parts = _PARTS.format(_schema(config))
+    database.execute(f'attach \':memory:\' as "{parts}"; use "{parts}"')
     stored = database.from_arrow(scan)
     stored.create_view("written_batches")
     database.execute(f"create view stored_batches as {batches_sql('written_batches', stored.columns)}")
-    database.execute("use memory")
 
 
 def batches_sql(table: str, columns: Collection[str]) -> str:
-    """Return the query of the rows of `batches`, of which the table has these columns: counts that are absent are 0."""
+    """Return the query of the rows of `batches` from a table with these columns: counts that are absent are 0."""
     there = ", ".join(f"coalesce({name}, 0) as {name}" for name in sorted(schemas.ADDED_COUNTS & {*columns}))
     missing = "".join(f", 0::bigint as {name}" for name in sorted(schemas.ADDED_COUNTS - {*columns}))
     return f"select *{f' replace ({there})' if there else ''}{missing} from {table}"
@@ -89,33 +133,32 @@ def _view_latest(database: DuckDBPyConnection, config: Config, lake: Lake, last:
     fold = lake[of.snapshot].app_version(FOLD)
     hidden_us = None if last is None else last.state.get(HIDDEN_WRITTEN)
     live = of.live_sql(DUCKDB, columns, after=-1 if fold is None else fold, hidden_us=hidden_us)
-    database.execute(f"create temp view {of.every} as {live}")
+    database.execute(f"create view {of.every} as {live}")
     shown, final, kept = "*", "true", ""
     rule = config.quarantined_sql(DUCKDB.micros)
     if rule is not None:
         kept = f" and {rule} is null"
     for name, query in config.section.further_views("duckdb", DUCKDB.micros, of.every).items():
-        database.execute(f"create temp view {name} as {query}")
+        database.execute(f"create view {name} as {query}")
     if config.section.shown != "all":
         final = config.section.final_sql(of.end, {} if last is None else last.state)
     if config.section.shown == "marked":
         shown, final = f"*, {final} as final", "true"
-    database.execute(f"create temp view {of.live} as select {shown} from {of.every} where ({final}){kept}")
+    database.execute(f"create view {of.live} as select {shown} from {of.every} where ({final}){kept}")
 
 
-def _view_batches(database: DuckDBPyConnection, lake: Lake) -> None:
+def _view_batches(database: DuckDBPyConnection, config: Config, lake: Lake) -> None:
     """Make a view of the saved batches, and of newer ones that are only in the changelog's commits."""
-    seen = database.execute(f"select coalesce(max(changelog_version), -1) from {_STORED_BATCHES}").fetchall()[0][0]
+    stored, new = (f'"{_PARTS.format(_schema(config))}".{name}' for name in ("stored_batches", "new_batches"))
+    seen = database.execute(f"select coalesce(max(changelog_version), -1) from {stored}").fetchall()[0][0]
     rows = [batch.row(lake.changelog.counts) for batch in batches_after(lake, seen)]
-    database.execute(f"create table {_NEW_BATCHES} as select * from {_STORED_BATCHES} limit 0")
+    database.execute(f"create table {new} as select * from {stored} limit 0")
     # By parameters: an Arrow table of rows of Python would cost the import of pandas.
     schema = schemas.batches(lake.changelog.counts)
     times = {field.name for field in schema if field.type == schemas.TIME}
     names = schema.names
     values = (f"make_timestamp(${name}) at time zone 'UTC'" if name in times else f"${name}" for name in names)
-    insert = f"insert into {_NEW_BATCHES} ({', '.join(names)}) values ({', '.join(values)})"
+    insert = f"insert into {new} ({', '.join(names)}) values ({', '.join(values)})"
     for row in rows:
         database.execute(insert, row)
-    database.execute(
-        f"create temp view {schemas.BATCHES} as select * from {_STORED_BATCHES} union all select * from {_NEW_BATCHES}"
-    )
+    database.execute(f"create view {schemas.BATCHES} as select * from {stored} union all select * from {new}")

@@ -1,6 +1,6 @@
 """Reading the tables without Spark: SQL, and the rows of a key."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +12,7 @@ from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
 from sessionlake.config.load import Config
 from sessionlake.errors import ConfigError, LakeError
-from sessionlake.serve.database import open_database
+from sessionlake.serve.database import open_database, open_databases
 from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.scan import sql_text
@@ -34,7 +34,7 @@ class Answer:
     columns: list[str]
     rows: Iterator[tuple[Any, ...]]
     batch_id: int | None
-    """The last committed batch; None before the first one."""
+    """The last committed batch; None before the first one, and of several pipelines."""
 
 
 @contextmanager
@@ -45,13 +45,27 @@ def answer_sql(config: Config, query: str, *, allow_files: bool = False) -> Iter
     """
     lake = Lake.of(config)
     with closing(open_database(config, lake, allow_files=allow_files)) as database:
-        try:
-            result = database.execute(query)
-            if result is None:
-                raise LakeError("sql: there is no statement; write one")
-            yield _answer(lake, result)
-        except duckdb.Error as error:
-            raise LakeError(f"sql: {_said(error)}") from error
+        yield from _answered(database, query, lake)
+
+
+@contextmanager
+def answer_project_sql(configs: Iterable[Config], query: str, *, allow_files: bool = False) -> Iterator[Answer]:
+    """Open the answer to a query over several pipelines, each in a schema of its name, as `answer_sql` does.
+
+    All tables stay at the versions that they have when the answer is opened.
+    """
+    with closing(open_databases(configs, allow_files=allow_files)) as database:
+        yield from _answered(database, query, None)
+
+
+def _answered(database: DuckDBPyConnection, query: str, lake: Lake | None) -> Iterator[Answer]:
+    try:
+        result = database.execute(query)
+        if result is None:
+            raise LakeError("sql: there is no statement; write one")
+        yield _answer(lake, result)
+    except duckdb.Error as error:
+        raise LakeError(f"sql: {_said(error)}") from error
 
 
 @contextmanager
@@ -109,10 +123,10 @@ def read_live(config: Config) -> DuckDBPyRelation:
     return open_database(config, lake, allow_files=True).table(lake.changelog.live)
 
 
-def _answer(lake: Lake, result: DuckDBPyConnection) -> Answer:
+def _answer(lake: Lake | None, result: DuckDBPyConnection) -> Answer:
     columns = [column[0] for column in result.description or ()]
     fetched = iter(partial(result.fetchmany, _AT_ONCE), []) if columns else iter(())
-    last = find_last_batch(lake)
+    last = None if lake is None else find_last_batch(lake)
     return Answer(columns, chain.from_iterable(fetched), None if last is None else last.batch_id)
 
 

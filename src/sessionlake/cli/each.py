@@ -1,0 +1,91 @@
+"""A job's command over a project: the job of each pipeline, one after the other, in one process."""
+
+import functools
+import json
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from sessionlake.cli.error_lines import error_lines
+from sessionlake.cli.shared import console
+from sessionlake.config.project import Member, is_project, load_project
+from sessionlake.config.secrets import hide
+from sessionlake.errors import ExitCode
+from sessionlake.stopping import leaves, runs_as
+
+_REPORTS = "sessionlake.reports"
+"""The place in click's context of the counts of the pipelines' reports."""
+_HARMLESS = (ExitCode.NOT_NEEDED, ExitCode.NO_BATCHES)
+"""A pipeline that ends so is left out: its operator has no such job, or it has not run yet."""
+_WORST = (
+    ExitCode.FAILED,
+    ExitCode.USER,
+    ExitCode.FOUND,
+    ExitCode.FENCED,
+    ExitCode.BUSY,
+    ExitCode.TRY_AGAIN,
+    ExitCode.NO_BATCHES,
+    ExitCode.NOT_NEEDED,
+)
+"""The exit codes of failures, the worst one first: of several pipelines that fail, a command has the worst."""
+
+
+def worst(codes: set[int]) -> int:
+    """Return the worst of exit codes; DONE if there are none."""
+    failed = codes - {ExitCode.DONE}
+    return next((code for code in _WORST if code in failed), ExitCode.FAILED if failed else ExitCode.DONE)
+
+
+def over_projects(job: str, function: Callable[..., None]) -> Callable[..., None]:
+    """Return a job's command that also takes a project: it then does the job of each pipeline, those that are read first.
+
+    A pipeline whose job fails does not keep the others from theirs. A directory that is an argument gets a folder for each
+    pipeline. The last line is one of JSON: how each ended, and the sums of the counts.
+    """
+
+    @functools.wraps(function)
+    def called(config_path: str, **given: Any) -> None:
+        if not is_project(config_path):
+            function(config_path=config_path, **given)
+            return
+        project, context = load_project(config_path), click.get_current_context()
+        reports: list[dict[str, int]] = context.meta.setdefault(_REPORTS, [])
+        ended: dict[str, int] = {}
+        for name, member in project.members.items():
+            console.rule(name)
+            own = {**given, "directory": f"{given['directory'].rstrip('/')}/{name}"} if "directory" in given else given
+            ended[name] = _done(function, member, own)
+        sums = {name: sum(report.get(name, 0) for report in reports) for report in reports for name in report}
+        pipelines = {name: ExitCode(code).name.lower() for name, code in ended.items()}
+        click.echo(json.dumps({"job": job, "dry_run": bool(given.get("dry_run")), "pipelines": pipelines, **sums}))
+        codes = set(ended.values())
+        if code := worst(codes - set(_HARMLESS) or codes):
+            raise SystemExit(code)
+
+    return called
+
+
+def reported(counts: dict[str, int]) -> None:
+    """Take the counts of a pipeline's report, if the command goes over a project."""
+    context = click.get_current_context(silent=True)
+    if context is not None and _REPORTS in context.meta:
+        context.meta[_REPORTS].append(dict(counts))
+
+
+def _done(function: Callable[..., None], member: Member, given: dict[str, Any]) -> int:
+    """Do the job of one pipeline; print its failure, and return its exit code."""
+    leaves(None)
+    runs_as(None)
+    try:
+        function(config_path=member.path, **given)
+    except SystemExit as exit_:
+        return int(exit_.code or 0) if isinstance(exit_.code, int | None) else ExitCode.FAILED
+    except click.ClickException:
+        raise
+    except Exception as error:  # noqa: BLE001 (whatever it is, the other pipelines have their turn)
+        lines, code = error_lines(error, member.path)
+        for line in lines:
+            click.echo(f"sessionlake: {member.name}: {hide(' '.join(line.split()))}", err=True)
+        return code
+    return ExitCode.DONE

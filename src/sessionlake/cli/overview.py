@@ -1,0 +1,78 @@
+"""`status` of a project: a line for each pipeline."""
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sessionlake.cli.cells import plain
+from sessionlake.cli.progress import progress
+from sessionlake.cli.rows import JSON, TABLE, print_rows
+from sessionlake.cli.shared import console
+from sessionlake.cli.status_text import status_object
+from sessionlake.config.durations import rough_duration
+from sessionlake.config.project import Project, load_project
+
+if TYPE_CHECKING:
+    from sessionlake.observe.overview import Overview
+
+_COLUMNS = ("pipeline", "state", "batch", "lag", "events", "late", "dead", "reconciles", "last job", "quality")
+
+
+def print_project_status(directory: str, form: str) -> None:
+    """Print the state of each pipeline of a project, and why it fails if it does."""
+    project = load_project(directory)
+    with progress() as shown:
+        shown.step("reading the tables")
+        found = _overviews(project)
+    now_us = time.time_ns() // 1000
+    if form == JSON:
+        click.echo(json.dumps([plain(_object(one, now_us)) for one in found], ensure_ascii=False))
+        return
+    rows = [_row(one, now_us, words=form == TABLE) for one in found]
+    print_rows(_COLUMNS, rows, limit=len(rows), form=form)
+    for one in found:
+        if one.told:
+            console.print(f"{one.name}: {one.told}", soft_wrap=True)
+        elif form == TABLE and one.status is not None and one.status.refused is not None:
+            console.print(f"{one.name}: a run would be refused: {one.status.refused}", soft_wrap=True)
+
+
+def _overviews(project: Project) -> "list[Overview]":
+    from sessionlake.observe.overview import overviews
+
+    return overviews(project.configs.values())
+
+
+def _row(one: "Overview", now_us: int, *, words: bool) -> list[Any]:
+    status, lag_s = one.status, one.lag_s(now_us)
+    lag: Any = lag_s if not words or lag_s is None else rough_duration(round(lag_s * 1e6))
+    job = one.jobs[0] if one.jobs else None
+    counts = status.counts if status else {}
+    return [
+        one.name,
+        one.state.value,
+        None if status is None else status.batch_id,
+        lag,
+        *(counts.get(name) for name in ("input", "late", "dead")),
+        None if status is None else "yes" if status.reconciles else "NO",
+        None if job is None else f"{job.job}{'' if job.finished else ' (not finished)'}",
+        None if one.verdict is None else "green" if one.verdict else "RED",
+    ]
+
+
+def _object(one: "Overview", now_us: int) -> dict[str, Any]:
+    """Return a pipeline as one object: its name, state, lag in seconds and whether its counts reconcile; and all that `status` of one has."""
+    status = {} if one.status is None else status_object(one.config, one.status, now_us)
+    jobs = [{"job": run.job, "at": run.at, "finished": run.finished} for run in one.jobs]
+    return {
+        "name": one.name,
+        "state": one.state.value,
+        "lag_seconds": one.lag_s(now_us),
+        "reconciles": one.status.reconciles if one.status else None,
+        "error": one.told or None,
+        "jobs": jobs,
+        "quality": one.verdict,
+        **status,
+    }

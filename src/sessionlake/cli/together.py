@@ -1,0 +1,163 @@
+"""`run` of a project: all its pipelines in one process, with one Java."""
+
+import json
+import os
+import threading
+from collections.abc import Collection, Mapping
+from contextlib import nullcontext
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sessionlake.cli.each import worst
+from sessionlake.cli.error_lines import error_lines, with_place
+from sessionlake.cli.observed import observed
+from sessionlake.cli.progress import progress
+from sessionlake.cli.shared import console, open_session, show_warnings
+from sessionlake.cli.stream import is_little, print_batch, print_summary, stream_on, stream_once
+from sessionlake.config.durations import parse_duration
+from sessionlake.config.load import Config, load_config
+from sessionlake.config.project import Project, load_project
+from sessionlake.config.secrets import hide
+from sessionlake.extras import require_versions
+from sessionlake.jobs.registry import SESSIONIZE
+from sessionlake.stopping import put_off
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sessionlake.project.together import Ended
+    from sessionlake.stream.run import RunSummary
+    from sessionlake.warehouse.batch_commit import BatchCommit
+
+_APART_US = 13_000
+"""By this much the periods of the pipelines' triggers differ, so that these of one period do not all look for input at one moment."""
+
+
+def run_project(directory: str, *, once: bool, drain: bool, only: list[str], most: int | None, restart: bool) -> None:
+    """Run the pipelines of a project until stopped, or once in the order of the graph; exit with the worst code of all failures."""
+    project = load_project(directory)
+    if only:
+        project = project.only(only)
+    require_versions(spark=True)
+    for member in project.members.values():
+        show_warnings([with_place(warning, member.path) for warning in member.config.warnings()])
+    from sessionlake.preflight.project import require_ready_project
+    from sessionlake.project.together import Together
+
+    require_ready_project(project)
+
+    with progress() if once else nullcontext() as shown:
+        spark = open_project_session(project)
+        if shown is not None:
+            shown.step(f"running {len(project.members)} pipelines")
+        with put_off() as asked:
+            if once:
+                drained = list(project.members) if drain else []
+                ended = run_all_once(spark, project, asked, drained=drained, most=most)
+            else:
+                work = _Work(spark, project)
+                ended = Together(project.graph, work, asked, work.failed).until_stopped(restart=restart)
+        if asked.is_set():
+            raise KeyboardInterrupt
+    _report(ended)
+    if code := worst({error_lines(one.error, None)[1] for one in ended.values() if one.error is not None}):
+        raise SystemExit(code)
+
+
+def run_all_once(
+    spark: "SparkSession",
+    project: Project,
+    asked: threading.Event,
+    *,
+    drained: Collection[str] = (),
+    most: int | None = None,
+) -> "Mapping[str, Ended[RunSummary]]":
+    """Run all pipelines once, each after those that it reads, at most `most` at a time, by default as many as there are cores.
+
+    The open results of the `drained` ones are closed at the end. If `asked` is set, those that run end with the batch.
+    """
+    from sessionlake.project.together import Together
+
+    work = _Work(spark, project, once=True, drained=drained)
+    return Together(project.graph, work, asked, work.failed).once(most or os.cpu_count() or 1)
+
+
+def open_project_session(project: Project, *, driver_memory: str = "4g") -> "SparkSession":
+    """Start Spark for all pipelines of a project, which share its cores by their weights."""
+    from sessionlake.engine.pools import fair_pools
+
+    configs = project.configs
+    first = next((config for config in configs.values() if config.lineage.listener), next(iter(configs.values())))
+    weights = {name: config.pipeline.weight for name, config in configs.items()}
+    little = all(map(is_little, configs.values()))
+    return open_session(
+        first, driver_memory=driver_memory, little_java=little, conf=fair_pools(weights), name="project"
+    )
+
+
+class _Work:
+    """What a pipeline's thread does, and what is told of it."""
+
+    def __init__(
+        self, spark: "SparkSession", project: Project, *, once: bool = False, drained: Collection[str] = ()
+    ) -> None:
+        self._spark, self._members, self._once, self._drained = spark, project.members, once, drained
+        self._width = max(map(len, project.members))
+
+    def __call__(self, name: str) -> "RunSummary":
+        """Run a pipeline to its end, under the config as it is now: it may have been mended after a failure."""
+        from sessionlake.engine.pools import session_in_pool
+        from sessionlake.observe.standing import runs_again
+        from sessionlake.preflight.check import require_ready
+
+        member = self._members[name]
+        config = load_config(member.path)
+        require_ready(config, member.path)
+        spark = session_in_pool(self._spark, name, config.pipeline.shards)
+        on_commit = partial(self._committed, config)
+        runs_again(config)
+        if not self._once:
+            return stream_on(spark, self._apart(config), on_commit)
+        with observed(config, SESSIONIZE) as counted:
+            summary = stream_once(spark, config, on_commit, drain=name in self._drained)
+            counted({"batches": summary.batches, **summary.counts})
+        return summary
+
+    def failed(self, name: str, error: Exception, wait_s: float | None) -> None:
+        """Tell of a failure in the lines that the pipeline's own `run` would print."""
+        from sessionlake.observe.standing import failed
+
+        member = self._members[name]
+        lines, _ = error_lines(error, member.path)
+        for line in lines:
+            click.echo(f"sessionlake: {name}: {hide(' '.join(line.split()))}", err=True)
+        if wait_s is not None:
+            failed(member.config, error, wait_s)
+            click.echo(f"sessionlake: {name}: is started again in {wait_s:.0f} s; the others go on", err=True)
+
+    def _committed(self, config: Config, batch: "BatchCommit") -> None:
+        print_batch(batch, f"{config.pipeline.name:<{self._width}}  ")
+
+    def _apart(self, config: Config) -> Config:
+        place = list(self._members).index(config.pipeline.name)
+        period_us = parse_duration(config.pipeline.trigger)
+        apart = f"{period_us + place * _APART_US} us" if period_us else config.pipeline.trigger
+        return config.model_copy(update={"pipeline": config.pipeline.model_copy(update={"trigger": apart})})
+
+
+def _report(ended: "Mapping[str, Ended[RunSummary]]") -> None:
+    """Print how each pipeline ended, then one line of JSON for the calling program."""
+    width = max(map(len, ended), default=0)
+    told: dict[str, Any] = {}
+    for name, one in ended.items():
+        told[name] = {"state": one.how.value}
+        if one.result is not None:
+            told[name] |= {"batches": one.result.batches, **one.result.counts}
+            print_summary(one.result, f"{name:<{width}}  ")
+        elif one.because:
+            console.print(f"{name:<{width}}  skipped: it reads {', '.join(one.because)}", soft_wrap=True)
+        else:
+            console.print(f"{name:<{width}}  {one.how.value}", soft_wrap=True)
+    click.echo(json.dumps({"job": SESSIONIZE, "pipelines": told}))

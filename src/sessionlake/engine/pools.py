@@ -1,0 +1,34 @@
+"""Several pipelines in one Spark: a session and a fair share of the cores for each."""
+
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from sessionlake.engine.sockets import socket_folder
+
+_POOL = "spark.scheduler.pool"
+
+
+def fair_pools(weights: Mapping[str, int]) -> dict[str, str]:
+    """Return the settings with which Spark shares its cores between pools, by the weight of each.
+
+    A pool that has nothing to do leaves its share to the others.
+    """
+    root = ET.Element("allocations")
+    for name, weight in weights.items():
+        pool = ET.SubElement(root, "pool", name=name)
+        for key, value in (("schedulingMode", "FIFO"), ("weight", str(weight)), ("minShare", "0")):
+            ET.SubElement(pool, key).text = value
+    file = Path(socket_folder(), "pools.xml")
+    ET.ElementTree(root).write(file, encoding="unicode")
+    return {"spark.scheduler.mode": "FAIR", "spark.scheduler.allocation.file": file.as_uri()}
+
+
+def session_in_pool(spark: SparkSession, pool: str, shuffle_partitions: int) -> SparkSession:
+    """Return a session of its own of the same Spark, whose work in this thread, and the queries that it starts, are in a pool."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.shuffle.partitions", str(shuffle_partitions))
+    session.sparkContext.setLocalProperty(_POOL, pool)
+    return session

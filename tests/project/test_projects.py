@@ -1,0 +1,235 @@
+"""Projects on real Spark: all pipelines in one process, their failures apart from each other, and what the commands say of them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from sessionlake.cli import main
+from sessionlake.config.load import load_config
+from sessionlake.serve.queries import query_tables
+
+_BEGAN = int(time.time()) - 3600
+SESSIONLAKE = str(Path(sys.executable).with_name("sessionlake"))
+PROJECT = """\
+[pipeline]
+warehouse = "lake"
+shards = 1
+trigger = "1 second"
+[connections.events]
+kind = "files"
+path = "events"
+format = "json"
+max_files_per_batch = 1
+"""
+SOURCE = """\
+[source]
+connection = "events"
+[event]
+key = "user"
+time = "at"
+"""
+PIPELINES = {
+    "sittings": f'{SOURCE}[session]\ngap = "10 minutes"\n[aggregates]\ntotal = "sum(v)"\n',
+    "hours": f'{SOURCE}[window]\nkind = "tumbling"\nsize = "1 hour"\ngrace = "1 hour"\nretention_time = "1 day"\n[emit]\nearly = "batch"\nlate = "batch"\n[aggregates]\ntotal = "sum(v)"\n',
+    "latest": f'{SOURCE}[table]\ncolumns = ["v"]\n',
+    # Late events of the sessions, in sessions of their own: a pipeline behind another one.
+    "stragglers": '[source]\nkind = "delta"\npath = "lake/sittings/late_events"\n[event]\nkey = "key"\ntime = "event_time"\n[session]\ngap = "1 hour"\n',
+}
+
+
+def write_file(root: Path, number: int) -> None:
+    """Write a file of events: hour by hour, one of each file three hours late."""
+    rows = [
+        {"user": f"u{i % 5}", "at": f"2026-01-01T{number + 5 - 3 * (i == 9):02}:{i:02}:00Z", "v": i} for i in range(10)
+    ]
+    file = root / f"{number}.json"
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    moment = _BEGAN + number * 60  # the source reads in this order
+    os.utime(file, (moment, moment))
+    file.rename(root / "events" / file.name)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Return a project with two files of events."""
+    (tmp_path / "events").mkdir()
+    (tmp_path / "project.toml").write_text(PROJECT)
+    for name, text in PIPELINES.items():
+        (tmp_path / f"{name}.toml").write_text(text)
+    for number in range(2):
+        write_file(tmp_path, number)
+    return tmp_path
+
+
+def call(*words: str, code: int = 0) -> Result:
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == code, done.output
+    return done
+
+
+def run(root: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [SESSIONLAKE, "--quiet", "run", str(root), *words], capture_output=True, text=True, timeout=250, check=False
+    )
+
+
+def content(root: Path, name: str) -> list[Any]:
+    """Return the latest rows of a pipeline."""
+    config = load_config(root / f"{name}.toml")
+    live = {"sittings": "sessions_live", "stragglers": "sessions_live", "hours": "windows_live", "latest": "table_live"}
+    columns = {"hours": "window_key, window_start, total", "latest": "table_key, v"}.get(
+        name, "session_key, session_start, session_end, event_count"
+    )
+    return sorted(query_tables(config, f"select {columns} from {live[name]}", 1000)[1])
+
+
+def statuses(root: Path) -> dict[str, dict[str, Any]]:
+    found = json.loads(call("status", str(root), "--format", "json").stdout)
+    return {one["name"]: one for one in found}
+
+
+def wait_for(what: Callable[[], bool], driver: "subprocess.Popen[str]") -> None:
+    deadline = time.monotonic() + 200
+    while not what():
+        assert driver.poll() is None, driver.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def batches(root: Path, name: str) -> int:
+    """Return how many batches a pipeline has committed."""
+    with suppress(Exception):
+        return int(query_tables(load_config(root / f"{name}.toml"), "select count(*) from batches", 1)[1][0][0])
+    return 0
+
+
+def test_before_anything_runs(root: Path) -> None:
+    checked = call("check", str(root))
+    assert "nothing is wrong with 4 pipelines" in checked.stdout
+    assert "└─ stragglers" in checked.stdout
+    found = json.loads(call("check", str(root), "--format", "json").stdout)
+    assert (found["ok"], set(found["pipelines"])) == (True, {*PIPELINES})
+    assert json.loads(call("graph", str(root), "--format", "json").stdout)["edges"] == [
+        {"from": "sittings", "reads": "late_events", "to": "stragglers"}
+    ]
+    assert "sittings -- late_events --> stragglers" in call("graph", str(root), "--format", "mermaid").stdout
+    assert {one["state"] for one in statuses(root).values()} == {"new"}
+    shown = call("show", str(root / "sittings.toml")).stdout
+    assert 'format = "json"' in shown
+    assert f"# {root}/project.toml:8" in shown
+
+
+def test_wrong_words_are_errors_of_use(root: Path) -> None:
+    assert "'x' is no pipeline of" in call("run", str(root), "--only", "x", code=2).output
+    assert "--replan goes with one pipeline; name its file" in call("run", str(root), "--replan", code=2).output
+    alone = call("run", str(root / "hours.toml"), "--only", "hours", code=2).output
+    assert "--only, --parallel and --no-restart go with a project" in alone
+    assert "no batches are committed yet by" in call("sql", str(root), "select 1", code=6).output
+
+
+def test_what_is_wrong_in_any_file_stops_all_before_spark_starts(root: Path) -> None:
+    (root / "hours.toml").write_text(PIPELINES["hours"].replace("1 day", "a day"))
+    (root / "latest.toml").write_text(PIPELINES["latest"].replace('["v"]', '["w"]'))
+    done = call("check", str(root), code=2)
+    lines = [line.replace(f"{root}/", "") for line in done.output.splitlines()]
+    assert len(lines) == 2
+    assert lines[0].startswith("sessionlake: hours.toml:10: window.retention_time: 'a day' is not a duration")
+    assert lines[1].startswith("sessionlake: latest.toml:7: table.columns: 'w' is no column of")
+    assert run(root, "--once").returncode == 2
+    assert not (root / "lake").exists()
+
+
+@pytest.mark.slow
+def test_once_in_the_order_of_the_graph_then_sql_and_status_over_all(root: Path) -> None:
+    done = run(root, "--once", "--parallel", "1")
+    assert (done.returncode, done.stderr) == (0, "")
+    order = list(dict.fromkeys(line.split()[0] for line in done.stdout.splitlines() if " batch " in line))
+    assert order.index("sittings") < order.index("stragglers")
+    told = json.loads(done.stdout.splitlines()[-1])["pipelines"]
+    assert {name: (one["state"], one["input"]) for name, one in told.items()} == {
+        "sittings": ("done", 20), "hours": ("done", 20), "latest": ("done", 20), "stragglers": ("done", told["sittings"]["late"])
+    }  # fmt: skip
+    assert told["sittings"]["late"] > 0
+    query = "select count(*) n from sittings.sessions_live s join latest.table_live t on s.session_key = t.table_key"
+    assert int(call("sql", str(root), query, "--format", "csv").stdout.split()[1]) == len(content(root, "sittings"))
+    own = call("sql", str(root / "hours.toml"), "select count(*) n from hours.windows_live", "--format", "csv").stdout
+    assert int(own.split()[1]) == len(content(root, "hours"))
+    found = statuses(root)
+    assert {(one["state"], one["reconciles"]) for one in found.values()} == {("stopped", True)}
+    assert found["hours"]["lag_seconds"] > 0
+    again = run(root, "--once", "--only", "hours,latest")
+    told = json.loads(again.stdout.splitlines()[-1])["pipelines"]
+    assert {name: one["input"] for name, one in told.items()} == {"hours": 0, "latest": 0}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_one_fails_is_mended_and_the_driver_is_killed_while_the_others_equal_undisturbed_runs(
+    root: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    other = tmp_path_factory.mktemp("undisturbed")
+    (other / "events").mkdir()
+    for file in root.glob("*.toml"):
+        (other / file.name).write_text(file.read_text())
+    for number in range(4):
+        write_file(other, number)
+    for name in PIPELINES:  # each alone
+        done = subprocess.run([SESSIONLAKE, "run", str(other / f"{name}.toml"), "--once"], capture_output=True, text=True, timeout=200, check=False)  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    with _driver(root) as driver:
+        wait_for(lambda: all(batches(root, name) >= 2 for name in ("sittings", "hours", "latest")), driver)
+        assert {one["state"] for one in statuses(root).values()} == {"running"}
+        # A checkpoint that is gone: the pipeline can't go on, whatever is tried.
+        checkpoint = root / "lake" / "hours" / "_checkpoints"
+        checkpoint.rename(root / "kept")
+        write_file(root, 2)
+        wait_for(lambda: batches(root, "sittings") >= 3 and batches(root, "latest") >= 3, driver)
+        wait_for(lambda: statuses(root)["hours"]["state"] == "failing", driver)
+        assert "checkpoint" in statuses(root)["hours"]["error"] or "_checkpoints" in statuses(root)["hours"]["error"]
+        (root / "kept").rename(checkpoint)
+        wait_for(lambda: batches(root, "hours") >= 3, driver)
+        wait_for(lambda: statuses(root)["hours"]["state"] == "running", driver)
+        os.killpg(driver.pid, signal.SIGKILL)
+    write_file(root, 3)
+    with _driver(root) as driver:
+        wait_for(lambda: all(batches(root, name) >= 4 for name in ("sittings", "hours", "latest")), driver)
+        wait_for(lambda: content(root, "stragglers") == content(other, "stragglers"), driver)
+        driver.send_signal(signal.SIGINT)
+        assert driver.wait(30) == 0
+        assert "nothing is lost" in driver.communicate()[1]
+    for name in ("sittings", "hours", "latest"):
+        assert content(root, name) == content(other, name), name
+    assert all(one["reconciles"] for one in statuses(root).values())
+
+
+def _driver(root: Path) -> "subprocess.Popen[str]":
+    command = [SESSIONLAKE, "--quiet", "run", str(root)]
+    return subprocess.Popen(
+        command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+
+
+@pytest.mark.slow
+def test_one_that_fails_once_leaves_the_others_done_and_those_behind_it_skipped(root: Path) -> None:
+    assert run(root, "--once").returncode == 0
+    checkpoint = root / "lake" / "sittings" / "_checkpoints"
+    checkpoint.rename(root / "kept")
+    write_file(root, 2)
+    done = run(root, "--once")
+    assert done.returncode == 2, done.stderr
+    assert "sessionlake: sittings: checkpoint:" in done.stderr
+    assert "Traceback" not in done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])["pipelines"]
+    states = {"sittings": "failed", "hours": "done", "latest": "done", "stragglers": "skipped"}
+    assert {name: one["state"] for name, one in told.items()} == states
+    assert told["hours"]["input"] == 10
