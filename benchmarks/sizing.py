@@ -29,9 +29,11 @@ from rich.table import Table
 
 from benchmarks.memory import peak_memory
 from benchmarks.synthetic import BASE_US, EVENTS_PER_SESSION, write_events
+from sessionlake.config.file import PROJECT_FILE
 from sessionlake.config.load import Config, load_config, parse_config
+from sessionlake.config.shipped import shipped_directory
 from sessionlake.engine.spark import build_session
-from sessionlake.examples.demo import CONFIG, EXAMPLES
+from sessionlake.examples.demo import CONFIG_NAME, EXAMPLES
 from sessionlake.jobs.compact import compact
 from sessionlake.operators.run import run
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
@@ -86,16 +88,18 @@ def bursts(root: Path, sessions: int) -> Config:
 def commits(root: Path, copies: int) -> Config:
     """Write the commit events `copies` times, each time with other authors."""
     (root / "events").mkdir(parents=True)
-    (root / "commits.toml").write_text(_demos_config())
+    pipelines = shipped_directory("pipelines")
+    shutil.copyfile(pipelines / PROJECT_FILE, root / PROJECT_FILE)
+    (root / CONFIG_NAME).write_text(_demos_config((pipelines / CONFIG_NAME).read_text()))
     text = "".join(gzip.decompress(file.read_bytes()).decode() for file in sorted(EXAMPLES.glob("*.json.gz")))
     for copy in range(copies):
         (root / "events" / f"{copy:03d}.json").write_text(text.replace('"author":"', f'"author":"{copy:03d}'))
-    return load_config(root / "commits.toml")
+    return load_config(root / CONFIG_NAME)
 
 
-def _demos_config() -> str:
+def _demos_config(text: str) -> str:
     """Return the demo's config with a list among its aggregates, and a retention of all times."""
-    text = CONFIG.replace('"count_distinct(ext)"', '"collect(ext, 5)"')
+    text = text.replace('"count_distinct(ext)"', '"collect(ext, 5)"')
     return re.sub(r"^retention = .*", f'retention = "{FOREVER}"', text, flags=re.MULTILINE)
 
 

@@ -8,9 +8,10 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from sessionlake.config.load import load_config
-from sessionlake.examples import joins, tables
+from sessionlake.config.project import load_project
+from sessionlake.examples import joins, tables, windows
 from sessionlake.examples.demo import CONFIG_NAME, prepare
-from sessionlake.examples.windows import CONFIGS
+from sessionlake.operators.run import run
 from sessionlake.serve.queries import query_tables
 
 
@@ -43,15 +44,24 @@ def test_some_late_events_are_restated_and_some_expire_at_the_end(tmp_path: Path
 
 def test_the_demos_windows_have_configs_that_hold(tmp_path: Path) -> None:
     prepare(tmp_path / "demo", Console(quiet=True))
-    configs = [load_config(tmp_path / "demo" / name) for name in CONFIGS]
+    configs = [load_config(tmp_path / "demo" / f"{name}.toml") for name in windows.PIPELINES]
     assert [(config.operator, config.event.key) for config in configs] == [("window", "repo"), ("window", "author")]
+
+
+def test_the_demo_is_a_project_of_all_operators_but_windows_by_count(tmp_path: Path) -> None:
+    prepare(tmp_path / "demo", Console(quiet=True))
+    configs = load_project(tmp_path / "demo").configs
+    assert {config.operator for config in configs.values()} == {"session", "window", "join", "table", "process"}
+    assert {
+        Path(config.pipeline.warehouse).relative_to(tmp_path / "demo" / "warehouse").name for config in configs.values()
+    } == {*configs}
 
 
 @pytest.mark.slow
 def test_the_demos_pairs_are_those_of_duckdb(spark: SparkSession, tmp_path: Path) -> None:
     prepare(tmp_path / "demo", Console(quiet=True))
-    config = load_config(tmp_path / "demo" / joins.CONFIG_NAME)
-    joins.run_joins(spark, tmp_path / "demo", Console(quiet=True))
+    config = load_config(tmp_path / "demo" / f"{joins.PIPELINE}.toml")
+    run(spark, config, once=True)
     ((pairs, apart),) = query_tables(
         config,
         """
@@ -71,8 +81,8 @@ def test_the_demos_pairs_are_those_of_duckdb(spark: SparkSession, tmp_path: Path
 def test_the_demos_recent_folders_are_those_of_duckdb(spark: SparkSession, tmp_path: Path) -> None:
     """Of those within a year of the watermark that the last batch began with each is there; older ones are gone, but for what came last."""
     prepare(tmp_path / "demo", Console(quiet=True))
-    config = load_config(tmp_path / "demo" / tables.RECENT_NAME)
-    tables.run_table(spark, tmp_path / "demo", Console(quiet=True), tables.RECENT_NAME)
+    config = load_config(tmp_path / "demo" / f"{tables.RECENT}.toml")
+    run(spark, config, once=True)
     ((expired, apart),) = query_tables(
         config,
         f"""
@@ -93,8 +103,8 @@ def test_the_demos_recent_folders_are_those_of_duckdb(spark: SparkSession, tmp_p
 @pytest.mark.slow
 def test_the_demos_folders_are_those_of_duckdb(spark: SparkSession, tmp_path: Path) -> None:
     prepare(tmp_path / "demo", Console(quiet=True))
-    config = load_config(tmp_path / "demo" / tables.CONFIG_NAME)
-    tables.run_table(spark, tmp_path / "demo", Console(quiet=True))
+    config = load_config(tmp_path / "demo" / f"{tables.PIPELINE}.toml")
+    run(spark, config, once=True)
     ((folders, apart),) = query_tables(
         config,
         f"""

@@ -106,11 +106,14 @@ def test_demo(run: Run) -> None:
         "sessions of",
         "pip install 'sessionlake[quality]', and the demo runs it too",
         "picture of the sessions over time: pip install 'sessionlake[demo]'",
-        "  ../venv/bin/sessionlake status demo/commits.toml",
+        "  ../venv/bin/sessionlake status demo\n",
     ):
         assert said in done.stdout
-    again = run("--quiet", "run", "demo/commits.toml", "--once")
+    again = run("--quiet", "run", "demo", "--once")
     assert (again.returncode, again.stderr) == (0, "")
+    told = json.loads(again.stdout.splitlines()[-1])["pipelines"]
+    assert {one["state"] for one in told.values()} == {"done"}
+    assert sum(one["input"] for one in told.values()) == 0
 
 
 def test_what_is_missing_is_one_line(run: Run, tmp_path: Path) -> None:

@@ -11,115 +11,99 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from sessionlake.cli.overview import print_project_status
 from sessionlake.cli.progress import progress
+from sessionlake.cli.rows import TABLE
 from sessionlake.cli.shared import open_session
-from sessionlake.cli.status import print_status
-from sessionlake.cli.stream import print_batch, print_summary
+from sessionlake.cli.stream import print_summary
 from sessionlake.cli.tables import register_tables
+from sessionlake.cli.together import open_project_session, run_all_once
+from sessionlake.config.file import PROJECT_FILE
 from sessionlake.config.load import Config, load_config
+from sessionlake.config.project import Project, load_project
+from sessionlake.config.shipped import shipped_directory
 from sessionlake.errors import SourceError
-from sessionlake.examples import joins, pauses, tables
+from sessionlake.examples import joins, tables, windows
 from sessionlake.examples.jobs import run_jobs
 from sessionlake.examples.table import table_of
-from sessionlake.examples.windows import CONFIGS, FOLDER, run_windows
 from sessionlake.extras import has_module
-from sessionlake.observe.status import read_status
 from sessionlake.operators.run import run
+from sessionlake.stopping import put_off
 
-CONFIG = """\
-[pipeline]
-name = "commits"
-warehouse = "warehouse"
-shards = 4
-trigger = "10 seconds"
-archive = true
-
-[source]
-kind = "files"
-path = "events"
-format = "json"
-max_files_per_batch = 1
-
-[event]
-key = "author"
-time = "authored_at"
-id = "event_id"
-where = "ext <> '.parquet'"       # data files are nobody's work
-unique_for = "365 days"           # a repeated event counts once
-max_future_skew = "1 day"
-
-[event.columns]
-changed = "added + deleted"
-
-[session]
-gap = "1 hour"
-grace = "1 day"
-retention = "365 days"
-beyond_retention = "dead_letter"
-
-[aggregates]
-lines_added = "sum(added)"
-lines_deleted = "sum(deleted)"
-repos = "count_distinct(repo)"
-first_top = "first(top)"
-last_top = "last(top)"
-file_types = "count_distinct(ext)"
-text_added = "sum(added) filter (where ext in ('.md', '.rst', '.txt'))"
-largest_change = "max(changed)"
-typical_change = "percentile(added, 0.5)"
-"""
 CONFIG_NAME = "commits.toml"
 DIRECTORY = "demo"
 REPEATED = 20
 """Events at the end of each file that come again in the next one."""
 _MADE = ("warehouse", "store", "events", "quality", joins.COMMITS, tables.CHANGES)
+_EARLIER = ("windows",)
+"""Folders that the demo of earlier releases made, too."""
+_ACROSS = (
+    "select f.repo, count(*) folders, max(w.event_count) busiest_week from folders.table_live f "
+    "join weeks.windows_live w on w.window_key = f.repo group by 1 order by 2 desc"
+)
 EXAMPLES = Path(__file__).with_name("commits")
 
 
 def run_demo(directory: str, console: Console) -> None:
-    """Make the demo's pipeline in `directory`, run it to the end of its input, and show the results."""
+    """Make the demo's project in `directory`, run its pipelines to the end of their input, and show the results."""
     # Before Spark starts: its workers get a PATH on which this Python's scripts come first.
     root, command = Path(directory).resolve(), _command()
     prepare(root, console)
-    config = load_config(root / CONFIG_NAME)
+    project = load_project(root)
+    config = project.members[Path(CONFIG_NAME).stem].config
     with progress() as shown:
-        spark = open_session(config, driver_memory="2g", little_java=True)
+        spark = open_project_session(project, driver_memory="2g")
 
         def part(title: str) -> None:
             console.rule(title)
             shown.step(title)
 
-        part("sessionizing, micro-batch by micro-batch, each committed exactly once")
-        print_summary(run(spark, config, once=True, on_commit=print_batch))
+        part(
+            f"{len(project.members)} pipelines in one process, micro-batch by micro-batch, each committed exactly once"
+        )
+        _run(spark, project)
         register_tables(spark, config)
-        part("results")
+        part("the sessions")
         _show(spark, console)
         part("the scheduled jobs, as Airflow would run them")
-        run_jobs(spark, config, root, console)
+        run_jobs(spark, config, console)
         shown.step("drawing")
         console.print(f"picture of the sessions over time: {_picture(spark, root / 'sessions.png')}")
-        part("the same events in windows: a pipeline each")
-        run_windows(spark, root, console)
+        part("the same events in windows")
+        windows.show_windows(spark, root, console)
         part("its commits joined with the ones that follow")
-        joins.run_joins(spark, root, console)
+        joins.show_joins(spark, root, console)
         part("the latest change of each folder, as a table")
-        tables.run_table(spark, root, console)
-        print_status(config, read_status(config))
+        tables.show_table(spark, root, console)
+        part("all pipelines")
+        print_project_status(str(root), TABLE)
     console.print("the lag is that of the shipped events: they end at the watermark")
     _next(root, command, console)
     spark.stop()
 
 
+def _run(spark: SparkSession, project: Project) -> None:
+    """Run all pipelines once; the first error of one of them is raised."""
+    with put_off() as asked:
+        ended = run_all_once(spark, project, asked, drained=windows.PIPELINES)
+    if asked.is_set():
+        raise KeyboardInterrupt
+    for one in ended.values():
+        if one.error is not None:
+            raise one.error
+
+
 def run_table_alone(directory: str, console: Console) -> None:
-    """Show the folders of the last year as a table, in the demo's pipeline in `directory`, which is made if there is none."""
+    """Show the folders of the last year as a table, in the demo's project in `directory`, which is made if there is none."""
     root = Path(directory).resolve()
-    if not (root / CONFIG_NAME).exists():
+    if not (root / PROJECT_FILE).exists():
         prepare(root, console)
-    (root / tables.RECENT_NAME).write_text(tables.RECENT)  # a demo of an earlier version lacks it
+    config = load_config(root / f"{tables.RECENT}.toml")
     with progress() as shown:
-        spark = open_session(load_config(root / tables.RECENT_NAME), driver_memory="2g", little_java=True)
+        spark = open_session(config, driver_memory="2g", little_java=True)
         shown.step("the latest change of each folder")
-        tables.run_table(spark, root, console, tables.RECENT_NAME)
+        print_summary(run(spark, config, once=True))
+        tables.show_table(spark, root, console, tables.RECENT)
     spark.stop()
 
 
@@ -134,19 +118,18 @@ def served_config(directory: str) -> Config:
 
 
 def prepare(root: Path, console: Console) -> None:
-    """Make the demo's pipeline in `root`: its config and its files of events; an old one is replaced.
+    """Make the demo's project in `root`: its configs, those of `pipelines/`, and its files of events; an old one is replaced.
 
     Raises SourceError if the folder holds such things and is no demo's.
     """
-    taken = [root / name for name in (*_MADE, FOLDER) if (root / name).exists()]
+    taken = [root / name for name in (*_MADE, *_EARLIER) if (root / name).exists()]
     if taken and not (root / CONFIG_NAME).exists():
         raise SourceError(f"demo: {str(taken[0])!r} is there and is no demo's; pass --directory with a new folder")
     for old in taken:
         shutil.rmtree(old)
     (root / "events").mkdir(parents=True)
-    more = {joins.CONFIG_NAME: joins.CONFIG, pauses.CONFIG_NAME: pauses.CONFIG}
-    for name, text in {CONFIG_NAME: CONFIG, **CONFIGS, **more, **tables.CONFIGS}.items():
-        (root / name).write_text(text)
+    for config in sorted(shipped_directory("pipelines").glob("*.toml")):
+        shutil.copyfile(config, root / config.name)
     for file in sorted(EXAMPLES.glob("*.json.gz")):
         copied = root / "events" / file.name
         shutil.copy(file, copied)
@@ -159,7 +142,7 @@ def prepare(root: Path, console: Console) -> None:
     tables.write_changes(root)
     _repeat(root / "events")
     console.print(
-        f"pipeline in {root}: 24 files of real commit events, some of which come twice; a session is a coding sitting (gap 1 hour)"
+        f"project in {root}: 24 files of real commit events, some of which come twice, and a pipeline in each .toml file"
     )
 
 
@@ -232,10 +215,10 @@ def _next(root: Path, command: str, console: Console) -> None:
         "select job, event, counts from job_runs",
     ):
         console.print(f'  {command} sql {config} "{query}"', soft_wrap=True)
-    weeks, query = os.path.relpath(root / "weeks.toml"), "select * from windows_live order by event_count desc limit 10"
-    console.print(f'  {command} sql {weeks} "{query}"', soft_wrap=True)
-    console.print(f"  {command} status {config}")
-    console.print(f"  {command} run {config} --once     # again: nothing new, nothing twice")
+    project = os.path.relpath(root)
+    console.print(f'  {command} sql {project} "{_ACROSS}"     # tables of several pipelines', soft_wrap=True)
+    console.print(f"  {command} status {project}")
+    console.print(f"  {command} run {project} --once     # all pipelines again: nothing new, nothing twice")
     console.print(f"  {command} demo table{where}     # the folders of the last year, older ones expired")
     console.print(f"  {command} demo serve{where}     # the page of the stream, and its sessions over HTTP")
 

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 from rich.console import Console
@@ -24,7 +23,7 @@ from sessionlake.warehouse import schemas
 EXPIRED = "session_end < timestamp '2018-01-01'"
 
 
-def run_jobs(spark: SparkSession, config: Config, root: Path, console: Console) -> None:
+def run_jobs(spark: SparkSession, config: Config, console: Console) -> None:
     """Run backfill, reprocess-late, expire, compact and quality, and show the result of each."""
     year = _year_of_most_late_events(spark)
     first, last = parse_time(f"{year}-01-01"), parse_time(f"{year + 1}-01-01")
@@ -48,7 +47,7 @@ def run_jobs(spark: SparkSession, config: Config, root: Path, console: Console) 
         ("compact", "the changelog becomes the snapshot", lambda step: compact(spark, config, on_step=step)),
     ]
     if has_module("great_expectations"):
-        jobs.append(("quality", "Great Expectations over all tables", lambda step: _check(spark, config, root, step)))
+        jobs.append(("quality", "Great Expectations over all tables", lambda step: _check(spark, config, step)))
     for name, purpose, job in jobs:
         with progress() as shown:
             started = time.monotonic()
@@ -65,11 +64,11 @@ def _step(shown: Progress, name: str, what: str) -> None:
     shown.step(f"{name}: {what}")
 
 
-def _check(spark: SparkSession, config: Config, root: Path, on_step: OnStep) -> JobReport:
+def _check(spark: SparkSession, config: Config, on_step: OnStep) -> JobReport:
     # Great Expectations is one of the extras.
     from sessionlake.quality.run import run_quality  # noqa: PLC0415
 
-    return run_quality(spark, config, data_docs=root / "quality", on_step=on_step)
+    return run_quality(spark, config, on_step=on_step)
 
 
 def _year_of_most_late_events(spark: SparkSession) -> int:

@@ -10,37 +10,10 @@ from rich.console import Console
 
 from sessionlake.config.load import load_config
 from sessionlake.examples.table import table_of
-from sessionlake.operators.run import run
 from sessionlake.reading import read_joins
 
 COMMITS = "commits"
-CONFIG_NAME = "followups.toml"
-CONFIG = """\
-[pipeline]
-name = "followups"
-warehouse = "windows/followups"
-store = "windows/store"
-shards = 2
-
-[join]
-on = ["author"]
-grace = "30 days"
-retention_time = "90 days"
-
-[join.left]
-name = "first"
-size = "1 hour"         # a commit stays joinable for an hour
-columns = ["commit", "repo"]
-source = { kind = "files", path = "commits", format = "json", max_files_per_batch = 12 }
-event = { time = "authored_at", max_future_skew = "1 day" }
-
-[join.right]
-name = "next"
-size = "0 seconds"      # and is joined with earlier ones only, and itself
-columns = ["commit", "repo", "files"]
-source = { kind = "files", path = "commits", format = "json", max_files_per_batch = 12 }
-event = { time = "authored_at", max_future_skew = "1 day" }
-"""
+PIPELINE = "followups"
 
 
 def write_commits(root: Path) -> None:
@@ -61,15 +34,9 @@ def write_commits(root: Path) -> None:
         os.utime(target, (moment, moment))
 
 
-def run_joins(spark: SparkSession, root: Path, console: Console) -> None:
-    """Run the join over the demo's commits, and show the results."""
-    config = load_config(root / CONFIG_NAME)
-    summary = run(spark, config, once=True)
-    console.print(
-        f"{config.pipeline.name}: {summary.counts['input']:,} commits of both sides in {summary.batches} batches, "
-        f"{summary.counts['late']:,} late, {summary.counts['upserts']:,} pairs"
-    )
-    read_joins(spark, config).createOrReplaceTempView(config.pipeline.name)
+def show_joins(spark: SparkSession, root: Path, console: Console) -> None:
+    """Show the results of the join."""
+    read_joins(spark, load_config(root / f"{PIPELINE}.toml")).createOrReplaceTempView(PIPELINE)
     console.print(
         table_of(
             "join: commits that their authors followed up within an hour",

@@ -7,38 +7,6 @@ from typing import Any
 from sessionlake.operators.process import KeyValueStore, Processor, Timers
 
 YEAR_US = 365 * 86_400_000_000
-CONFIG_NAME = "pauses.toml"
-CONFIG = """\
-[pipeline]
-name = "pauses"
-warehouse = "windows/pauses"
-store = "windows/store"
-shards = 2
-
-[source]
-kind = "files"
-path = "events"
-format = "json"
-max_files_per_batch = 12
-
-[event]
-key = "author"
-time = "authored_at"
-id = "event_id"
-unique_for = "3650 days"
-max_future_skew = "1 day"
-
-[process]
-class = "sessionlake.examples.pauses:Pauses"
-columns = ["repo", "event_id"]
-retention = "3650 days"     # of an author who does nothing for ten years nothing is known any more
-
-[process.output]
-what = "string"             # paused: a year without a commit;  returned: the first commit after it
-repo = "string"             # of that commit; of a pause the last commit before it
-since = "timestamp"         # when the pause began
-days = "long"
-"""
 
 
 class Pauses(Processor):

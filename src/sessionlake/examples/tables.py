@@ -10,44 +10,10 @@ from rich.console import Console
 
 from sessionlake.config.load import load_config
 from sessionlake.examples.table import table_of
-from sessionlake.operators.run import run
 from sessionlake.reading import read_table
 
 CHANGES = "changes"
-CONFIG_NAME = "folders.toml"
-CONFIG = """\
-[pipeline]
-name = "folders"
-warehouse = "windows/folders"
-store = "windows/store"
-shards = 2
-
-[source]
-kind = "files"
-path = "changes"
-format = "json"
-max_files_per_batch = 12
-
-[event]
-key = "folder"
-time = "authored_at"
-id = "event_id"         # of changes at one time the one with the greatest id is the latest
-max_future_skew = "1 day"
-
-[table]
-columns = ["repo", "author", "ext", "added"]
-"""
-
-
-RECENT_NAME = "recent.toml"
-RECENT = f"""{CONFIG.replace("folders", "recent").replace("batch = 12", "batch = 4")}
-[ttl]
-pattern = "index"
-ttl = "365 days"        # of a folder that was left alone for so long there is no row
-clock = "stream"        # by the times of the changes themselves
-every = "1 day"
-"""
-CONFIGS = {CONFIG_NAME: CONFIG, RECENT_NAME: RECENT}
+PIPELINE, RECENT = "folders", "recent"
 
 
 def write_changes(root: Path) -> None:
@@ -72,15 +38,9 @@ def _folder(top: str) -> str:
     return top.rpartition("=> ")[2].strip("{}")
 
 
-def run_table(spark: SparkSession, root: Path, console: Console, name: str = CONFIG_NAME) -> None:
-    """Run one of the tables over the demo's changes to their end, and show the results."""
-    config = load_config(root / name)
-    summary = run(spark, config, once=True)
-    console.print(
-        f"{config.pipeline.name}: {summary.counts['input']:,} changes in {summary.batches} batches, "
-        f"{summary.counts['upserts']:,} rows sent, {summary.counts['deletes']:,} expired"
-    )
-    read_table(spark, config).createOrReplaceTempView("latest_changes")
+def show_table(spark: SparkSession, root: Path, console: Console, name: str = PIPELINE) -> None:
+    """Show the results of one of the tables."""
+    read_table(spark, load_config(root / f"{name}.toml")).createOrReplaceTempView("latest_changes")
     console.print(
         table_of(
             "table: of each project the folders, and the one that was left alone for the longest",

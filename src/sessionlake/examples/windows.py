@@ -9,78 +9,16 @@ from rich.console import Console
 from sessionlake.config.load import load_config
 from sessionlake.examples.table import table_of
 from sessionlake.extras import has_module
-from sessionlake.operators.run import run
 from sessionlake.reading import read_windows
 
-FOLDER = "windows"
 PICTURE = "windows.png"
-_CONFIG = """\
-[pipeline]
-name = "{name}"
-warehouse = "windows/{name}"
-store = "windows/store"
-shards = 2
-
-[source]
-kind = "files"
-path = "events"
-format = "json"
-max_files_per_batch = 12
-
-[event]
-key = "{key}"
-time = "authored_at"
-id = "event_id"
-unique_for = "90 days"
-max_future_skew = "1 day"
-
-[window]
-{window}
-retention_time = "90 days"
-
-{emit}
-[aggregates]
-lines_added = "sum(added)"
-authors = "count_distinct(author)"
-"""
-_WEEKS = """\
-kind = "tumbling"
-size = "7 days"
-offset = "4 days"    # the epoch was a Thursday: weeks begin on Mondays
-grace = "30 days"
-"""
-_BURSTS = """\
-kind = "sliding"
-size = "7 days"
-grace = "30 days"
-"""
-# Each window once, when nothing can change it any more; weeks are sent with every change.
-_FINAL = """\
-[emit]
-full = "close"
-late = "close"
-"""
-_UPDATES = """\
-[emit]
-early = "batch"
-late = "batch"
-"""
-CONFIGS = {
-    "weeks.toml": _CONFIG.format(name="weeks", key="repo", window=_WEEKS, emit=_UPDATES),
-    "bursts.toml": _CONFIG.format(name="bursts", key="author", window=_BURSTS, emit=_FINAL),
-}
+PIPELINES = ("weeks", "bursts")
 
 
-def run_windows(spark: SparkSession, root: Path, console: Console) -> None:
-    """Run both pipelines over the demo's events, and show the results."""
-    for name in CONFIGS:
-        config = load_config(root / name)
-        summary = run(spark, config, once=True, drain=True)
-        console.print(
-            f"{config.pipeline.name}: {summary.counts['input']:,} events in {summary.batches} batches, "
-            f"{summary.counts['late']:,} late, {summary.counts['upserts']:,} rows sent"
-        )
-        read_windows(spark, config).createOrReplaceTempView(config.pipeline.name)
+def show_windows(spark: SparkSession, root: Path, console: Console) -> None:
+    """Show the results of both pipelines."""
+    for name in PIPELINES:
+        read_windows(spark, load_config(root / f"{name}.toml")).createOrReplaceTempView(name)
     console.print(
         table_of(
             "tumbling: the busiest weeks of each project",

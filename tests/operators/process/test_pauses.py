@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sessionlake.config.load import parse_config, parse_toml
-from sessionlake.examples.pauses import CONFIG, YEAR_US, Pauses
+from sessionlake.config.load import load_config
+from sessionlake.config.shipped import shipped_directory
+from sessionlake.examples.pauses import YEAR_US, Pauses
 from sessionlake.operators.process.section import ProcessSection
 from tests.operators.process.memory_segments import MemorySegments
 from tests.operators.process.process_support import ProcessPipeline
@@ -35,8 +36,8 @@ def commits() -> list[dict[str, Any]]:
     ]
 
 
-def test_the_examples_config_is_one(tmp_path: Path) -> None:
-    config = parse_config(parse_toml(CONFIG, "pauses.toml"), tmp_path)
+def test_the_examples_config_is_one() -> None:
+    config = load_config(shipped_directory("pipelines") / "pauses.toml")
     assert isinstance(config.section, ProcessSection)
     assert config.retention_us == RETENTION_US
 
