@@ -14,40 +14,39 @@ is beyond the retention of windows that overlap.
 
 from datetime import UTC, datetime
 
-from airflow.sdk import DAG, CronDataIntervalTimetable
+from airflow.sdk import DAG
 
 from sessionlake_airflow.defaults import (
     DAG_DEFAULTS,
-    SESSIONS,
     apply_param,
-    config_param,
     dry_run_param,
     time_param,
 )
 from sessionlake_airflow.exit_codes import NO_BATCHES
 from sessionlake_airflow.job import SparkJob
+from sessionlake_airflow.project import pipelines
 
-with DAG(
-    "backfill_sessions",
-    description="Computes a day's sessions or windows from the events again and corrects those that differ",
-    doc_md=__doc__,
-    schedule=CronDataIntervalTimetable("0 0 * * *", timezone="UTC"),
-    start_date=datetime(2000, 1, 1, tzinfo=UTC),  # backfills may reach back as far
-    tags=["sessionlake", "maintenance"],
-    params={
-        "config": config_param(),
-        "from": time_param("From", "What reaches this time or later, UTC. Empty: the run's data interval."),
-        "to": time_param("To", "Exclusive, UTC. Empty: the run's data interval."),
-        "apply": apply_param(),
-        "dry_run": dry_run_param(),
-    },
-    **DAG_DEFAULTS,
-):
-    SparkJob(
-        task_id="backfill_sessions",
-        command="backfill",
-        options=["from", "to", "apply", "dry_run"],
-        interval=True,
-        skip_on=[NO_BATCHES],
-        outlets=[SESSIONS],
-    )
+for pipeline in pipelines("backfill"):
+    with DAG(
+        schedule=pipeline.intervals("backfill", "0 0 * * *"),
+        description="Computes a day's sessions or windows from the events again and corrects those that differ",
+        doc_md=__doc__,
+        start_date=datetime(2000, 1, 1, tzinfo=UTC),  # backfills may reach back as far
+        params={
+            "from": time_param("From", "What reaches this time or later, UTC. Empty: the run's data interval."),
+            "to": time_param("To", "Exclusive, UTC. Empty: the run's data interval."),
+            "apply": apply_param(),
+            "dry_run": dry_run_param(),
+        },
+        **pipeline.named("backfill"),
+        **DAG_DEFAULTS,
+    ):
+        SparkJob(
+            config=pipeline.config,
+            task_id="backfill_sessions",
+            command="backfill",
+            options=["from", "to", "apply", "dry_run"],
+            interval=True,
+            skip_on=[NO_BATCHES],
+            outlets=[pipeline.results],
+        )

@@ -8,28 +8,28 @@ the live view see the same rows before, during and after; the stream goes on bes
 what is left.
 """
 
-from airflow.sdk import DAG, CronTriggerTimetable, Param
+from airflow.sdk import DAG, Param
 
-from sessionlake_airflow.defaults import DAG_DEFAULTS, config_param, dry_run_param
+from sessionlake_airflow.defaults import DAG_DEFAULTS, dry_run_param
 from sessionlake_airflow.job import SparkJob
+from sessionlake_airflow.project import pipelines
 
-with DAG(
-    "compact_tables",
-    description="Folds the changelog into the snapshot, trims, optimizes and vacuums",
-    doc_md=__doc__,
-    schedule=CronTriggerTimetable("0 */6 * * *", timezone="UTC"),
-    tags=["sessionlake", "maintenance"],
-    params={
-        "config": config_param(),
-        "method": Param(
-            "auto",
-            type="string",
-            enum=["auto", "merge", "rewrite"],
-            title="Method",
-            description="How the changelog is folded into the snapshot; auto takes the cheaper way for its size.",
-        ),
-        "dry_run": dry_run_param(),
-    },
-    **DAG_DEFAULTS,
-):
-    SparkJob(task_id="compact_tables", command="compact", options=["method", "dry_run"])
+for pipeline in pipelines("compact"):
+    with DAG(
+        schedule=pipeline.at("compact", "0 */6 * * *"),
+        description="Folds the changelog into the snapshot, trims, optimizes and vacuums",
+        doc_md=__doc__,
+        params={
+            "method": Param(
+                "auto",
+                type="string",
+                enum=["auto", "merge", "rewrite"],
+                title="Method",
+                description="How the changelog is folded into the snapshot; auto takes the cheaper way for its size.",
+            ),
+            "dry_run": dry_run_param(),
+        },
+        **pipeline.named("compact"),
+        **DAG_DEFAULTS,
+    ):
+        SparkJob(config=pipeline.config, task_id="compact_tables", command="compact", options=["method", "dry_run"])

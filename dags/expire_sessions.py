@@ -9,47 +9,48 @@ rule says what expires.
 tries of a run are one run of the job (`--run-id`).
 """
 
-from airflow.sdk import DAG, CronTriggerTimetable, Param
+from airflow.sdk import DAG, Param
 
-from sessionlake_airflow.defaults import DAG_DEFAULTS, SESSIONS, apply_param, config_param, dry_run_param
+from sessionlake_airflow.defaults import DAG_DEFAULTS, apply_param, dry_run_param
 from sessionlake_airflow.job import SparkJob
+from sessionlake_airflow.project import pipelines
 
-with DAG(
-    "expire_sessions",
-    description="Removes expired sessions or windows: by age, or by any SQL",
-    doc_md=__doc__,
-    schedule=CronTriggerTimetable("30 2 * * *", timezone="UTC"),
-    tags=["sessionlake", "maintenance"],
-    params={
-        "config": config_param(),
-        "ttl": Param(
-            None,
-            type=["null", "string"],
-            title="Time to live",
-            description="After the end, as in '90 days'. Empty: the config's rule.",
-        ),
-        "where": Param(
-            None, type=["null", "string"], title="Where", description="SQL over a row, as in event_count > 1000."
-        ),
-        "max_per_run": Param(
-            None, type=["null", "integer"], minimum=1, title="At most", description="Rows to remove in this run."
-        ),
-        "max_share": Param(
-            None,
-            type=["null", "number"],
-            exclusiveMinimum=0,
-            maximum=1,
-            title="Largest share",
-            description="A run that would remove more of all there are fails. Empty: the config's, or 0.2.",
-        ),
-        "apply": apply_param(),
-        "dry_run": dry_run_param(),
-    },
-    **DAG_DEFAULTS,
-):
-    SparkJob(
-        task_id="expire_sessions",
-        command="expire",
-        options=["ttl", "where", "max_per_run", "max_share", "apply", "dry_run"],
-        outlets=[SESSIONS],
-    )
+for pipeline in pipelines("expire"):
+    with DAG(
+        schedule=pipeline.at("expire", "30 2 * * *"),
+        description="Removes expired sessions or windows: by age, or by any SQL",
+        doc_md=__doc__,
+        params={
+            "ttl": Param(
+                None,
+                type=["null", "string"],
+                title="Time to live",
+                description="After the end, as in '90 days'. Empty: the config's rule.",
+            ),
+            "where": Param(
+                None, type=["null", "string"], title="Where", description="SQL over a row, as in event_count > 1000."
+            ),
+            "max_per_run": Param(
+                None, type=["null", "integer"], minimum=1, title="At most", description="Rows to remove in this run."
+            ),
+            "max_share": Param(
+                None,
+                type=["null", "number"],
+                exclusiveMinimum=0,
+                maximum=1,
+                title="Largest share",
+                description="A run that would remove more of all there are fails. Empty: the config's, or 0.2.",
+            ),
+            "apply": apply_param(),
+            "dry_run": dry_run_param(),
+        },
+        **pipeline.named("expire"),
+        **DAG_DEFAULTS,
+    ):
+        SparkJob(
+            config=pipeline.config,
+            task_id="expire_sessions",
+            command="expire",
+            options=["ttl", "where", "max_per_run", "max_share", "apply", "dry_run"],
+            outlets=[pipeline.results],
+        )

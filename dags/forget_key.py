@@ -12,44 +12,31 @@ request): delete the run when its proof is filed. The task's log has neither: it
 killed run goes on where it was: clear the task, or trigger again with the same keys.
 """
 
-from airflow.sdk import DAG, Param
+from airflow.sdk import DAG
 
-from sessionlake_airflow.defaults import DAG_DEFAULTS, SESSIONS, apply_param, config_param, dry_run_param
+from sessionlake_airflow.defaults import DAG_DEFAULTS, apply_param, dry_run_param, keys_params, wait_param
 from sessionlake_airflow.job import SparkJob
+from sessionlake_airflow.project import pipelines
 
-with DAG(
-    "forget_key",
-    description="Removes all that is kept of some keys, and proves it",
-    doc_md=__doc__,
-    schedule=None,
-    tags=["sessionlake", "privacy"],
-    params={
-        "config": config_param(),
-        "keys_file": Param(
-            None,
-            type=["null", "string"],
-            title="File with the keys",
-            description="Path on the driver's machine, a key a line, readable by its user only (mode 0600).",
-        ),
-        "keys": Param(
-            [],
-            type="array",
-            items={"type": "string", "minLength": 1},
-            title="Keys",
-            description="Where there is no file: keys, one a line. Airflow keeps them with this run until that is deleted.",
-        ),
-        "wait": Param(
-            "10 minutes", type="string", title="Wait", description="How long to wait for a stream that runs."
-        ),
-        "apply": apply_param(),
-        "dry_run": dry_run_param(),
-    },
-    **DAG_DEFAULTS,
-):
-    SparkJob(
-        task_id="forget_key",
-        command="forget",
-        options=["keys_file", "wait", "apply", "dry_run"],
-        files=["keys"],
-        outlets=[SESSIONS],
-    )
+for pipeline in pipelines("forget"):
+    with DAG(
+        schedule=pipeline.at("forget", None),
+        description="Removes all that is kept of some keys, and proves it",
+        doc_md=__doc__,
+        params={
+            **keys_params(),
+            "wait": wait_param(),
+            "apply": apply_param(),
+            "dry_run": dry_run_param(),
+        },
+        **pipeline.named("forget"),
+        **DAG_DEFAULTS,
+    ):
+        SparkJob(
+            config=pipeline.config,
+            task_id="forget_key",
+            command="forget",
+            options=["keys_file", "wait", "apply", "dry_run"],
+            files=["keys"],
+            outlets=[pipeline.results],
+        )

@@ -10,33 +10,34 @@ until somebody acts. The sessionizer goes on; what depends on `checked_sessions`
 
 from airflow.sdk import DAG, Param
 
-from sessionlake_airflow.defaults import CHECKED_SESSIONS, DAG_DEFAULTS, SESSIONS, config_param, dry_run_param
+from sessionlake_airflow.defaults import DAG_DEFAULTS, dry_run_param
 from sessionlake_airflow.job import SparkJob
+from sessionlake_airflow.project import pipelines
 
-with DAG(
-    "quality_checks",
-    description="Checks the tables when sessions were updated; what is scheduled on checked_sessions waits for it",
-    doc_md=__doc__,
-    schedule=[SESSIONS],
-    tags=["sessionlake", "quality"],
-    params={
-        "config": config_param(),
-        "fail_on": Param(
-            "critical",
-            type="string",
-            enum=["critical", "warn"],
-            title="Fail on",
-            description="Least severity of a failed check that blocks checked_sessions.",
-        ),
-        "dry_run": dry_run_param(),
-    },
-    **DAG_DEFAULTS,
-):
-    SparkJob(
-        task_id="quality_checks",
-        command="quality",
-        options=["fail_on", "dry_run"],
-        judges=True,
-        inlets=[SESSIONS],
-        outlets=[CHECKED_SESSIONS],
-    )
+for pipeline in pipelines("quality"):
+    with DAG(
+        schedule=[pipeline.results],
+        description="Checks the tables when sessions were updated; what is scheduled on checked_sessions waits for it",
+        doc_md=__doc__,
+        params={
+            "fail_on": Param(
+                "critical",
+                type="string",
+                enum=["critical", "warn"],
+                title="Fail on",
+                description="Least severity of a failed check that blocks checked_sessions.",
+            ),
+            "dry_run": dry_run_param(),
+        },
+        **pipeline.named("quality"),
+        **DAG_DEFAULTS,
+    ):
+        SparkJob(
+            config=pipeline.config,
+            task_id="quality_checks",
+            command="quality",
+            options=["fail_on", "dry_run"],
+            judges=True,
+            inlets=[pipeline.results],
+            outlets=[pipeline.checked],
+        )

@@ -13,34 +13,35 @@ Skipped on windows by count and joins, whose messages count in the order in whic
 
 from airflow.sdk import DAG, Param
 
-from sessionlake_airflow.defaults import DAG_DEFAULTS, SESSIONS, apply_param, config_param, dry_run_param, time_param
+from sessionlake_airflow.defaults import DAG_DEFAULTS, apply_param, dry_run_param, time_param
 from sessionlake_airflow.job import SparkJob
+from sessionlake_airflow.project import pipelines
 
-with DAG(
-    "redeem_dead_letters",
-    description="Reads dead letters again",
-    doc_md=__doc__,
-    schedule=None,
-    tags=["sessionlake", "maintenance"],
-    params={
-        "config": config_param(),
-        "reason": Param(
-            "too far in the future",
-            type="string",
-            minLength=1,
-            title="Reason",
-            description="As dead_letters has it, whole or up to its colon.",
-        ),
-        "from": time_param("From", "When the earliest were refused, inclusive, UTC. Empty: from the first."),
-        "to": time_param("To", "When the latest were refused, exclusive, UTC. Empty: to the last."),
-        "apply": apply_param(),
-        "dry_run": dry_run_param(),
-    },
-    **DAG_DEFAULTS,
-):
-    SparkJob(
-        task_id="redeem_dead_letters",
-        command="redeem",
-        options=["reason", "from", "to", "apply", "dry_run"],
-        outlets=[SESSIONS],
-    )
+for pipeline in pipelines("redeem"):
+    with DAG(
+        schedule=pipeline.at("redeem", None),
+        description="Reads dead letters again",
+        doc_md=__doc__,
+        params={
+            "reason": Param(
+                "too far in the future",
+                type="string",
+                minLength=1,
+                title="Reason",
+                description="As dead_letters has it, whole or up to its colon.",
+            ),
+            "from": time_param("From", "When the earliest were refused, inclusive, UTC. Empty: from the first."),
+            "to": time_param("To", "When the latest were refused, exclusive, UTC. Empty: to the last."),
+            "apply": apply_param(),
+            "dry_run": dry_run_param(),
+        },
+        **pipeline.named("redeem"),
+        **DAG_DEFAULTS,
+    ):
+        SparkJob(
+            config=pipeline.config,
+            task_id="redeem_dead_letters",
+            command="redeem",
+            options=["reason", "from", "to", "apply", "dry_run"],
+            outlets=[pipeline.results],
+        )

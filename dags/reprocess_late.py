@@ -12,29 +12,32 @@ does nothing; to take what came since, trigger a new one.
 Skipped on tables and on windows by count: they have no late events.
 """
 
-from airflow.sdk import DAG, CronTriggerTimetable
+from airflow.sdk import DAG
 
-from sessionlake_airflow.defaults import DAG_DEFAULTS, SESSIONS, apply_param, config_param, dry_run_param, time_param
+from sessionlake_airflow.defaults import DAG_DEFAULTS, apply_param, dry_run_param, time_param
 from sessionlake_airflow.job import SparkJob
+from sessionlake_airflow.project import pipelines
 
-with DAG(
-    "reprocess_late",
-    description="Makes late events part of their sessions",
-    doc_md=__doc__,
-    schedule=CronTriggerTimetable("0 2 * * *", timezone="UTC"),
-    tags=["sessionlake", "maintenance"],
-    params={
-        "config": config_param(),
-        "from": time_param("From", "Event time of the earliest late events, inclusive, UTC. Empty: from the first."),
-        "to": time_param("To", "Event time of the latest late events, exclusive, UTC. Empty: to the last."),
-        "apply": apply_param(),
-        "dry_run": dry_run_param(),
-    },
-    **DAG_DEFAULTS,
-):
-    SparkJob(
-        task_id="reprocess_late",
-        command="reprocess-late",
-        options=["from", "to", "apply", "dry_run"],
-        outlets=[SESSIONS],
-    )
+for pipeline in pipelines("reprocess_late"):
+    with DAG(
+        schedule=pipeline.at("reprocess_late", "0 2 * * *"),
+        description="Makes late events part of their sessions",
+        doc_md=__doc__,
+        params={
+            "from": time_param(
+                "From", "Event time of the earliest late events, inclusive, UTC. Empty: from the first."
+            ),
+            "to": time_param("To", "Event time of the latest late events, exclusive, UTC. Empty: to the last."),
+            "apply": apply_param(),
+            "dry_run": dry_run_param(),
+        },
+        **pipeline.named("reprocess_late"),
+        **DAG_DEFAULTS,
+    ):
+        SparkJob(
+            config=pipeline.config,
+            task_id="reprocess_late",
+            command="reprocess-late",
+            options=["from", "to", "apply", "dry_run"],
+            outlets=[pipeline.results],
+        )

@@ -10,28 +10,29 @@ that clearing an old failed run is never needed.
 
 from datetime import timedelta
 
-from airflow.sdk import DAG, CronTriggerTimetable
+from airflow.sdk import DAG
 
-from sessionlake_airflow.defaults import DAG_DEFAULTS, SESSIONIZE_POOL, SESSIONS, config_param
+from sessionlake_airflow.defaults import DAG_DEFAULTS, SESSIONIZE_POOL
 from sessionlake_airflow.exit_codes import BUSY
 from sessionlake_airflow.job import SparkJob
+from sessionlake_airflow.project import MICRO, RUN, pipelines
 
-with DAG(
-    "sessionize_micro",
-    description="Sessionizes what has arrived, every ten minutes; an alternative to sessionize_stream",
-    doc_md=__doc__,
-    schedule=CronTriggerTimetable("*/10 * * * *", timezone="UTC", run_immediately=True),
-    tags=["sessionlake", "sessionize"],
-    params={"config": config_param()},
-    **DAG_DEFAULTS,
-):
-    SparkJob(
-        task_id="sessionize",
-        command="run",
-        arguments=["--once"],
-        names_run=False,
-        skip_on=[BUSY],
-        outlets=[SESSIONS],
-        pool=SESSIONIZE_POOL,
-        execution_timeout=timedelta(hours=4),
-    )
+for pipeline in (one for one in pipelines() if one.run == MICRO):
+    with DAG(
+        schedule=pipeline.small_runs("*/10 * * * *"),
+        description="Sessionizes what has arrived, every ten minutes; an alternative to sessionize_stream",
+        doc_md=__doc__,
+        **pipeline.named(RUN),
+        **DAG_DEFAULTS,
+    ):
+        SparkJob(
+            config=pipeline.config,
+            task_id="sessionize",
+            command="run",
+            arguments=["--once"],
+            names_run=False,
+            skip_on=[BUSY],
+            outlets=[pipeline.results],
+            pool=SESSIONIZE_POOL,
+            execution_timeout=timedelta(hours=4),
+        )

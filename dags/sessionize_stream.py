@@ -15,36 +15,36 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, Param
 
-from sessionlake_airflow.defaults import DAG_DEFAULTS, SESSIONIZE_POOL, SESSIONS, config_param
+from sessionlake_airflow.defaults import DAG_DEFAULTS, SESSIONIZE_POOL
 from sessionlake_airflow.job import SparkJob
+from sessionlake_airflow.project import RUN, STREAM, pipelines
 
-with DAG(
-    "sessionize_stream",
-    description="Keeps the sessionizer running, in stretches; an alternative to sessionize_micro",
-    doc_md=__doc__,
-    schedule="@continuous",
-    is_paused_upon_creation=True,
-    tags=["sessionlake", "sessionize"],
-    params={
-        "config": config_param(),
-        "minutes": Param(
-            60,
-            type="number",
-            exclusiveMinimum=0,
-            maximum=1440,
-            title="Minutes",
-            description="Length of a stretch. The restart between two takes seconds, and lets new code and settings in.",
-        ),
-    },
-    **{**DAG_DEFAULTS, "dagrun_timeout": timedelta(hours=26)},
-):
-    SparkJob(
-        task_id="sessionize",
-        command="run",
-        names_run=False,
-        minutes="minutes",
-        outlets=[SESSIONS],
-        pool=SESSIONIZE_POOL,
-        retries=5,
-        execution_timeout=timedelta(hours=25),
-    )
+for pipeline in (one for one in pipelines() if one.run == STREAM):
+    with DAG(
+        schedule="@continuous",
+        description="Keeps the sessionizer running, in stretches; an alternative to sessionize_micro",
+        doc_md=__doc__,
+        params={
+            "minutes": Param(
+                60,
+                type="number",
+                exclusiveMinimum=0,
+                maximum=1440,
+                title="Minutes",
+                description="Length of a stretch. The restart between two takes seconds, and lets new code and settings in.",
+            ),
+        },
+        **pipeline.named(RUN),
+        **{**DAG_DEFAULTS, "dagrun_timeout": timedelta(hours=26)},
+    ):
+        SparkJob(
+            config=pipeline.config,
+            task_id="sessionize",
+            command="run",
+            names_run=False,
+            minutes="minutes",
+            outlets=[pipeline.results],
+            pool=SESSIONIZE_POOL,
+            retries=5,
+            execution_timeout=timedelta(hours=25),
+        )

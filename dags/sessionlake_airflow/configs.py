@@ -42,7 +42,7 @@ def confined(config: str) -> str:
 
 def require_config(path: str) -> None:
     """Raise ValueError unless the config is there: for a driver on this machine, which would find out only after Spark's start."""
-    if not Path(path).is_file():
+    if not Path(path).exists():
         raise ValueError(f"config: {path!r} is not there; {_advice()}")
 
 

@@ -10,9 +10,7 @@ from datetime import timedelta
 from http.client import HTTPException
 from typing import Any
 
-from airflow.sdk import Asset, Param
-
-from sessionlake_airflow.configs import config_names, default_config
+from airflow.sdk import Param
 
 _QUOTED, _LEFT_OUT, _LONGEST_SENT = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|\{.*\}"), "'...'", 300
 _ISO_TIME = (
@@ -22,11 +20,6 @@ _ISO_TIME = (
 SESSIONIZE_POOL = "sessionize"
 MAINTENANCE_POOL = "maintenance"
 """One slot for maintenance, so that its jobs don't fight over the machine; `make airflow` creates both pools."""
-
-SESSIONS = Asset("sessions", uri="delta://sessionlake/sessions", group="sessionlake")
-"""Sessions or windows changed; the event's extra has the job's counts."""
-CHECKED_SESSIONS = Asset("checked_sessions", uri="delta://sessionlake/checked_sessions", group="sessionlake")
-"""They changed and passed the quality checks: what dashboards and exports are to be scheduled on."""
 
 
 def alert(context: Mapping[str, Any]) -> None:
@@ -72,19 +65,6 @@ DAG_DEFAULTS: dict[str, Any] = {
 }
 
 
-def config_param() -> Param:
-    """Return the param that says which pipeline: a list of the configs to choose from, or free text if this machine sees none."""
-    default, there = default_config(), config_names()
-    choice = {"enum": sorted({*there, default})} if there else {"minLength": 1}
-    return Param(
-        default,
-        type="string",
-        title="Pipeline",
-        description="The pipeline's TOML config: the name of a file in SESSIONLAKE_CONFIGS, as the driver sees it.",
-        **choice,
-    )
-
-
 def time_param(title: str, description: str) -> Param:
     """Return a param for a point in time, which may be empty.
 
@@ -108,3 +88,27 @@ def apply_param() -> Param:
         title="Apply",
         description="End with one pass of the sessionizer, so that the corrections take effect. Where a stream runs, it takes them itself.",
     )
+
+
+def keys_params() -> dict[str, Param]:
+    """Return the params for keys to erase."""
+    return {
+        "keys_file": Param(
+            None,
+            type=["null", "string"],
+            title="File with the keys",
+            description="Path on the driver's machine, a key a line, readable by its user only (mode 0600).",
+        ),
+        "keys": Param(
+            [],
+            type="array",
+            items={"type": "string", "minLength": 1},
+            title="Keys",
+            description="Where there is no file: keys, one a line. Airflow keeps them with this run until that is deleted.",
+        ),
+    }
+
+
+def wait_param() -> Param:
+    """Return the param for the patience with a stream that runs."""
+    return Param("10 minutes", type="string", title="Wait", description="How long to wait for a stream that runs.")

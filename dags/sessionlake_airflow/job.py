@@ -22,6 +22,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from sessionlake_airflow.configs import confined, require_config
 from sessionlake_airflow.exit_codes import EXPLAINED, FENCED, FOUND, NOT_NEEDED, USER
+from sessionlake_airflow.project import project_config
 from sessionlake_airflow.submit import (
     driver_environment,
     drives_here,
@@ -40,6 +41,7 @@ _PR_SET_PDEATHSIG = 1
 class SparkJob(BaseOperator):
     """Run `sessionlake <command>` by pipelines/command.py; its last line, a JSON object of counts, becomes the task's XCom and goes into asset events.
 
+    - `config` names the pipeline: its file, in the configs' directory.
     - `options` names params that become options of the same name. Empty ones are left out.
     - `files` names params with a list that no log and no process list may show: it goes, one value a line, into a file of this
       user alone, and the option is its path, --<name>-file. An empty one is left out.
@@ -57,6 +59,7 @@ class SparkJob(BaseOperator):
     def __init__(
         self,
         *,
+        config: str,
         command: str,
         arguments: Sequence[str] = (),
         options: Sequence[str] = (),
@@ -70,7 +73,7 @@ class SparkJob(BaseOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.command, self.arguments, self.options = command, list(arguments), list(options)
+        self.config, self.command, self.arguments, self.options = config, command, list(arguments), list(options)
         self.files = list(files)
         self.interval, self.names_run, self.minutes = interval, names_run, minutes
         self.skip_on, self.judges, self.conn_id = list(skip_on), judges, conn_id
@@ -116,6 +119,10 @@ class SparkJob(BaseOperator):
             )
         return submit_command(connection, [self.command, *arguments], context["dag"].dag_id, properties)
 
+    def config_path(self) -> str:
+        """Return the path of the pipeline's config, or of the project; ValueError if it does not lie in the configs' directory."""
+        return self.config if self.config == project_config() else confined(self.config)
+
     def command_arguments(self, context: Mapping[str, Any], private: Path) -> list[str]:
         """Return the command's arguments: config and options; values of `files` go into `private`.
 
@@ -126,7 +133,7 @@ class SparkJob(BaseOperator):
         if self.interval and context.get("data_interval_start"):
             params["from"] = params.get("from") or context["data_interval_start"].isoformat()
             params["to"] = params.get("to") or context["data_interval_end"].isoformat()
-        words = [confined(params["config"]), *self.arguments]
+        words = [self.config_path(), *self.arguments]
         for name in self.options:
             value, flag = params.get(name), f"--{name.replace('_', '-')}"
             if value is True or (value is False and name == "apply"):

@@ -59,7 +59,8 @@ def describe() -> dict[str, Any]:
         started = time.process_time()
         with contextlib.redirect_stdout(io.StringIO()):
             bag = DagBag(dag_folder=str(file))
-        files[file.stem] = {"ms": round(1000 * (time.process_time() - started), 1), "work": list(_seen)}
+        ms = round(1000 * (time.process_time() - started), 1)
+        files[file.stem] = {"ms": ms, "work": list(_seen), "dags": sorted(bag.dags)}
         errors |= bag.import_errors
         dags |= {dag_id: _dag(dag) for dag_id, dag in bag.dags.items() if isinstance(dag, DAG)}
     heavy = {"pyspark", "sessionlake", "pandas", "delta"}
@@ -73,6 +74,8 @@ def _dag(dag: Any) -> dict[str, Any]:
         "description": dag.description,
         "tags": sorted(dag.tags),
         "schedule": type(dag.timetable).__name__,
+        "cron": getattr(dag.timetable, "expression", getattr(dag.timetable, "_expression", None)),
+        "waits_for": sorted(asset.name for asset in _assets(dag.timetable)),
         "catchup": dag.catchup,
         "max_active_runs": dag.max_active_runs,
         "dagrun_timeout": dag.dagrun_timeout.total_seconds() if dag.dagrun_timeout else None,
@@ -80,6 +83,19 @@ def _dag(dag: Any) -> dict[str, Any]:
         "params": {name: _param(dag.params.get_param(name)) for name in dag.params},
         "tasks": {task.task_id: _task(task) for task in dag.tasks},
     }
+
+
+def _assets(timetable: Any) -> list[Any]:
+    """Return the assets that a timetable waits for."""
+    waiting, found = [getattr(timetable, "asset_condition", None)], []
+    while waiting:
+        one = waiting.pop()
+        parts = getattr(one, "objects", None)
+        if parts is not None:
+            waiting += parts
+        elif one is not None:
+            found.append(one)
+    return found
 
 
 def _param(param: Any) -> dict[str, Any]:
@@ -223,11 +239,14 @@ def alert() -> dict[str, Any]:
     return {**posted[0], "refused": [line for line in log.getvalue().splitlines() if "posted" in line]}
 
 
-def _load(dag_id: str) -> Any:
+def _load(file: str) -> Any:
+    """Return the first DAG of a file."""
     from airflow.dag_processing.dagbag import DagBag
 
+    _forget_ours()
     with contextlib.redirect_stdout(io.StringIO()):
-        return DagBag(dag_folder=str(DAGS / f"{dag_id}.py")).dags[dag_id]
+        dags = DagBag(dag_folder=str(DAGS / f"{file}.py")).dags
+    return dags[min(dags)]
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@ import psutil
 
 DESCRIBE = Path(__file__).with_name("describe.py")
 CONFIGS = Path(__file__).parents[2] / "infra" / "compose" / "pipelines"
+"""A directory with one config, and no project."""
+STREAMED = "\n[airflow]\nrun = 'stream'\n"
 LOCAL = json.dumps({"conn_type": "spark", "host": "local[*]"})
 STUB = """\
 #!/usr/bin/env bash
@@ -37,12 +39,15 @@ def airflow_process(home: Path, wanted: dict[str, Any]) -> tuple[subprocess.Pope
     stub.parent.mkdir(parents=True)
     stub.write_text(STUB)
     stub.chmod(0o755)
+    configs = home / "configs"
+    if not configs.exists():
+        make_project(configs)
     env = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
     env |= {
         "AIRFLOW_HOME": str(home),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW_CONN_SPARK_DEFAULT": LOCAL,
-        "SESSIONLAKE_CONFIG": str(CONFIGS / "clicks.toml"),
+        "SESSIONLAKE_CONFIGS": str(configs),
         "STUB_FILES": str(home),
         "PATH": f"{stub.parent}{os.pathsep}{env['PATH']}",
     }
@@ -53,6 +58,15 @@ def airflow_process(home: Path, wanted: dict[str, Any]) -> tuple[subprocess.Pope
             [sys.executable, str(DESCRIBE), str(answer)], env=env, stdin=stdin, stdout=log, stderr=log, text=True
         )
     return process, answer
+
+
+def make_project(configs: Path) -> None:
+    """Write a project of two pipelines: `clicks`, which runs by a schedule, and `feed`, which is a long task."""
+    configs.mkdir()
+    text = (CONFIGS / "clicks.toml").read_text()
+    (configs / "project.toml").touch()
+    (configs / "clicks.toml").write_text(text)
+    (configs / "feed.toml").write_text(text.replace('name = "clicks"', 'name = "feed"') + STREAMED)
 
 
 def ask_airflow(home: Path, wanted: dict[str, Any]) -> dict[str, Any]:

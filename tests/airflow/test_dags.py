@@ -9,7 +9,20 @@ from sessionlake.jobs.registry import JOBS, Job, Kind
 from tests.airflow.support import ask_airflow
 
 DAGS = Path(__file__).parents[2] / "dags"
-NAMES = sorted(file.stem for file in DAGS.glob("*.py"))
+NAMES = sorted(file.stem for file in DAGS.glob("*.py") if file.stem != "broken_pipelines")
+IDS = {
+    "backfill_sessions": "clicks.backfill",
+    "compact_tables": "clicks.compact",
+    "expire_sessions": "clicks.expire",
+    "forget_everywhere": "project.forget",
+    "forget_key": "clicks.forget",
+    "quality_checks": "clicks.quality",
+    "redeem_dead_letters": "clicks.redeem",
+    "reprocess_late": "clicks.reprocess_late",
+    "sessionize_micro": "clicks.run",
+    "sessionize_stream": "feed.run",
+}
+"""By file, the DAG that is looked at."""
 KINDS = {Kind.WHOLE: "integer", Kind.SHARE: "number", Kind.FLAG: "boolean"}
 BOUNDS: dict[Kind, dict[str, Any]] = {
     Kind.WHOLE: {"minimum": 1},
@@ -26,8 +39,6 @@ FORMS = [
     ("reprocess_late", {"from": "2026-01-31 23:59"}, ""),
     ("reprocess_late", {"from": "2026-13-01"}, "'2026-13-01' does not match"),
     ("reprocess_late", {"to": "yesterday"}, "'yesterday' does not match"),
-    ("reprocess_late", {"config": "clicks.toml"}, ""),
-    ("reprocess_late", {"config": "nope.toml"}, "'nope.toml' is not one of ['clicks.toml']"),
     ("expire_sessions", {"ttl": "90 days", "where": "event_count > 3", "max_per_run": 10}, ""),
     ("redeem_dead_letters", {"reason": ""}, "'' should be non-empty"),
     ("expire_sessions", {"max_share": 1.5}, "1.5 is greater than the maximum of 1"),
@@ -51,13 +62,14 @@ def answer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def dags(answer: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = answer["describe"]["dags"]
-    return found
+    return {name: found[IDS[name]] for name in NAMES}
 
 
-def test_nine_dags_load_and_are_named_as_their_files(answer: dict[str, Any], dags: dict[str, Any]) -> None:
+def test_each_file_makes_a_dag_for_each_pipeline(answer: dict[str, Any]) -> None:
     assert answer["describe"]["errors"] == {}
-    assert sorted(dags) == NAMES
-    assert len(NAMES) == 9
+    both = {f"{name}.{IDS[file].partition('.')[2]}" for file in NAMES for name in ("clicks", "feed")}
+    assert {*answer["describe"]["dags"]} == both | {"project.forget"}
+    assert {*IDS} == {*NAMES}
 
 
 def test_files_are_thin() -> None:
@@ -80,7 +92,9 @@ def test_policy(dags: dict[str, Any], name: str) -> None:
     assert dag["description"]
     assert dag["doc"].lstrip().startswith("### ")
     assert "red" in dag["doc"] or "fails" in dag["doc"], "what to do when it fails"
-    assert "sessionlake" in dag["tags"]
+    pipeline, _, job = IDS[name].partition(".")
+    assert {"sessionlake", f"job:{job}"} <= {*dag["tags"]}
+    assert f"pipeline:{pipeline}" in dag["tags"] or pipeline == "project"
     assert (dag["catchup"], dag["max_active_runs"]) == (False, 1)
     assert dag["dagrun_timeout"] is not None
     for param in dag["params"].values():
@@ -105,7 +119,7 @@ def test_the_form_offers_what_the_registry_says(dags: dict[str, Any], job: Job) 
     offered = [option for option in job.options if option.in_dag]
     names = {*(option.name for option in offered), "dry_run", *(["apply"] if job.has_apply else [])}
     assert set(task["options"]) == names
-    assert set(dag["params"]) == {"config", *names, *task["files"]}
+    assert set(dag["params"]) == {*names, *task["files"]}
     for name in task["files"]:
         assert f"{name}_file" in names
     for option in offered:
@@ -122,18 +136,18 @@ def test_the_form_offers_what_the_registry_says(dags: dict[str, Any], job: Job) 
 def test_each_dag_runs_a_job_or_the_stream(dags: dict[str, Any]) -> None:
     commands = {name: next(iter(dag["tasks"].values()))["command"] for name, dag in dags.items()}
     jobs = {job.dag: job.command for job in JOBS if job.dag}
-    assert commands == {**jobs, "sessionize_micro": "run", "sessionize_stream": "run"}
+    streams = {"sessionize_micro": "run", "sessionize_stream": "run"}
+    assert commands == {**jobs, **streams, "forget_everywhere": "forget"}
 
 
-def test_only_the_stream_waits_for_somebody_to_switch_it_on(dags: dict[str, Any]) -> None:
-    assert [name for name in NAMES if dags[name]["paused"]] == ["sessionize_stream"]
+def test_none_waits_for_somebody_to_switch_it_on(dags: dict[str, Any]) -> None:
+    assert [name for name in NAMES if dags[name]["paused"]] == []
 
 
-def test_quality_stands_between_sessions_and_what_depends_on_them(dags: dict[str, Any]) -> None:
+def test_quality_stands_between_results_and_what_depends_on_them(dags: dict[str, Any]) -> None:
     tasks = {name: next(iter(dag["tasks"].values())) for name, dag in dags.items()}
-    assert dags["quality_checks"]["schedule"] == "AssetTriggeredTimetable"
-    assert {name for name, task in tasks.items() if task["outlets"] == ["sessions"]} == {
-        "sessionize_stream",
+    assert dags["quality_checks"]["waits_for"] == ["clicks.sessions"]
+    assert {name for name, task in tasks.items() if task["outlets"] == ["clicks.sessions"]} == {
         "sessionize_micro",
         "reprocess_late",
         "expire_sessions",
@@ -141,8 +155,10 @@ def test_quality_stands_between_sessions_and_what_depends_on_them(dags: dict[str
         "forget_key",
         "redeem_dead_letters",
     }
-    assert tasks["quality_checks"]["inlets"] == ["sessions"]
-    assert tasks["quality_checks"]["outlets"] == ["checked_sessions"]
+    assert tasks["sessionize_stream"]["outlets"] == ["feed.sessions"]
+    assert tasks["forget_everywhere"]["outlets"] == ["clicks.sessions", "feed.sessions"]
+    assert tasks["quality_checks"]["inlets"] == ["clicks.sessions"]
+    assert tasks["quality_checks"]["outlets"] == ["clicks.checked"]
 
 
 @pytest.mark.parametrize(("number", "dag", "conf", "refused"), [(n, *form) for n, form in enumerate(FORMS)])

@@ -1,0 +1,106 @@
+"""A project's DAGs, as Airflow parses them: what each pipeline can be asked for, its times, chains, a broken file, many files."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sessionlake.config.project import load_project
+from sessionlake.config.shipped import shipped_directory
+from tests.airflow.operators_table import FILE, text
+from tests.airflow.support import ask_airflow
+
+ALL = {"run", "backfill", "compact", "expire", "forget", "quality", "redeem", "reprocess_late"}
+BEHIND = """\
+[source]
+kind = "delta"
+path = "warehouse/commits/late_events"
+[event]
+key = "key"
+time = "event_time"
+[session]
+gap = "1 hour"
+"""
+
+
+def described(home: Path, **files: str) -> dict[str, Any]:
+    """Return what Airflow sees of the shipped pipelines and some files."""
+    configs = home / "configs"
+    configs.mkdir(parents=True)
+    for file in shipped_directory("pipelines").glob("*.toml"):
+        (configs / file.name).write_text(file.read_text())
+    for name, content in files.items():
+        (configs / f"{name}.toml").write_text(content)
+    found: dict[str, Any] = ask_airflow(home, {"describe": True})["describe"]
+    return found
+
+
+def jobs_of(found: dict[str, Any], pipeline: str) -> set[str]:
+    return {dag.partition(".")[2] for dag in found["dags"] if dag.startswith(f"{pipeline}.")}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    behind = f"{BEHIND}[airflow.schedules]\ncompact = '5 4 * * *'\nexpire = 'off'\n"
+    return described(tmp_path_factory.mktemp("airflow"), behind=behind, broken="[session\n", nothing="[source]\n")
+
+
+def test_what_dags_know_of_operators_is_what_the_registries_say() -> None:
+    assert FILE.read_text() == text(), "run: python -m tests.airflow.operators_table"
+    assert json.loads(text())
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "jobs"),
+    [
+        ("commits", ALL),
+        ("weeks", ALL),
+        ("followups", ALL - {"backfill", "redeem"}),
+        ("folders", ALL - {"backfill", "redeem", "reprocess_late"}),
+        ("pauses", ALL - {"backfill", "redeem", "reprocess_late"}),
+        ("behind", ALL),
+        ("broken", set()),
+        ("nothing", set()),
+        ("project", {"forget"}),
+    ],
+)
+def test_a_pipeline_has_dags_of_the_jobs_that_it_can_be_asked_for(
+    found: dict[str, Any], pipeline: str, jobs: set[str]
+) -> None:
+    assert jobs_of(found, pipeline) == jobs
+
+
+def test_a_pipeline_behind_another_one_runs_when_that_one_has_changed(found: dict[str, Any]) -> None:
+    assert found["dags"]["behind.run"]["waits_for"] == ["commits.sessions"]
+    assert found["dags"]["commits.run"]["cron"] == "*/10 * * * *"
+
+
+def test_the_graph_is_that_of_the_package(found: dict[str, Any], tmp_path: Path) -> None:
+    for file in shipped_directory("pipelines").glob("*.toml"):
+        (tmp_path / file.name).write_text(file.read_text())
+    (tmp_path / "behind.toml").write_text(BEHIND)
+    project = load_project(tmp_path)
+    waits = {name: found["dags"][f"{name}.run"]["waits_for"] for name in project.members}
+    assert {name: [asset.partition(".")[0] for asset in assets] for name, assets in waits.items()} == {
+        name: project.graph.upstream(name) for name in project.members
+    }
+
+
+def test_schedules_are_those_of_the_config(found: dict[str, Any]) -> None:
+    assert found["dags"]["behind.compact"]["cron"] == "5 4 * * *"
+    assert found["dags"]["behind.expire"]["schedule"] == "NullTimetable"
+    assert found["dags"]["commits.compact"]["cron"] == "0 */6 * * *"
+
+
+def test_broken_files_are_one_import_error_that_names_them(found: dict[str, Any]) -> None:
+    (error,) = found["errors"].values()
+    assert "broken.toml: is no valid TOML" in error
+    assert "nothing.toml: has no operator's section" in error
+
+
+def test_a_project_of_fifty_pipelines_is_parsed_quickly(tmp_path: Path) -> None:
+    """CPU time of all files, so that a busy machine changes little; Airflow's own import is done before."""
+    found = described(tmp_path, **{f"more{number}": BEHIND for number in range(43)})
+    assert len(found["dags"]) > 300
+    assert sum(file["ms"] for file in found["files"].values()) < 10_000
