@@ -12,7 +12,7 @@ from typing import Any
 
 PROJECT = Path(__file__).resolve().parents[2]
 POOLS = {
-    "sessionize": (2, "sessionize_stream and sessionize_micro: where both run, a run of the second is skipped"),
+    "sessionize": (2, "The runs of pipelines; of those that run as a long task each takes a slot for good"),
     "maintenance": (1, "All other jobs: one at a time, so that they don't fight over the machine"),
 }
 CONNECTION = "spark_default"
@@ -25,11 +25,11 @@ _DEMO_CONF = {
 
 @dataclass(frozen=True)
 class Place:
-    """Where an Airflow lives, on which ports, and which pipeline its DAGs run by default."""
+    """Where an Airflow lives, on which ports, and the project of the pipelines that its DAGs run."""
 
     home: Path
     port: int
-    pipeline: Path
+    project: Path
 
     @property
     def url(self) -> str:
@@ -65,7 +65,7 @@ class Place:
             # A task whose worker was killed is tried again after a minute, not after five.
             "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "60",
             "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "5",
-            "SESSIONLAKE_CONFIG": str(self.pipeline),
+            "SESSIONLAKE_CONFIGS": str(self.project),
             "NO_COLOR": "1",
         }
         given = {key: value for key, value in os.environ.items() if key.startswith("AIRFLOW__")}

@@ -1,4 +1,4 @@
-"""`make airflow`: all of Airflow on this machine, in .airflow, with the demo's pipeline; ctrl-C ends all of it."""
+"""`make airflow`: all of Airflow on this machine, in .airflow, with the demo's project; ctrl-C ends all of it."""
 
 import argparse
 import fcntl
@@ -15,7 +15,9 @@ from api import Api
 from components import ComponentError, Components
 from settings import PROJECT, Place, free_port
 
-_DEMO = "commits.toml"
+_DEMO = PROJECT / "demo"
+_EVERYWHERE = "project.forget"
+"""The one DAG that each project has, whatever its pipelines are."""
 _PATIENCE = 240.0
 _STEP = 0.3
 
@@ -30,7 +32,7 @@ def main() -> None:
     except OSError:
         lock.seek(0)
         sys.exit(f"airflow: one runs here already: {lock.read().strip()}; its ctrl-C ends it")
-    place = Place(home, free_port(arguments.port), arguments.pipeline.resolve())
+    place = Place(home, free_port(arguments.port), arguments.project.resolve())
     lock.truncate(0)
     lock.write(place.url)
     lock.flush()
@@ -49,21 +51,21 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--home", type=Path, default=PROJECT / ".airflow", help="AIRFLOW_HOME")
     parser.add_argument("--port", type=int, default=8080, help="the next free one is taken")
     parser.add_argument(
-        "--pipeline",
+        "--project",
         type=Path,
-        default=PROJECT / "demo" / _DEMO,
-        help=f"a pipeline's config; a {_DEMO} that is not there is made from the demo's events",
+        default=_DEMO,
+        help="the directory of the pipelines; one named demo that is not there is made from the demo's events",
     )
     return parser.parse_args()
 
 
 def _run(place: Place, started: float) -> None:
     """Start everything, then tend it until interrupted."""
-    if not place.pipeline.exists():
-        if place.pipeline.name != _DEMO:
-            sys.exit(f"airflow: no pipeline at {place.pipeline}; pass --pipeline with a config that is there")
-        _say(f"making the demo's pipeline in {place.pipeline.parent}")
-        make_demo(place.pipeline.parent)
+    if not (place.project / "project.toml").exists():
+        if place.project.name != _DEMO.name:
+            sys.exit(f"airflow: no project.toml in {place.project}; pass --project with a directory that has one")
+        _say(f"making the demo's project in {place.project}")
+        make_demo(place.project)
     logs = place.home / "components"
     logs.mkdir(exist_ok=True)
     env = place.environment()
@@ -79,8 +81,7 @@ def _run(place: Place, started: float) -> None:
         _wait(components, _answers(api), "the API server")
         api.set_up()
         components.start("scheduler", "triggerer")
-        dags = {file.stem for file in (PROJECT / "dags").glob("*.py")}
-        _wait(components, lambda: dags <= _listed(api) and _scheduler_beats(api), "scheduler and DAGs")
+        _wait(components, lambda: _EVERYWHERE in _listed(api) and _scheduler_beats(api), "scheduler and DAGs")
         _welcome(place, password, time.monotonic() - started)
         while True:
             components.tend()
@@ -94,12 +95,12 @@ def _run(place: Place, started: float) -> None:
 
 
 def make_demo(folder: Path) -> None:
-    """Make the demo's pipeline in a folder; exits where that can't be."""
+    """Make the demo's project in a folder; exits where that can't be."""
     # In a process of its own: it imports Spark and draws, which this one need not carry.
     code = "import signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); from pathlib import Path; from sessionlake.cli.shared import console; from sessionlake.examples.demo import prepare; prepare(Path(sys.argv[1]), console)"
     done = subprocess.run([sys.executable, "-c", code, str(folder)], check=False)
     if done.returncode:
-        sys.exit(f"airflow: the demo's pipeline could not be made in {folder}; see above")
+        sys.exit(f"airflow: the demo's project could not be made in {folder}; see above")
 
 
 def _wait(components: Components, ready: Callable[[], bool], what: str) -> None:
@@ -119,7 +120,7 @@ def _answers(api: Api) -> Callable[[], bool]:
 
 
 def _listed(api: Api) -> set[str]:
-    return {dag["dag_id"] for dag in api.call("GET", "/dags?limit=100")["dags"]}
+    return {dag["dag_id"] for dag in api.call("GET", "/dags?limit=100&dag_id_pattern=project")["dags"]}
 
 
 def _scheduler_beats(api: Api) -> bool:
@@ -130,8 +131,8 @@ def _welcome(place: Place, password: str, seconds: float) -> None:
     _say(f"ready after {seconds:.0f} s")
     sys.stdout.write(
         f"\n  {place.url}   login: admin   password: {password}\n\n"
-        "  All DAGs are on but sessionize_stream, the alternative to sessionize_micro, which has started on the demo's events.\n"
-        "  Try reprocess_late: Trigger, look at the form, Trigger. Where Spark runs: Admin, Connections, spark_default.\n"
+        "  Each pipeline has DAGs named after it: commits.run has started on the demo's events, commits.backfill runs at night.\n"
+        "  Try commits.reprocess_late: Trigger, look at the form, Trigger. Where Spark runs: Admin, Connections, spark_default.\n"
         f"  Logs of Airflow itself: {place.home / 'components'}. ctrl-C stops everything.\n\n"
     )
     sys.stdout.flush()

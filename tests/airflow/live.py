@@ -26,11 +26,12 @@ from up import make_demo  # noqa: E402
 
 Json = dict[str, Any]
 ENDED = ("success", "failed")
+PIPELINE = "commits"
 
 
 @dataclass
 class LiveAirflow:
-    """A running Airflow and the pipeline that its DAGs work on."""
+    """A running Airflow and the project that its DAGs work on; most methods are about its pipeline `commits`."""
 
     place: Place
     process: subprocess.Popen[str]
@@ -43,8 +44,13 @@ class LiveAirflow:
 
     @property
     def root(self) -> Path:
-        """The pipeline's folder."""
-        return self.place.pipeline.parent
+        """The project's folder."""
+        return self.place.project
+
+    @property
+    def warehouse(self) -> Path:
+        """The pipeline's tables."""
+        return self.root / "warehouse" / PIPELINE
 
     def age(self) -> float:
         """Return the seconds since the start."""
@@ -58,7 +64,7 @@ class LiveAirflow:
         return self.api.call(method, path, body)
 
     def trigger(self, dag: str, run: str, **conf: Any) -> str:
-        body = {"logical_date": None, "dag_run_id": run, "conf": {"config": str(self.place.pipeline), **conf}}
+        body = {"logical_date": None, "dag_run_id": run, "conf": conf}
         self.call("POST", f"/dags/{dag}/dagRuns", body)
         return run
 
@@ -102,13 +108,13 @@ class LiveAirflow:
             except psutil.Error:
                 continue
             at = next((n for n, word in enumerate(words) if word.endswith("pipelines/command.py")), len(words))
-            if words[at + 1 : at + 2] == ["run"] and str(self.place.pipeline) in words:
+            if words[at + 1 : at + 2] == ["run"] and str(self.root / f"{PIPELINE}.toml") in words:
                 found.append(process)
         return found
 
     def commits(self) -> list[Json]:
         """Return the metadata of the changelog's batches, straight from Delta's log."""
-        log = self.root / "warehouse" / "session_changelog" / "_delta_log"
+        log = self.warehouse / "session_changelog" / "_delta_log"
         lines = [line for file in sorted(log.glob("*.json")) for line in file.read_text().splitlines()]
         infos = [json.loads(line).get("commitInfo", {}) for line in lines]
         found = [json.loads(info["userMetadata"])["sessionlake"] for info in infos if "userMetadata" in info]
@@ -117,12 +123,12 @@ class LiveAirflow:
     def query(self, table: str, sql: str) -> Any:
         """Return the one value of a query over `t`, the table's live files."""
         live: dict[str, None] = {}
-        for file in sorted((self.root / "warehouse" / table / "_delta_log").glob("*.json")):
+        for file in sorted((self.warehouse / table / "_delta_log").glob("*.json")):
             actions = [json.loads(line) for line in file.read_text().splitlines()]
             live.update(dict.fromkeys(action["add"]["path"] for action in actions if "add" in action))
             for action in actions:
                 live.pop(action.get("remove", {}).get("path"), None)
-        files = [str(self.root / "warehouse" / table / path) for path in live]
+        files = [str(self.warehouse / table / path) for path in live]
         with duckdb.connect() as db:
             db.execute("create view t as select * from read_parquet(" + repr(files) + ", union_by_name = true)")
             return db.execute(sql).fetchall()[0][0]
@@ -137,16 +143,16 @@ class LiveAirflow:
 
 @contextmanager
 def live_airflow(folder: Path, *, hold_back: int = 0) -> Iterator[LiveAirflow]:
-    """Start Airflow on a pipeline in `folder`; `hold_back` files of the demo's events come later, with `release`."""
-    pipeline = folder / "demo" / "commits.toml"
+    """Start Airflow on the demo's project in `folder`; `hold_back` files of its events come later, with `release`."""
+    project = folder / "demo"
     if hold_back:
-        prepare(pipeline.parent, hold_back)
+        prepare(project, hold_back)
     port = free_port(18080)
     log = folder / "up.log"
     command = [sys.executable, str(INFRA / "up.py"), "--home", str(folder / "home"), "--port", str(port)]
     with log.open("w") as output:
-        process = subprocess.Popen([*command, "--pipeline", str(pipeline)], stdout=output, stderr=output, text=True)
-    airflow = LiveAirflow(Place(folder / "home", port, pipeline), process, log)
+        process = subprocess.Popen([*command, "--project", str(project)], stdout=output, stderr=output, text=True)
+    airflow = LiveAirflow(Place(folder / "home", port, project), process, log)
     try:
         airflow.wait_until_ready()
         yield airflow
@@ -157,10 +163,16 @@ def live_airflow(folder: Path, *, hold_back: int = 0) -> Iterator[LiveAirflow]:
 
 
 def prepare(root: Path, hold_back: int) -> None:
-    """Make the demo's pipeline, its last files put aside, and a retention in which all of its late events are."""
+    """Make the demo's project, its last files put aside, of three pipelines.
+
+    `commits` runs as a long task, with a retention in which all of its late events are; `weeks` and `folders` run by the clock.
+    """
     make_demo(root)
-    config = root / "commits.toml"
-    config.write_text(re.sub(r"^retention = .*", 'retention = "7300 days"', config.read_text(), flags=re.MULTILINE))
+    for name in ("bursts", "followups", "pauses", "recent"):
+        (root / f"{name}.toml").unlink()
+    config = root / f"{PIPELINE}.toml"
+    text = re.sub(r"^retention = .*", 'retention = "7300 days"', config.read_text(), flags=re.MULTILINE)
+    config.write_text(f"{text}\n[airflow]\nrun = 'stream'\n")
     (root / "held").mkdir()
     for file in sorted((root / "events").glob("*.json.gz"))[-hold_back:]:
         shutil.move(file, root / "held" / file.name)

@@ -16,7 +16,7 @@ pytestmark = [
     pytest.mark.skipif(bool(missing_browser()), reason=missing_browser() or "-"),
 ]
 PICTURE = Path(__file__).parents[2] / "docs" / "images" / "airflow.png"
-DAG = "reprocess_late"
+DAG = "commits.reprocess_late"
 
 
 def log_in(browser: Browser, airflow: LiveAirflow) -> None:
@@ -31,11 +31,8 @@ def trigger_by_form(browser: Browser, airflow: LiveAirflow) -> None:
     """Fill in the form, its params seen with title and help; then send it."""
     browser.open(f"{airflow.place.url}/dags/{DAG}")
     browser.click("//button[@data-testid='trigger-dag-button']")
-    browser.find("//input[@name='element_config']")
     form = wait_for(lambda: (text := browser.text()) and "Dry run" in text and text)
     for words in (
-        "Pipeline",
-        "The pipeline's TOML config: the name of a file in SESSIONLAKE_CONFIGS",
         "Event time of the earliest late events",
         "Apply",
     ):
@@ -46,7 +43,7 @@ def trigger_by_form(browser: Browser, airflow: LiveAirflow) -> None:
 def test_reprocess_late_by_its_form(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with live_airflow(tmp_path) as airflow, open_browser() as browser:
         log_in(browser, airflow)
-        wait_for(lambda: any((airflow.root / "warehouse" / "session_changelog" / "_delta_log").glob("*.json")), 120)
+        wait_for(lambda: any((airflow.warehouse / "session_changelog" / "_delta_log").glob("*.json")), 120)
         wait_for(airflow.commits, 120)
         trigger_by_form(browser, airflow)
         run = wait_for(lambda: airflow.runs(DAG), 60)[0]["dag_run_id"]

@@ -116,10 +116,10 @@ def test_component_that_does_not_stay_up_is_given_up(tended: subprocess.Popen[st
     assert "scheduler ended 6 times in two minutes; see " in tended.stderr.read()
 
 
-def test_mistyped_pipeline_is_not_made(tmp_path: Path) -> None:
-    pipeline, home = tmp_path / "comits.toml", tmp_path / "home"
-    command = [sys.executable, str(INFRA / "up.py"), "--home", str(home), "--pipeline", str(pipeline)]
+def test_mistyped_project_is_not_made(tmp_path: Path) -> None:
+    project, home = tmp_path / "dmeo", tmp_path / "home"
+    command = [sys.executable, str(INFRA / "up.py"), "--home", str(home), "--project", str(project)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    line = f"airflow: no pipeline at {pipeline}; pass --pipeline with a config that is there\n"
+    line = f"airflow: no project.toml in {project}; pass --project with a directory that has one\n"
     assert (done.returncode, done.stderr) == (1, line)
     assert sorted(tmp_path.rglob("*")) == [home, home / "up.lock"]

@@ -13,6 +13,7 @@ import pytest
 from sessionlake.cli import main
 from sessionlake.config.load import parse_config
 from sessionlake.config.operators import SECTIONS
+from sessionlake.config.project import load_project
 from tests.infra.infra_files import ROOT
 from tests.infra.pages import PAGES
 
@@ -34,7 +35,23 @@ def examples(language: str) -> Iterator[Any]:
             yield pytest.param(found[1], id=f"{page.relative_to(ROOT)}:{line}")
 
 
-@pytest.mark.parametrize("text", [e for e in examples("toml") if OPERATORS & tomllib.loads(e.values[0]).keys()])
+def test_a_project_can_be_loaded(tmp_path: Path) -> None:
+    """docs/projects.md names the file of each of its texts."""
+    page = (ROOT / "docs" / "projects.md").read_text()
+    files = re.findall(r"^```toml\n# (\w+\.toml)\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    for name, text in files:
+        (tmp_path / name).write_text(text)
+    (config,) = load_project(tmp_path).configs.values()
+    assert len(files) == 2
+    assert (config.source.kind, config.source.bootstrap_servers) == ("kafka", "kafka:9092")
+    assert config.pipeline.warehouse == "s3://lake/clicks/visits"
+
+
+def is_config(text: str) -> bool:
+    return bool(OPERATORS & tomllib.loads(text).keys()) and "\nconnection = " not in text
+
+
+@pytest.mark.parametrize("text", [e for e in examples("toml") if is_config(e.values[0])])
 def test_a_config_can_be_loaded(text: str, tmp_path: Path) -> None:
     (tmp_path / "events").mkdir()
     raw = tomllib.loads(text)

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from sessionlake.cli import main
 from sessionlake.config.load import load_config
+from sessionlake.config.project import load_project
 from sessionlake.operators.run import run
 from tests.infra.infra_files import ROOT
 
@@ -102,7 +103,19 @@ def pipeline(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> P
     )
     (package / "mymodule.py").write_text(code)
     run(spark, load_config(root / "clicks.toml"), once=True)
+    for config in load_project(write_project(root / "pipelines")).configs.values():
+        run(spark, config, once=True)
     return root
+
+
+def write_project(folder: Path) -> Path:
+    """Write a project of the pipelines that the pages' commands name."""
+    folder.mkdir()
+    (folder / "project.toml").touch()
+    source = '[source]\nkind = "files"\npath = "../events"\nformat = "json"\n[event]\nkey = "user_id"\ntime = "happened_at"\n'
+    (folder / "visits.toml").write_text(f'{source}[session]\ngap = "30 minutes"\n')
+    (folder / "customers.toml").write_text(f'{source}[table]\ncolumns = ["url"]\n')
+    return folder
 
 
 def config_text() -> str:
