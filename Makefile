@@ -83,6 +83,10 @@ bench-keyed: setup ## measure updates a second of a keyed table: one of each key
 bench-serve: setup ## measure look-ups over HTTP, beside the stream and with nothing else
 	@$(PYTHON) -m benchmarks.serve
 
+.PHONY: bench-project
+bench-project: setup ## measure memory and idle CPU of ten pipelines in one process, beside one
+	@$(PYTHON) -m benchmarks.project
+
 .PHONY: bench-lookup
 bench-lookup: setup ## measure the sessions of one key of 10M in SQL, by warm Spark and without
 	@$(PYTHON) -m benchmarks.lookup

@@ -16,7 +16,20 @@ from sessionlake.engine.spark import LITTLE_JAVA
 Found = dict[str, Any]
 STREAM_SETTINGS = dict(LITTLE_JAVA)
 """Settings of Spark with which streams run. Older commits get them too: an A/A run without them differed by 1.5x to 2.1x of CPU."""
-PARTS = ("million", "small", "json", "file_to_commit", "session_window", "batch", "stored", "limits", "emit", "unique", "shape", "archive")
+PARTS = (
+    "million",
+    "small",
+    "json",
+    "file_to_commit",
+    "session_window",
+    "batch",
+    "stored",
+    "limits",
+    "emit",
+    "unique",
+    "shape",
+    "archive",
+)
 SHAPES: dict[str, Found] = {
     "where keeps a third": {"where": "amount <= 33"},
     "where keeps all": {"where": "amount > 0"},

@@ -135,7 +135,7 @@ def test_a_file_that_is_added_has_its_dags_and_a_broken_one_is_an_error_that_nam
     text = (airflow.root / "folders.toml").read_text()
     (airflow.root / "seventh.toml").write_text(text)
     (airflow.root / "broken.toml").write_text("[session\n")
-    wait_for(lambda: airflow.runs("seventh.run"), 200)
+    wait_for(lambda: airflow.api.exists("/dags/seventh.run") and airflow.runs("seventh.run"), 200)
     run = airflow.runs("seventh.run")[0]["dag_run_id"]
     assert airflow.wait_for_run("seventh.run", run) == "success", airflow.log_of("seventh.run", run)
     errors = wait_for(lambda: airflow.call("GET", "/importErrors")["import_errors"], 200)

@@ -220,7 +220,7 @@ def _next(root: Path, command: str, console: Console) -> None:
     console.print(f"  {command} status {project}")
     console.print(f"  {command} run {project} --once     # all pipelines again: nothing new, nothing twice")
     console.print(f"  {command} demo table{where}     # the folders of the last year, older ones expired")
-    console.print(f"  {command} demo serve{where}     # the page of the stream, and its sessions over HTTP")
+    console.print(f"  {command} serve {project}     # a page of all pipelines, and their rows over HTTP")
 
 
 def _command() -> str:

@@ -5,7 +5,8 @@ from hashlib import sha256
 from pathlib import Path
 
 _FOLDER = Path(__file__).with_name("web")
-_SCRIPTS = ("format", "elements", "charts", "found", "main")
+_COMMON = ("format", "elements", "asking")
+_SCRIPTS = (*_COMMON, "charts", "found", "main")
 """In the order in which they need each other."""
 _POLICY = (
     "default-src 'none'; connect-src 'self'; img-src data:; style-src '{style}'; script-src '{script}'; "
@@ -14,13 +15,22 @@ _POLICY = (
 
 
 def read_page() -> tuple[str, dict[str, str]]:
-    """Return the page, and the headers that go with it: its own style and script run, and nothing else."""
-    page = _text("page.html")
-    contents = {"style": _text("style.css"), "script": "".join(_text(f"{name}.js") for name in _SCRIPTS)}
+    """Return the page of a pipeline, and the headers that go with it."""
+    return with_scripts(_text("page.html"), "".join(_text(f"{name}.js") for name in _SCRIPTS))
+
+
+def with_scripts(page: str, script: str) -> tuple[str, dict[str, str]]:
+    """Return a page with the common style and a script, and the headers that go with it: these two run, and nothing else."""
+    contents = {"style": _text("style.css"), "script": script}
     for tag, content in contents.items():
         page = page.replace(f"<{tag}></{tag}>", f"<{tag}>{content}</{tag}>")
     hashes = {tag: _hash(content) for tag, content in contents.items()}
     return page, {"content-security-policy": _POLICY.format(**hashes)}
+
+
+def common_scripts() -> str:
+    """Return the scripts that any page needs: how values are written, elements and tables."""
+    return "".join(_text(f"{name}.js") for name in _COMMON)
 
 
 def _text(name: str) -> str:

@@ -1,27 +1,6 @@
 // The page asks for what is new every second, and says where it can't.
-const KEPT = 300, EVERY_MS = 1000, AGAIN_MS = 3000, PATIENCE_MS = 15000;
-const state = { batches: [], status: null, timer: null, drawn: false, looking: false, open: true, answered: null };
-let token = sessionStorage.getItem("token");
-
-function keep(text) {
-  token = text;
-  sessionStorage.setItem("token", text);
-}
-
-async function raw(path) {
-  let answer, text;
-  try {
-    answer = await fetch(path, { headers: token ? { Authorization: "Bearer " + token } : {}, cache: "no-store", signal: AbortSignal.timeout(PATIENCE_MS) });
-    text = await answer.text();
-  } catch { throw Object.assign(new Error("unreachable"), { unreachable: true }); }
-  state.answered = Date.now() * 1000;
-  if (answer.ok) return text;
-  let line = `The server answered with status ${answer.status}.`;
-  try { line = parsed(text).error || line; } catch { /* a proxy's own page */ }
-  throw Object.assign(new Error(line), { status: answer.status });
-}
-const ask = async (path, parameters) => parsed(await raw(path + "?" + new URLSearchParams({ times: "us", ...parameters })));
-
+const KEPT = 300, EVERY_MS = 1000, AGAIN_MS = 3000;
+const state = { batches: [], status: null, timer: null, drawn: false, looking: false, open: true };
 function tiles() {
   const { status } = state, { counts } = status, last = state.batches[state.batches.length - 1];
   const shown = [["Batch", exact(status.batch_id)], ["Events in", exact(counts.input)], ["Accepted", exact(counts.accepted)],
@@ -107,13 +86,10 @@ function noToken() {
 function late(error) {
   state.drawn = false;
   if (!error.unreachable) { live("off", "no answer"); problem(`${error.message} (tried again every ${AGAIN_MS / 1000} seconds)`); return; }
-  const since = state.answered ? ` since ${time(state.answered)} UTC` : "";
+  const since = asked.answered ? ` since ${time(asked.answered)} UTC` : "";
   live("off", "server can't be reached");
   problem(`The server can't be reached${since}. It is tried again every ${AGAIN_MS / 1000} seconds.` + (state.status ? " What is shown is as of its last answer." : ""));
 }
-
-function live(name, text) { at("live").className = name; say(at("live"), text); }
-function problem(text) { at("problem").hidden = !text; say(at("problem"), text || ""); }
 
 function head() {
   const { status } = state, missing = Object.keys(status.shards.missing).length;
@@ -144,7 +120,7 @@ async function paths() {
 async function openAsked(event) {
   if (!token) return;
   event.preventDefault();
-  const path = event.currentTarget.getAttribute("href"), type = path.endsWith(".json") ? "application/json" : "text/plain";
+  const path = "/" + event.currentTarget.getAttribute("href"), type = path.endsWith(".json") ? "application/json" : "text/plain";
   location.assign(URL.createObjectURL(new Blob([await raw(path)], { type })));
 }
 

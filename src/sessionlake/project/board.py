@@ -1,0 +1,138 @@
+"""What the page of a project shows: the state of each pipeline, what to do about it, and the graph with the rates on its edges."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from threading import Event, Thread
+from typing import Any
+
+from sessionlake.config.durations import parse_duration, rough_duration
+from sessionlake.config.graph import Graph
+from sessionlake.config.load import Config
+from sessionlake.observe.overview import Overview, State, overview
+from sessionlake.serve.follower import Follower
+
+SHOWN = 60
+"""The last batches whose rates are shown."""
+_LOOK_S, _AGAIN_S, _WATCHED_S = 1.0, 30.0, 60.0
+_SLOW_BATCHES = 3
+IDLE, BEHIND = "idle", "behind"
+"""States of a running pipeline: no batch for long; and batches that take longer than their period, while the lag grows."""
+_ADVICE = {
+    State.NEW.value: "it has no batches yet: sessionlake run {directory} --once",
+    State.STOPPED.value: "no process runs it here: sessionlake run {directory}",
+    State.FAILING.value: "{told}",
+    State.UNREADABLE.value: "{told}",
+    BEHIND: "{lag} behind and growing: give it more shards or more weight (docs/sizing.md)",
+}
+
+
+@dataclass
+class _Seen:
+    """The last look at a pipeline's tables."""
+
+    batch_id: int
+    at: float
+    overview: Overview
+
+
+@dataclass
+class Board:
+    """The pipelines of a project, looked at in a thread of its own while somebody watches."""
+
+    directory: str
+    configs: Mapping[str, Config]
+    graph: Graph
+    followers: Mapping[str, Follower]
+    _seen: dict[str, _Seen] = field(default_factory=dict)
+    _asked: float = 0.0
+    _stopped: Event = field(default_factory=Event)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread = Thread(target=self._look_on, name="board", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stopped.set()
+        self._thread.join()
+
+    def fields(self) -> dict[str, Any]:
+        """Return what the page shows, as JSON values."""
+        self._asked = time.monotonic()
+        now_us = time.time_ns() // 1000
+        pipelines = [self._pipeline(name, now_us) for name in self.graph.names]
+        edges = [edge.fields() for edge in self.graph.edges]
+        return {"directory": self.directory, "at": now_us, "pipelines": pipelines, "edges": edges}
+
+    def look(self) -> None:
+        """Look at the tables of the pipelines that have changed, and of all from time to time."""
+        for name, config in self.configs.items():
+            seen, reached = self._seen.get(name), self.followers[name].reached
+            if seen is None or seen.batch_id != reached or time.monotonic() - seen.at > _AGAIN_S:
+                self._seen[name] = _Seen(reached, time.monotonic(), overview(config))
+            if self._stopped.is_set():
+                return
+
+    def _look_on(self) -> None:
+        while not self._stopped.wait(_LOOK_S):
+            if time.monotonic() - self._asked < _WATCHED_S or not self._seen:
+                self.look()
+
+    def _pipeline(self, name: str, now_us: int) -> dict[str, Any]:
+        config, seen = self.configs[name], self._seen.get(name)
+        known = {"name": name, "operator": config.operator, "reads": self.graph.upstream(name)}
+        if seen is None:
+            return {**known, "state": "unknown", "advice": "", "history": []}
+        one, history = seen.overview, list(self.followers[name].history)[-SHOWN:]
+        lag_s, state = one.lag_s(now_us), _state(config, one, history, now_us)
+        lag = "" if lag_s is None else rough_duration(round(lag_s * 1e6))
+        advice = _ADVICE.get(state, "").format(directory=self.directory, told=one.told, lag=lag)
+        if one.status is not None and not one.status.reconciles:
+            advice = f"the counts and the tables' rows differ: sessionlake status of {name} says more"
+        elif not advice and one.verdict is False:
+            advice = "the last quality run is red: its rows are in quality_results"
+        counts = one.status.counts if one.status else {}
+        return {
+            **known,
+            "state": state,
+            "advice": advice,
+            "batch_id": one.status.batch_id if one.status else None,
+            "lag_us": None if lag_s is None else round(lag_s * 1e6),
+            "events_per_second": _rate(history, now_us),
+            "history": [[row["committed_at"], row["input"] / _seconds(row)] for row in history],
+            "counts": {
+                what: counts.get(what, 0) for what in ("input", "accepted", "late", "dead", "filtered", "duplicate")
+            },
+            "store_bytes": one.status.store_bytes if one.status else 0,
+            "reconciles": one.status.reconciles if one.status else None,
+            "jobs": [{"job": run.job, "at": run.at, "finished": run.finished} for run in one.jobs],
+            "quality": one.verdict,
+        }
+
+
+def _state(config: Config, one: Overview, history: list[Mapping[str, Any]], now_us: int) -> str:
+    if one.state is not State.RUNNING or one.status is None:
+        return one.state.value
+    if now_us - one.status.committed_us > config.pipeline.quiet_after_us:
+        return IDLE
+    return BEHIND if _falls_behind(config, history[-_SLOW_BATCHES:]) else State.RUNNING.value
+
+
+def _falls_behind(config: Config, last: list[Mapping[str, Any]]) -> bool:
+    """Say whether each of the last batches took longer than the period of the trigger, and the lag grew with each."""
+    period_us = parse_duration(config.pipeline.trigger)
+    lags = [row["committed_at"] - row["watermark"] for row in last if row["watermark"] is not None]
+    slow = all(row["committed_at"] - row["started_at"] > max(period_us, 1) for row in last)
+    return len(lags) == _SLOW_BATCHES and slow and lags == sorted(set(lags))
+
+
+def _rate(history: list[Mapping[str, Any]], now_us: int) -> float:
+    """Return the events a second of the last minute."""
+    recent = [row for row in history if now_us - row["committed_at"] < 60_000_000]
+    return sum(row["input"] for row in recent) / 60
+
+
+def _seconds(row: Mapping[str, Any]) -> float:
+    return max((row["committed_at"] - row["started_at"]) / 1e6, 1e-3)

@@ -1,0 +1,118 @@
+// The page of a project asks for the state of all pipelines every two seconds.
+const EVERY_MS = 2000, AGAIN_MS = 4000;
+const state = { timer: null, looking: false, drawn: "" };
+const TONES = { running: "good", idle: "late", behind: "late", failing: "dead", unreadable: "dead" };
+
+function spark(place, history) {
+  const most = Math.max(1e-9, ...history.map(([, rate]) => rate)), width = 120, height = 22;
+  const x = i => history.length < 2 ? width / 2 : 1 + i / (history.length - 1) * (width - 2), y = rate => height - 2 - rate / most * (height - 4);
+  const drawing = made("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": history.length ? `events a second in ${plural(history.length, "batches")}: the last one ${rough(history[history.length - 1][1])}, the most ${rough(most)}` : "no batches" });
+  drawing.append(made("path", { class: "curve", d: history.map(([, rate], i) => (i ? "L" : "M") + x(i).toFixed(1) + " " + y(rate).toFixed(1)).join("") }));
+  place.replaceChildren(drawing);
+}
+
+function rows(found) {
+  const link = (row, place) => {
+    if (!place.firstChild) place.append(made("a", { href: `/p/${row.name}/` }, row.name));
+  };
+  const told = (row, place) => {
+    if (!place.firstChild) place.append(made("span"), made("p", { class: "soft advice" }));
+    say(place.firstChild, row.state);
+    place.firstChild.className = TONES[row.state] || "soft";
+    say(place.lastChild, row.advice || "");
+    place.lastChild.hidden = !row.advice;
+  };
+  const rate = (row, place) => {
+    const shape = JSON.stringify(row.history);
+    if (place.dataset.of !== shape) { place.dataset.of = shape; spark(place, row.history); }
+  };
+  const count = what => row => row.counts ? exact(row.counts[what]) : "–";
+  const job = row => row.jobs?.length ? row.jobs[0].job + (row.jobs[0].finished ? "" : ", not finished") : "–";
+  fill(at("states").querySelector("table"), [["pipeline", link], ["state", told], ["events a second", rate], ["last minute", row => row.events_per_second == null ? "–" : rough(row.events_per_second), true],
+    ["lag", row => duration(row.lag_us), true], ["events", count("input"), true], ["late", count("late"), true], ["dead", count("dead"), true], ["duplicates", count("duplicate"), true],
+    ["store", row => row.store_bytes == null ? "–" : (row.store_bytes / 1e6).toFixed(1) + " MB", true], ["last job", job], ["quality", row => row.quality == null ? "–" : row.quality ? "green" : "RED"]],
+    found.pipelines, row => row.name);
+}
+
+// A column for each step from the sources: a pipeline stands right of all that it reads. Those that are alone fill lines below.
+const WIDE = 150, TALL = 46, APART = 90, ROW = TALL + 12;
+function places(found) {
+  const linked = new Set(found.edges.flatMap(edge => [edge.from, edge.to])), depth = new Map(), columns = [], place = new Map();
+  for (const one of found.pipelines.filter(one => linked.has(one.name))) {
+    depth.set(one.name, Math.max(-1, ...one.reads.map(name => depth.get(name) ?? -1)) + 1);
+    (columns[depth.get(one.name)] ||= []).push(one.name);
+  }
+  columns.forEach((column, i) => column.forEach((name, n) => place.set(name, [2 + i * (WIDE + APART), 2 + n * ROW])));
+  const below = Math.max(0, ...columns.map(column => column.length)) * ROW, alone = found.pipelines.filter(one => !linked.has(one.name));
+  const line = Math.max(1, Math.floor((at("graph").clientWidth - 4) / (WIDE + 12)));
+  alone.forEach((one, i) => place.set(one.name, [2 + i % line * (WIDE + 12), 2 + below + Math.floor(i / line) * ROW]));
+  return place;
+}
+
+function graph(found) {
+  const place = places(found), width = Math.max(...[...place.values()].map(([x]) => x)) + WIDE + 2, height = Math.max(...[...place.values()].map(([, y]) => y)) + ROW;
+  const told = found.edges.map(edge => `${edge.to} reads ${edge.reads} of ${edge.from}`).join(", ") || "no pipeline reads another one";
+  const drawing = made("svg", { class: "fixed", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": told });
+  for (const edge of found.edges) {
+    const [x, y] = place.get(edge.from), [u, v] = place.get(edge.to), half = (x + WIDE + u) / 2, from = y + TALL / 2, to = v + TALL / 2;
+    const rate = found.pipelines.find(one => one.name === edge.to).events_per_second;
+    drawing.append(made("path", { class: "curve", d: `M${x + WIDE} ${from}C${half} ${from} ${half} ${to} ${u} ${to}` }));
+    const label = made("text", { x: half, y: (from + to) / 2 - 6, "text-anchor": "middle" }, rate == null ? "" : `${rough(rate)}/s`);
+    label.append(made("title", {}, edge.reads));
+    drawing.append(label);
+  }
+  for (const one of found.pipelines) {
+    const [x, y] = place.get(one.name);
+    drawing.append(made("rect", { class: "node " + (TONES[one.state] || "soft"), x, y, width: WIDE, height: TALL, rx: 8 }),
+      made("text", { class: "named", x: x + 12, y: y + 20 }, one.name.length > 18 ? one.name.slice(0, 17) + "…" : one.name), made("text", { x: x + 12, y: y + 37 }, `${one.operator}, ${one.state}`));
+  }
+  at("graph").replaceChildren(drawing);
+}
+
+async function followed() {
+  const found = parsed(await raw("/v1/project"));
+  at("token").hidden = at("names").hidden = true;
+  at("board").hidden = false;
+  say(at("name"), found.directory.split("/").filter(Boolean).pop() || found.directory);
+  document.title = at("name").textContent + " · sessionlake";
+  say(at("about"), plural(found.pipelines.length, "pipelines"));
+  const wrong = found.pipelines.filter(one => TONES[one.state] === "dead").length;
+  live(wrong ? "off" : "on", wrong ? `${exact(wrong)} to look at` : `as of ${clock(found.at)}`);
+  rows(found);
+  const shape = JSON.stringify(found.pipelines.map(one => [one.name, one.state, one.events_per_second]));
+  if (shape !== state.drawn) { state.drawn = shape; graph(found); }
+  problem(null);
+}
+
+async function look() {
+  clearTimeout(state.timer);
+  if (state.looking) return;
+  state.looking = true;
+  let again = EVERY_MS;
+  try {
+    if (!document.hidden) await followed();
+  } catch (error) {
+    again = error.status === 401 ? null : AGAIN_MS;
+    live("off", error.status === 401 ? "no token" : "no answer");
+    at("token").hidden = error.status !== 401;
+    problem(error.status === 401 ? (token ? "That is no token of this server." : null) : error.unreachable ? `The server can't be reached. It is tried again every ${AGAIN_MS / 1000} seconds.` : error.message);
+  } finally { state.looking = false; }
+  if (again) state.timer = setTimeout(look, again);
+}
+
+function takeToken() {
+  const given = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (given == null) return;
+  keep(given);
+  history.replaceState(null, "", location.pathname);
+}
+
+at("token-form").addEventListener("submit", event => {
+  event.preventDefault();
+  keep(at("token-text").value.trim());
+  at("token-text").value = "";
+  look();
+});
+document.addEventListener("visibilitychange", () => { if (!document.hidden) look(); });
+takeToken();
+look();

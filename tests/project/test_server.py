@@ -1,0 +1,161 @@
+"""The server of a project: its page, each pipeline below /p/NAME, tokens of one pipeline, and the page in a real browser."""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from threading import Thread
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionlake.config.project import Project, load_project
+from sessionlake.config.serve import Tokens
+from sessionlake.errors import ConfigError, PipelineStateError
+from sessionlake.observe import standing
+from sessionlake.operators.run import run
+from sessionlake.project import board
+from sessionlake.project.server import parted, prepared
+from tests.airflow.browser import missing_browser, open_browser
+from tests.airflow.support import wait_for
+from tests.project.test_projects import PIPELINES, PROJECT, write_file
+from tests.serve.server_support import ask
+
+TOKEN, OTHER = "a-token-that-opens-all", "a-token-of-the-hours"
+
+
+@pytest.fixture(scope="module")
+def project(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """Return a project in which `sittings` and `hours` have batches, `latest` fails, and `stragglers` has none."""
+    root = tmp_path_factory.mktemp("project")
+    (root / "events").mkdir()
+    (root / "project.toml").write_text(PROJECT)
+    for name, text in PIPELINES.items():
+        (root / f"{name}.toml").write_text(text)
+    write_file(root, 0)
+    found = load_project(root)
+    for name in ("sittings", "hours"):
+        run(spark, found.configs[name], once=True)
+    error = PipelineStateError("checkpoint: '/x' is missing; put it back")
+    standing.failed(found.configs["latest"], error, 3)
+    return found
+
+
+@contextmanager
+def serving(project: Project, environment: Mapping[str, str] | None = None) -> Iterator[str]:
+    section = project.configs["hours"].serve.model_copy(update={"port": 0, "tokens": bool(environment)})
+    with prepared(project, section, section.tokens_in(environment or {})) as (server, bound, url):
+        thread = Thread(target=server.run, kwargs={"sockets": [bound]})
+        thread.start()
+        try:
+            yield url
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def states(url: str, headers: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return the pipelines by name, as soon as all were looked at."""
+
+    def seen() -> dict[str, Any] | None:
+        found = ask(url, "/v1/project", headers)[1]["pipelines"]
+        by_name = {one["name"]: one for one in found}
+        return None if any(one["state"] == "unknown" for one in found) else by_name
+
+    found: dict[str, Any] = wait_for(seen, 60)
+    return found
+
+
+def test_the_state_of_each_pipeline_and_what_to_do(project: Project) -> None:
+    with serving(project) as url:
+        found = states(url)
+        edges = ask(url, "/v1/project")[1]["edges"]
+    assert {name: one["state"] for name, one in found.items()} == {
+        "sittings": "stopped", "hours": "stopped", "latest": "failing", "stragglers": "new"
+    }  # fmt: skip
+    assert found["latest"]["advice"] == "checkpoint: '/x' is missing; put it back"
+    assert found["stragglers"]["advice"] == f"it has no batches yet: sessionlake run {project.directory} --once"
+    assert found["hours"]["counts"]["input"] == 10
+    assert len(found["hours"]["history"]) == 1
+    assert found["hours"]["reconciles"] is True
+    assert found["stragglers"]["reads"] == ["sittings"]
+    assert edges == [{"from": "sittings", "reads": "late_events", "to": "stragglers"}]
+
+
+def test_each_pipeline_has_its_own_paths(project: Project) -> None:
+    with serving(project) as url:
+        status, found, _ = ask(url, "/p/hours/v1/status")
+        assert (status, found["pipeline"]) == (200, "hours")
+        assert ask(url, "/p/sittings/v1/sessions", key="u1")[1]["sessions"]
+        moved = ask(url, "/p/hours")
+        assert (moved[0], moved[2]["location"]) == (307, "/p/hours/")
+        assert "<h1" in ask(url, "/p/hours/")[1]
+        assert b"sessionlake_serve" in ask(url, "/p/hours/metrics")[1].encode()
+        page = ask(url, "/")
+        assert "sha256" in page[2]["content-security-policy"]
+        assert re.findall(r'<a href="/p/(\w+)/">', page[1]) == list(project.graph.names)
+        status, found, _ = ask(url, "/p/nobody/v1/status")
+        assert (status, found["error"]) == (
+            404,
+            "path: '/p/nobody/v1/status' is not served; ask /, /v1/project or /p/NAME/",
+        )
+
+
+def test_a_token_of_one_pipeline_opens_that_one_alone(project: Project) -> None:
+    def bearer(token: str) -> dict[str, str]:
+        return {"Authorization": f"Bearer {token}"}
+
+    environment = {"SESSIONLAKE_SERVE_TOKENS": f"{TOKEN},hours:{OTHER}"}
+    with serving(project, environment) as url:
+        for path, token, status in (
+            ("/v1/project", None, 401), ("/v1/project", OTHER, 401), ("/v1/project", TOKEN, 200),
+            ("/p/hours/v1/status", None, 401), ("/p/hours/v1/status", OTHER, 200), ("/p/hours/v1/status", TOKEN, 200),
+            ("/p/sittings/v1/status", OTHER, 401), ("/p/sittings/v1/status", TOKEN, 200),
+            ("/p/hours/v1/status", f"hours:{OTHER}", 401), ("/", None, 200), ("/healthz", None, 200),
+        ):  # fmt: skip
+            assert ask(url, path, bearer(token) if token else None)[0] == status, (path, token)
+    only = {"SESSIONLAKE_SERVE_TOKENS": f"hours:{OTHER}"}
+    with (
+        pytest.raises(ConfigError, match="has tokens of single pipelines only; add one without a name"),
+        serving(project, only),
+    ):
+        pass
+
+
+def test_a_colon_before_no_pipelines_name_is_part_of_a_token() -> None:
+    assert parted(Tokens(full=("a:b", "hours:c")), {"hours": None}) == (Tokens(full=("a:b",)), {"hours": ("c",)})
+
+
+def batch(number: int, took_s: float, lag_s: float) -> dict[str, Any]:
+    committed = 1_000_000_000 + number * 20_000_000
+    return {"committed_at": committed, "started_at": committed - int(took_s * 1e6), "watermark": committed - int(lag_s * 1e6), "input": 5}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("took", "lags", "wanted"),
+    [(9, (10, 20, 30), "yes"), (9, (30, 20, 30), "no"), (0.5, (10, 20, 30), "no"), (9, (20, 30), "no")],
+)
+def test_behind_is_slow_with_a_lag_that_grows(
+    project: Project, took: float, lags: tuple[int, ...], wanted: str
+) -> None:
+    history = [batch(n, took, lag) for n, lag in enumerate(lags)]
+    assert board._falls_behind(project.configs["hours"], history) is (wanted == "yes")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(missing_browser()), reason=missing_browser() or "there is one")
+def test_the_page_in_a_browser(project: Project) -> None:
+    with serving(project, {"SESSIONLAKE_SERVE_TOKENS": TOKEN}) as url, open_browser() as browser:
+        browser.open(url)
+        wait_for(lambda: "asks for a token" in browser.text(), 30)
+        browser.write("//input[@id='token-text']", TOKEN)
+        browser.click("//form[@id='token-form']/button")
+        wait_for(lambda: "put it back" in browser.text() and "1 to look at" in browser.text(), 60)
+        source = browser.source()
+        assert "stragglers reads late_events of sittings" in source
+        # On a telephone nothing but tables and the graph is wider than the screen.
+        browser.run("document.body.style.width = '400px'")
+        assert browser.run("return document.querySelector('main').scrollWidth <= 400")
+        browser.click("//table//a[text()='hours']")
+        wait_for(lambda: "Events in" in browser.text() and "10" in browser.text(), 60)
+        assert browser.run("return location.pathname") == "/p/hours/"
