@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -47,9 +48,7 @@ def measured(count: int, seconds: int) -> Found:
             _wait_for_batches(root, driver)
             started_s = time.monotonic() - began
             time.sleep(_SETTLED_S)
-            before, at = _cpu_s(driver.pid), time.monotonic()
-            time.sleep(seconds)
-            share = (_cpu_s(driver.pid) - before) / (time.monotonic() - at)
+            share = _cpu_s(driver.pid, seconds) / seconds
             memory = _memory_mb(driver.pid)
             driver.send_signal(signal.SIGINT)
             driver.wait(60)
@@ -74,8 +73,26 @@ def _tree(pid: int) -> list[psutil.Process]:
     return [process, *process.children(recursive=True)]
 
 
-def _cpu_s(pid: int) -> float:
-    return sum(sum(process.cpu_times()[:2]) for process in _tree(pid))
+def _cpu_s(pid: int, seconds: int) -> float:
+    """Return the CPU seconds that the processes use in the next seconds.
+
+    Looked at every second, process by process: the workers end after a minute without work, and nobody keeps their time.
+    """
+    used, known, end = 0.0, _cpu_by_process(pid), time.monotonic() + seconds
+    while time.monotonic() < end:
+        time.sleep(1)
+        now = _cpu_by_process(pid)
+        used += sum(cpu_s - known.get(process, 0.0) for process, cpu_s in now.items())
+        known = now
+    return used
+
+
+def _cpu_by_process(pid: int) -> dict[int, float]:
+    found = {}
+    for process in _tree(pid):
+        with suppress(psutil.NoSuchProcess):
+            found[process.pid] = sum(process.cpu_times()[:2])
+    return found
 
 
 def _memory_mb(pid: int) -> Found:

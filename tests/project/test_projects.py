@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 from sessionlake.cli import main
 from sessionlake.config.load import load_config
 from sessionlake.serve.queries import query_tables
+from tests.jobs.forget.forget_support import traces
 
 _BEGAN = int(time.time()) - 3600
 SESSIONLAKE = str(Path(sys.executable).with_name("sessionlake"))
@@ -39,7 +40,7 @@ key = "user"
 time = "at"
 """
 PIPELINES = {
-    "sittings": f'{SOURCE}[session]\ngap = "10 minutes"\n[aggregates]\ntotal = "sum(v)"\n',
+    "sittings": f'{SOURCE}[session]\ngap = "10 minutes"\ngrace = "0 seconds"\nretention = "1 day"\n[aggregates]\ntotal = "sum(v)"\n',
     "hours": f'{SOURCE}[window]\nkind = "tumbling"\nsize = "1 hour"\ngrace = "1 hour"\nretention_time = "1 day"\n[emit]\nearly = "batch"\nlate = "batch"\n[aggregates]\ntotal = "sum(v)"\n',
     "latest": f'{SOURCE}[table]\ncolumns = ["v"]\n',
     # Late events of the sessions, in sessions of their own: a pipeline behind another one.
@@ -233,3 +234,58 @@ def test_one_that_fails_once_leaves_the_others_done_and_those_behind_it_skipped(
     states = {"sittings": "failed", "hours": "done", "latest": "done", "stragglers": "skipped"}
     assert {name: one["state"] for name, one in told.items()} == states
     assert told["hours"]["input"] == 10
+
+
+def job(root: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    command = [SESSIONLAKE, "--quiet", words[0], str(root), *words[1:]]
+    return subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_forget_leaves_no_key_in_any_pipeline_and_those_behind_go_on(root: Path) -> None:
+    """`u4` is in the sessions, in their late events, and so in the pipeline behind; the others stay."""
+    assert run(root, "--once").returncode == 0
+    keys = root / "keys"
+    keys.write_text("u4\n")
+    keys.chmod(0o600)
+    (root / "events" / "0.json").unlink()  # the sources are the sender's, and hold the key
+    (root / "events" / "1.json").unlink()
+    configs = {name: load_config(root / f"{name}.toml") for name in PIPELINES}
+    assert all(traces(config, ["u4"]) for config in configs.values())
+    done = job(root, "forget", "--keys-file", str(keys))
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert (done.returncode, told["pipelines"]) == (0, dict.fromkeys(PIPELINES, "done")), done.stdout + done.stderr
+    assert told["found"] == 0
+    assert {name: traces(config, ["u4"]) for name, config in configs.items()} == {name: [] for name in PIPELINES}
+    write_file(root, 2)
+    again = run(root, "--once")
+    states = json.loads(again.stdout.splitlines()[-1])["pipelines"]
+    assert {one["state"] for one in states.values()} == {"done"}, again.stderr
+    assert states["hours"]["input"] == 10
+    assert all(one["reconciles"] for one in statuses(root).values())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_job_goes_over_all_pipelines_that_have_it(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    nothing = job(root, "compact")
+    assert nothing.returncode == 6
+    assert json.loads(nothing.stdout.splitlines()[-1])["pipelines"] == dict.fromkeys(PIPELINES, "no_batches")
+    assert run(root, "--once").returncode == 0
+    done = job(root, "reprocess-late", "--no-apply")
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert (done.returncode, told["pipelines"]["latest"], told["pipelines"]["sittings"]) == (0, "not_needed", "done"), (
+        done.stderr
+    )
+    assert told["late_events"] == 2
+    saved = tmp_path_factory.mktemp("saved")
+    assert job(root, "backup", str(saved)).returncode == 0
+    assert {folder.name for folder in saved.iterdir()} == {*PIPELINES}
+    checkpoint = root / "lake" / "hours" / "window_changelog"
+    checkpoint.rename(root / "kept")
+    broken = job(root, "compact")
+    told = json.loads(broken.stdout.splitlines()[-1])["pipelines"]
+    assert told["hours"] not in ("done", "not_needed"), broken.stdout
+    assert {told[name] for name in ("sittings", "latest", "stragglers")} == {"done"}
+    assert "Traceback" not in broken.stderr

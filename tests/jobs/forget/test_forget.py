@@ -166,7 +166,7 @@ def test_beside_a_stream_it_waits_until_its_stores_are_removed(
     waiting = WaitBudget(1_000_000, lambda: now[0], wait)
     with locked_store(config):
         with pytest.raises(
-            JobError, match=r"has not read 9 corrections of the keys, of which 0 are new; .* --run-id f"
+            JobError, match=r"has not read 9 corrections of the keys, 0 of them new; .* --run-id f"
         ) as caught:
             forget(spark, config, GONE, run_id="f", wait_budget=waiting)
         assert "\n" not in str(caught.value)
