@@ -2,7 +2,7 @@
 ### Computes a day's sessions or windows from the events again
 
 Corrects those that differ, and only those: of a range that is as it should be nothing changes, however often it runs. Every
-night for the day before, as an audit; for a range of days `airflow backfill create --dag-id backfill_sessions --from-date
+night for the day before, as an audit; for a range of days `airflow backfill create --dag-id NAME.backfill --from-date
 2026-01-01 --to-date 2026-01-31`; by hand with *From* and *To*.
 
 Runs beside the stream. Late events of the days are taken in too. **If it is red with "overtook":** another job

@@ -1,11 +1,11 @@
 """
 ### Checks the tables, each time sessions or windows were updated
 
-The suites of Great Expectations in `expectations/`. Only if they pass is the asset `checked_sessions` updated: schedule on
-it what must not see bad data, `schedule=[Asset("checked_sessions")]`.
+The suites of Great Expectations in `expectations/`. Only if they pass is the asset `NAME.checked` of the pipeline updated:
+schedule on it what must not see bad data, for example `schedule=[Asset("visits.checked")]`.
 
 **If it is red:** the log names the checks that failed and rows to look at. There is no retry: the data stays as it is
-until somebody acts. The sessionizer goes on; what depends on `checked_sessions` waits for the next run that passes.
+until somebody acts. The sessionizer goes on; what depends on the asset waits for the next run that passes.
 """
 
 from airflow.sdk import DAG, Param
@@ -17,7 +17,7 @@ from sessionlake_airflow.project import pipelines
 for pipeline in pipelines("quality"):
     with DAG(
         schedule=[pipeline.results],
-        description="Checks the tables when sessions were updated; what is scheduled on checked_sessions waits for it",
+        description="Checks the tables when results were updated; what is scheduled on the checked asset waits for it",
         doc_md=__doc__,
         params={
             "fail_on": Param(
@@ -25,7 +25,7 @@ for pipeline in pipelines("quality"):
                 type="string",
                 enum=["critical", "warn"],
                 title="Fail on",
-                description="Least severity of a failed check that blocks checked_sessions.",
+                description="Least severity of a failed check that blocks the checked asset.",
             ),
             "dry_run": dry_run_param(),
         },

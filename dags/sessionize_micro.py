@@ -1,7 +1,7 @@
 """
 ### Sessionizes what has arrived, every ten minutes
 
-Each run takes all input that is there (Spark's availableNow) and ends. Use this **or** `sessionize_stream`. Where another
+Each run takes all input that is there (Spark's availableNow) and ends. With `[airflow] run = "stream"` it is a long task instead. If another
 sessionizer runs on the pipeline, the run is skipped: that one takes the input.
 
 **If it is red:** the last lines of the log say why. Nothing is lost: the next run goes on at the last committed batch, so
@@ -20,7 +20,7 @@ from sessionlake_airflow.project import MICRO, RUN, pipelines
 for pipeline in (one for one in pipelines() if one.run == MICRO):
     with DAG(
         schedule=pipeline.small_runs("*/10 * * * *"),
-        description="Sessionizes what has arrived, every ten minutes; an alternative to sessionize_stream",
+        description="Processes what has arrived, every ten minutes, or when a pipeline that it reads has changed",
         doc_md=__doc__,
         **pipeline.named(RUN),
         **DAG_DEFAULTS,

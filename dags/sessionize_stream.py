@@ -1,8 +1,8 @@
 """
 ### Keeps the sessionizer running
 
-Each run of this DAG is one stretch of the stream (param *minutes*); then it ends, the asset `sessions` is updated, and the
-next run starts at once. Use this **or** `sessionize_micro`: whichever comes second is skipped or waits.
+Each run of this DAG is one stretch of the stream (param *minutes*); then it ends, the asset of its results is updated, and the
+next run starts at once. With `[airflow] run = "micro"` it runs by a schedule instead.
 
 **Never two on one pipeline.** One run at a time; a second trigger waits in the queue. A retried or cleared task stops its
 driver first; a killed task, worker or scheduler takes the driver with it. Should one live all the same, the engine's lock
@@ -22,7 +22,7 @@ from sessionlake_airflow.project import RUN, STREAM, pipelines
 for pipeline in (one for one in pipelines() if one.run == STREAM):
     with DAG(
         schedule="@continuous",
-        description="Keeps the sessionizer running, in stretches; an alternative to sessionize_micro",
+        description="Keeps the pipeline running, in stretches",
         doc_md=__doc__,
         params={
             "minutes": Param(

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sessionlake.config.load import Config, load_config
+    from sessionlake.config.project import Project, load_project
     from sessionlake.operators.counts.definition import CountSessions, CountWindows, SlidingCountWindows
     from sessionlake.operators.sessions.windows import SessionWindows
     from sessionlake.operators.windows.definition import HoppingWindows, SlidingWindows, TumblingWindows
@@ -18,6 +19,7 @@ __all__ = [
     "CountWindows",
     "Emit",
     "HoppingWindows",
+    "Project",
     "SessionWindows",
     "SlidingCountWindows",
     "SlidingWindows",
@@ -25,6 +27,7 @@ __all__ = [
     "__version__",
     "check",
     "load_config",
+    "load_project",
     "read",
     "read_joins",
     "read_sessions",
@@ -39,12 +42,14 @@ _PLACES = {
     "CountWindows": "sessionlake.operators.counts.definition",
     "Emit": "sessionlake.standalone.emit",
     "HoppingWindows": "sessionlake.operators.windows.definition",
+    "Project": "sessionlake.config.project",
     "SessionWindows": "sessionlake.operators.sessions.windows",
     "SlidingCountWindows": "sessionlake.operators.counts.definition",
     "SlidingWindows": "sessionlake.operators.windows.definition",
     "TumblingWindows": "sessionlake.operators.windows.definition",
     "check": "sessionlake.preflight.check",
     "load_config": "sessionlake.config.load",
+    "load_project": "sessionlake.config.project",
     "read": "sessionlake.reading",
     "read_joins": "sessionlake.reading",
     "read_sessions": "sessionlake.reading",

@@ -16,12 +16,13 @@ MODULES = sorted(
     if ">>> " in file.read_text()
 )
 PACKAGES = ["sessionlake", "sessionlake.stores", "sessionlake.standalone", "sessionlake.testing"]
-NEEDS_A_PIPELINE = {"check", "load_config", "open_replica", "read"} | {
+NEEDS_A_PIPELINE = {"check", "load_config", "load_project", "open_replica", "read"} | {
     f"read_{name}" for name in ("sessions", "windows", "joins", "table")
 }
 """Functions that read a file of the user, or the tables of a pipeline: their examples are in the pages."""
 SHOWN_ELSEWHERE = {
     "Config": "load_config returns it",
+    "Project": "load_project returns it",
     "BackPressureError": "docs/standalone.md",
     "ConfigOutput": "Harness",
     "Output": "SessionizerHarness",

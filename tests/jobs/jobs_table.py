@@ -50,7 +50,7 @@ def _row(job: Job) -> str:
     page = FILE.parent / "jobs" / f"{job.name}.md"
     name = f"[`{job.command}`](jobs/{page.name})" if page.exists() else f"`{job.command}`"
     options = " ".join(f"`{option.flag}`" for option in job.options)
-    dag = f"`{job.dag}`" if job.dag else ""
+    dag = f"`NAME.{job.name}`" if job.dag else ""
     cells = (name, job.summary, options, _tables(job.reads), _tables(job.writes), "yes" if job.recorded else "", dag)
     return f"| {' | '.join(cells)} |\n"
 

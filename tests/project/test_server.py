@@ -37,7 +37,7 @@ def project(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pr
     for name in ("sittings", "hours"):
         run(spark, found.configs[name], once=True)
     error = PipelineStateError("checkpoint: '/x' is missing; put it back")
-    standing.failed(found.configs["latest"], error, 3)
+    standing.failed(found.configs["latest"], error, 600)
     return found
 
 

@@ -105,19 +105,21 @@ class _Work:
     ) -> None:
         self._spark, self._members, self._once, self._drained = spark, project.members, once, drained
         self._width = max(map(len, project.members))
+        self._sessions: dict[str, SparkSession] = {}
+        """A session for each pipeline, also after a failure: Spark keeps what listens to the queries of each one for good."""
 
     def __call__(self, name: str) -> "RunSummary":
         """Run a pipeline to its end, under the config as it is now: it may have been mended after a failure."""
         from sessionlake.engine.pools import session_in_pool
-        from sessionlake.observe.standing import runs_again
         from sessionlake.preflight.check import require_ready
 
         member = self._members[name]
         config = load_config(member.path)
         require_ready(config, member.path)
-        spark = session_in_pool(self._spark, name, config.pipeline.shards)
+        if name not in self._sessions:
+            self._sessions[name] = self._spark.newSession()
+        spark = session_in_pool(self._sessions[name], name, config.pipeline.shards)
         on_commit = partial(self._committed, config)
-        runs_again(config)
         if not self._once:
             return stream_on(spark, self._apart(config), on_commit)
         with observed(config, SESSIONIZE) as counted:

@@ -26,9 +26,8 @@ def fair_pools(weights: Mapping[str, int]) -> dict[str, str]:
     return {"spark.scheduler.mode": "FAIR", "spark.scheduler.allocation.file": file.as_uri()}
 
 
-def session_in_pool(spark: SparkSession, pool: str, shuffle_partitions: int) -> SparkSession:
-    """Return a session of its own of the same Spark, whose work in this thread, and the queries that it starts, are in a pool."""
-    session = spark.newSession()
+def session_in_pool(session: SparkSession, pool: str, shuffle_partitions: int) -> SparkSession:
+    """Return a session whose work in this thread, and the queries that it starts, are in a pool."""
     session.conf.set("spark.sql.shuffle.partitions", str(shuffle_partitions))
     session.sparkContext.setLocalProperty(_POOL, pool)
     return session

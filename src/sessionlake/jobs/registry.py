@@ -110,7 +110,7 @@ class Job:
     extra: tuple[str, str] | None = None
     """A module that must be installed, and the extra that brings it."""
     dag: str | None = None
-    """The DAG that runs it."""
+    """The file of dags/ that makes its DAGs, one for each pipeline; each is called NAME.JOB."""
     over_project: bool = True
     """Whether its command also takes a project, and does the job of each pipeline."""
     needs: str = ""

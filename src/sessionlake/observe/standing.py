@@ -14,6 +14,7 @@ from sessionlake.errors import SessionlakeError, first_line, without_values
 
 _FILE, _LOCK = "FAILING", "LOCK"
 _LOCKS = Path("/proc/locks")
+_STARTS_US, _SOON_US = 5_000_000, 120_000_000
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Failing:
     error: str
     """One line, without secrets; of an error that is not ours without values of the data."""
     since_us: int
-    """When it first failed, since it last ran."""
+    """When it first failed, of failures that followed each other soon."""
     times: int
     again_us: int
     """When it is started again."""
@@ -31,30 +32,23 @@ class Failing:
 
 
 def failing(config: Config) -> Failing | None:
-    """Return the failure of a pipeline whose driver waits to start it again; None if there is none."""
-    with suppress(OSError, ValueError, TypeError):
-        found = Failing(**json.loads(_file(config).read_text()))
-        if _lives(found.pid):
-            return found
-    return None
+    """Return the failure of a pipeline whose driver waits to start it again; None if there is none, or if it was started again."""
+    found = _recorded(config)
+    waits = found is not None and time.time_ns() // 1000 < found.again_us + _STARTS_US
+    return found if found is not None and waits and _lives(found.pid) else None
 
 
 def failed(config: Config, error: BaseException, wait_s: float) -> None:
-    """Record a failure, which `failing` returns until the pipeline runs again or this process ends."""
-    now_us, before = time.time_ns() // 1000, failing(config)
-    since_us, times = (now_us, 0) if before is None else (before.since_us, before.times)
+    """Record a failure, which `failing` returns until the pipeline is started again or this process ends."""
+    now_us, before = time.time_ns() // 1000, _recorded(config)
+    soon = before is not None and before.pid == os.getpid() and now_us < before.again_us + _SOON_US
+    since_us, times = (before.since_us, before.times) if before is not None and soon else (now_us, 0)
     again_us = now_us + round(wait_s * 1e6)
     told = hide(first_line(error)) if isinstance(error, SessionlakeError) else without_values(error)
     found = Failing(told, since_us, times + 1, again_us, os.getpid())
     with suppress(OSError):  # a disk that is full is perhaps the failure itself
         make_private(_file(config).parent)
         _file(config).write_text(json.dumps(asdict(found)))
-
-
-def runs_again(config: Config) -> None:
-    """Remove the record of a failure."""
-    with suppress(OSError):
-        _file(config).unlink(missing_ok=True)
 
 
 def driver(config: Config) -> int | None:
@@ -66,6 +60,12 @@ def driver(config: Config) -> int | None:
             parts = line.split()
             if parts[1] == "FLOCK" and parts[5].rpartition(":")[2] == inode:
                 return int(lock.read_text().strip())
+    return None
+
+
+def _recorded(config: Config) -> Failing | None:
+    with suppress(OSError, ValueError, TypeError):
+        return Failing(**json.loads(_file(config).read_text()))
     return None
 
 
