@@ -125,6 +125,10 @@ def test_before_anything_runs(root: Path) -> None:
     ]
     assert "sittings -- late_events --> stragglers" in call("graph", str(root), "--format", "mermaid").stdout
     assert {one["state"] for one in statuses(root).values()} == {"new"}
+    planned = call("plan", str(root), "--json").stdout.splitlines()
+    assert {json.loads(line)["pipeline"]: json.loads(line)["runs"] for line in planned} == dict.fromkeys(
+        PIPELINES, True
+    )
     shown = call("show", str(root / "sittings.toml")).stdout
     assert 'format = "json"' in shown
     assert f"# {root}/project.toml:8" in shown

@@ -8,40 +8,44 @@ import click
 from sessionlake.cli.rows import TABLE, format_options, print_object, print_rows
 from sessionlake.cli.shared import console, format_time, one_line_errors
 from sessionlake.config.load import load_config
+from sessionlake.config.project import is_project, load_project
 from sessionlake.config.secrets import hide
 from sessionlake.errors import ExitCode
 
 if TYPE_CHECKING:
     from sessionlake.preflight.plan import Plan
 
-_COLUMNS = ("change", "setting", "told")
+_COLUMNS = ("pipeline", "change", "setting", "told")
 
 
 @click.command("plan")
-@click.argument("config_path", metavar="CONFIG")
+@click.argument("config_path", metavar="CONFIG|PROJECT")
 @format_options("one object", "a line for each change, below a line of the column names")
 @one_line_errors
 def plan_command(config_path: str, form: str) -> None:
     """Compare a config with the tables that are there, and say of each change if `run` takes it.
 
-    Starts no Java and changes nothing. The exit code is 0 if `run` takes the config, and 2 if it does not.
+    Of a project, the changes of each pipeline are told. Starts no Java and changes nothing. The exit code is 0 if `run` takes
+    the config, or all of them, and 2 if it does not.
     """
-    config = load_config(config_path)
+    configs = load_project(config_path).configs.values() if is_project(config_path) else [load_config(config_path)]
     from sessionlake.preflight.plan import read_plan
 
-    plan = read_plan(config)
-    if form == TABLE:
-        _print(plan)
-    elif form == "json":
-        print_object(plan.fields(), form)
-    else:
-        print_rows(_COLUMNS, _rows(plan), limit=None, form=form)
-    if plan.refused:
+    plans = [read_plan(config) for config in configs]
+    if form == "csv":
+        rows = [row for plan in plans for row in _rows(plan)]
+        print_rows(_COLUMNS, rows, limit=None, form=form)
+    for plan in plans if form != "csv" else ():
+        if form == TABLE:
+            _print(plan)
+        else:
+            print_object(plan.fields(), form)
+    if any(plan.refused for plan in plans):
         sys.exit(ExitCode.USER)
 
 
-def _rows(plan: "Plan") -> list[tuple[str, str, str]]:
-    return [(str(change.of), change.name, hide(change.told)) for change in plan.changes]
+def _rows(plan: "Plan") -> list[tuple[str, str, str, str]]:
+    return [(plan.pipeline, str(change.of), change.name, hide(change.told)) for change in plan.changes]
 
 
 def _print(plan: "Plan") -> None:
@@ -52,8 +56,8 @@ def _print(plan: "Plan") -> None:
     console.print(f"{plan.pipeline}, batch {plan.batch_id:,}{watermark}", soft_wrap=True)
     # Not a table of `print_rows`: that fits the terminal by leaving text out, and here the text is the answer.
     rows = _rows(plan)
-    widths = [max((len(row[i]) for row in rows), default=0) for i in range(2)]
-    for change, name, told in rows:
+    widths = [max((len(row[i]) for row in rows), default=0) for i in (1, 2)]
+    for _, change, name, told in rows:
         console.print(f"  {change:<{widths[0]}}  {name:<{widths[1]}}  {told}", soft_wrap=True)
     if not rows:
         console.print("  nothing differs")
