@@ -12,7 +12,6 @@ from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -273,14 +272,17 @@ def hash64(array: pa.Array) -> npt.NDArray[np.uint64]:
 
     Strings are hashed by SipHash with pandas' documented default key. Nulls have no meaningful hash.
     """
+    # Here, not above: to import pandas takes a second, and commands without Spark hash nothing.
+    from pandas.util import hash_array  # noqa: PLC0415
+
     if pa.types.is_integer(array.type) or pa.types.is_floating(array.type):
         values = numbers(array)[0] + 0  # -0.0 + 0 is 0.0: equal values must share a hash
         if values.dtype.kind == "f":
             values[np.isnan(values)] = np.nan  # and so must NaNs of any payload
-        return cast(npt.NDArray[np.uint64], pd.util.hash_array(values))
+        return cast(npt.NDArray[np.uint64], hash_array(values))
     # pandas hashes Python objects one by one: of each distinct value only one is made.
     encoded = array.dictionary_encode()
     uniques = encoded.dictionary.cast(pa.string() if pa.types.is_string(array.type) else pa.binary())
     objects = uniques.to_numpy(zero_copy_only=False)
-    hashes: npt.NDArray[np.uint64] = pd.util.hash_array(np.asarray(objects, dtype=object), categorize=False)
+    hashes: npt.NDArray[np.uint64] = hash_array(np.asarray(objects, dtype=object), categorize=False)
     return hashes[pc.fill_null(encoded.indices, 0).to_numpy()] if len(hashes) else np.zeros(len(array), np.uint64)

@@ -40,7 +40,7 @@ class Listed:
         return Listed(self.start[rows], self.keys.take(pa.array(rows)))
 
 
-NONE_LISTED = Listed(np.zeros(0, np.int64), pa.array([], pa.string()))
+NONE_LISTED = Listed(np.zeros(0, np.int64), pa.nulls(0, pa.string()))
 
 
 class HasLists:
