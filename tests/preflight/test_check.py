@@ -400,9 +400,11 @@ def test_versions_that_do_not_fit_are_problems_too(project: Project, monkeypatch
     assert problem["message"].startswith("pyspark 3.5.1 is installed, sessionlake needs 4.1.x; run: pip install ")
 
 
-@pytest.mark.parametrize("missing", ["clicks.toml", "."])
-def test_a_config_that_can_not_be_read(project: Project, missing: str) -> None:
-    found = check(project.root / ("no.toml" if missing != "." else "."))
+@pytest.mark.parametrize(
+    ("named", "said"), [("no.toml", "can't be read"), (".", "is a directory; name a pipeline's file")]
+)
+def test_a_config_that_can_not_be_read(project: Project, named: str, said: str) -> None:
+    found = check(project.root / named)
     (problem,) = found.problems
     assert problem.key == "config"
-    assert "can't be read" in problem.message
+    assert said in problem.message

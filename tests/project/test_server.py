@@ -18,7 +18,7 @@ from sessionlake.project import board
 from sessionlake.project.server import parted, prepared
 from tests.airflow.browser import missing_browser, open_browser
 from tests.airflow.support import wait_for
-from tests.project.test_projects import PIPELINES, PROJECT, write_file
+from tests.project.project_support import PIPELINES, PROJECT, write_file
 from tests.serve.server_support import ask
 
 TOKEN, OTHER = "a-token-that-opens-all", "a-token-of-the-hours"

@@ -233,7 +233,7 @@ def test_the_page_loads_nothing_from_outside(tmp_path: Path) -> None:
     assert "unsafe" not in policy
     assert re.findall(r"https?://\S+", page) == ['http://www.w3.org/2000/svg";']
     assert not re.search(r"\b(src|style|on\w+)=", page)
-    assert re.findall(r'href="(.*?)"', page) == ["openapi.json", "/metrics"]
+    assert re.findall(r'href="(.*?)"', page) == ["openapi.json", "metrics"]
     assert not re.search("innerHTML|insertAdjacentHTML|document.write|eval", page)
 
 

@@ -1,0 +1,45 @@
+"""A project of four pipelines on files of events; the last one reads the late events of the first."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+_BEGAN = int(time.time()) - 3600
+PROJECT = """\
+[pipeline]
+warehouse = "lake"
+shards = 1
+trigger = "1 second"
+[connections.events]
+kind = "files"
+path = "events"
+format = "json"
+max_files_per_batch = 1
+"""
+SOURCE = """\
+[source]
+connection = "events"
+[event]
+key = "user"
+time = "at"
+"""
+PIPELINES = {
+    "sittings": f'{SOURCE}[session]\ngap = "10 minutes"\ngrace = "0 seconds"\nretention = "1 day"\n[aggregates]\ntotal = "sum(v)"\n',
+    "hours": f'{SOURCE}[window]\nkind = "tumbling"\nsize = "1 hour"\ngrace = "1 hour"\nretention_time = "1 day"\n[emit]\nearly = "batch"\nlate = "batch"\n[aggregates]\ntotal = "sum(v)"\n',
+    "latest": f'{SOURCE}[table]\ncolumns = ["v"]\n',
+    # Late events of the sessions, in sessions of their own: a pipeline behind another one.
+    "stragglers": '[source]\nkind = "delta"\npath = "lake/sittings/late_events"\n[event]\nkey = "key"\ntime = "event_time"\n[session]\ngap = "1 hour"\n',
+}
+
+
+def write_file(root: Path, number: int) -> None:
+    """Write a file of events: hour by hour, one of each file three hours late."""
+    rows = [
+        {"user": f"u{i % 5}", "at": f"2026-01-01T{number + 5 - 3 * (i == 9):02}:{i:02}:00Z", "v": i} for i in range(10)
+    ]
+    file = root / f"{number}.json"
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    moment = _BEGAN + number * 60  # the source reads in this order
+    os.utime(file, (moment, moment))
+    file.rename(root / "events" / file.name)
