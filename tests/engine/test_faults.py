@@ -59,6 +59,21 @@ def assert_answered(lake: OperatorLake) -> None:
     assert lake.sent() == lake.answer()
 
 
+def has_its_batches(lake: OperatorLake, expected: OperatorLake) -> bool:
+    """Say whether the batches are those of an undisturbed run; if not, check that nothing is lost or doubled.
+
+    A driver that ends may have planned a file that the next one then reads together with the one after it. What is late, and what
+    a processor sends, depends on the batches.
+    """
+    read, wanted = ([commit["counts"].get("input", 0) for commit in one.commits()] for one in (lake, expected))
+    if read == wanted:
+        return True
+    assert_reconciles(lake)
+    assert len(read) < len(wanted)
+    assert sum(read) == sum(wanted)
+    return False
+
+
 def run_file_by_file(spark: SparkSession, lake: OperatorLake, before: Callable[[int], object]) -> None:
     """Run a batch for each file, in a run of its own, after something was done to the pipeline.
 
@@ -128,16 +143,9 @@ def test_two_drivers_at_once(spark: SparkSession, lake: OperatorLake, expected: 
     assert set(codes) <= {0, ExitCode.FENCED, ExitCode.USER, ExitCode.TRY_AGAIN}, [one.stderr for one in done]
     assert all("Traceback" not in one.stderr for one in done)
     run_once(spark, lake)
-    read, wanted = ([commit["counts"].get("input", 0) for commit in one.commits()] for one in (lake, expected))
-    if read == wanted:
+    if has_its_batches(lake, expected):
         assert_same(lake, expected)
         assert_answered(lake)
-    else:
-        # The fenced driver had planned a file that the other one then read together with the next one: nothing is lost
-        # or doubled, but which events are late depends on the batches.
-        assert_reconciles(lake)
-        assert len(read) < len(wanted)
-        assert sum(read) == sum(wanted)
 
 
 def test_clock_set_forward_and_back(spark: SparkSession, fed: OperatorLake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,13 +191,14 @@ def test_a_disk_that_is_full(lake: OperatorLake, expected: OperatorLake, place: 
         assert_answered(lake)
 
 
-def test_sigterm_at_random_moments(spark: SparkSession, lake: OperatorLake) -> None:
+def test_sigterm_at_random_moments(spark: SparkSession, lake: OperatorLake, expected: OperatorLake) -> None:
     chance = random.Random(lake.changelog)
     command = [str(Path(sys.executable).with_name("sessionlake")), "run", str(lake.path), "--once"]
     for _ in range(4):
         stopped_at(command, lake, chance.uniform(1, 20))
     run_once(spark, lake)
-    assert_answered(lake)
+    if has_its_batches(lake, expected):
+        assert_answered(lake)
 
 
 def stopped_at(command: list[str], lake: Lake, seconds: float) -> None:
