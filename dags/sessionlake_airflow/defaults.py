@@ -90,6 +90,16 @@ def apply_param() -> Param:
     )
 
 
+def flag_param(title: str, description: str) -> Param:
+    """Return a param that is off at first."""
+    return Param(False, type="boolean", title=title, description=description)
+
+
+def directory_param(description: str) -> Param:
+    """Return the param for the place of a backup, which must be given."""
+    return Param(None, type="string", minLength=1, title="Directory", description=description)
+
+
 def keys_params() -> dict[str, Param]:
     """Return the params for keys to erase."""
     return {

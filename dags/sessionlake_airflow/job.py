@@ -42,6 +42,7 @@ class SparkJob(BaseOperator):
     """Run `sessionlake <command>` by pipelines/command.py; its last line, a JSON object of counts, becomes the task's XCom and goes into asset events.
 
     - `config` names the pipeline: its file, in the configs' directory.
+    - `operands` names params that stand after the config.
     - `options` names params that become options of the same name. Empty ones are left out.
     - `files` names params with a list that no log and no process list may show: it goes, one value a line, into a file of this
       user alone, and the option is its path, --<name>-file. An empty one is left out.
@@ -62,6 +63,7 @@ class SparkJob(BaseOperator):
         config: str,
         command: str,
         arguments: Sequence[str] = (),
+        operands: Sequence[str] = (),
         options: Sequence[str] = (),
         files: Sequence[str] = (),
         interval: bool = False,
@@ -74,7 +76,7 @@ class SparkJob(BaseOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.config, self.command, self.arguments, self.options = config, command, list(arguments), list(options)
-        self.files = list(files)
+        self.files, self.operands = list(files), list(operands)
         self.interval, self.names_run, self.minutes = interval, names_run, minutes
         self.skip_on, self.judges, self.conn_id = list(skip_on), judges, conn_id
         self._process: subprocess.Popen[str] | None = None
@@ -133,7 +135,7 @@ class SparkJob(BaseOperator):
         if self.interval and context.get("data_interval_start"):
             params["from"] = params.get("from") or context["data_interval_start"].isoformat()
             params["to"] = params.get("to") or context["data_interval_end"].isoformat()
-        words = [self.config_path(), *self.arguments]
+        words = [self.config_path(), *self.arguments, *(str(params[name]) for name in self.operands)]
         for name in self.options:
             value, flag = params.get(name), f"--{name.replace('_', '-')}"
             if value is True or (value is False and name == "apply"):

@@ -40,6 +40,8 @@ class Pipeline:
     schedules: Mapping[str, str] = field(default_factory=dict)
     upstream: tuple[str, ...] = ()
     """The pipelines that it reads."""
+    publishes: bool = True
+    """Whether it has a topic to publish to."""
 
     @property
     def results(self) -> Asset:
@@ -164,6 +166,7 @@ def _pipelines(
             own.get("run", shared.get("run", MICRO)),
             {**_section(shared, "schedules"), **_section(own, "schedules")},
             tuple(sorted(upstream)),
+            "kafka" in _section(content, "sink"),
         )
 
 

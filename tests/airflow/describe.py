@@ -113,6 +113,7 @@ def _task(task: Any) -> dict[str, Any]:
         "command": task.command,
         "options": task.options,
         "files": task.files,
+        "operands": task.operands,
         "inlets": [asset.name for asset in task.inlets],
         "outlets": [asset.name for asset in task.outlets],
     }

@@ -14,7 +14,7 @@ import psutil
 DESCRIBE = Path(__file__).with_name("describe.py")
 CONFIGS = Path(__file__).parents[2] / "infra" / "compose" / "pipelines"
 """A directory with one config, and no project."""
-STREAMED = "\n[airflow]\nrun = 'stream'\n"
+STREAMED = "\n[airflow]\nrun = 'stream'\n[sink.kafka]\nbootstrap_servers = 'broker:9092'\ntopic = 'sessions'\n"
 LOCAL = json.dumps({"conn_type": "spark", "host": "local[*]"})
 STUB = """\
 #!/usr/bin/env bash
@@ -61,7 +61,7 @@ def airflow_process(home: Path, wanted: dict[str, Any]) -> tuple[subprocess.Pope
 
 
 def make_project(configs: Path) -> None:
-    """Write a project of two pipelines: `clicks`, which runs by a schedule, and `feed`, which is a long task."""
+    """Write a project of two pipelines: `clicks`, which runs by a schedule, and `feed`, which is a long task and publishes."""
     configs.mkdir()
     text = (CONFIGS / "clicks.toml").read_text()
     (configs / "project.toml").touch()

@@ -11,14 +11,18 @@ from tests.airflow.support import ask_airflow
 DAGS = Path(__file__).parents[2] / "dags"
 NAMES = sorted(file.stem for file in DAGS.glob("*.py") if file.stem != "broken_pipelines")
 IDS = {
+    "back_up": "clicks.backup",
     "backfill_sessions": "clicks.backfill",
     "compact_tables": "clicks.compact",
     "expire_sessions": "clicks.expire",
     "forget_everywhere": "project.forget",
     "forget_key": "clicks.forget",
+    "publish_results": "feed.publish",
     "quality_checks": "clicks.quality",
+    "rebuild_tables": "clicks.rebuild",
     "redeem_dead_letters": "clicks.redeem",
     "reprocess_late": "clicks.reprocess_late",
+    "restore_backup": "clicks.restore",
     "sessionize_micro": "clicks.run",
     "sessionize_stream": "feed.run",
 }
@@ -68,7 +72,7 @@ def dags(answer: dict[str, Any]) -> dict[str, Any]:
 def test_each_file_makes_a_dag_for_each_pipeline(answer: dict[str, Any]) -> None:
     assert answer["describe"]["errors"] == {}
     both = {f"{name}.{IDS[file].partition('.')[2]}" for file in NAMES for name in ("clicks", "feed")}
-    assert {*answer["describe"]["dags"]} == both | {"project.forget"}
+    assert {*answer["describe"]["dags"]} == (both | {"project.forget"}) - {"clicks.publish"}
     assert {*IDS} == {*NAMES}
 
 
@@ -117,14 +121,17 @@ def test_the_form_offers_what_the_registry_says(dags: dict[str, Any], job: Job) 
     (task,) = dag["tasks"].values()
     assert task["command"] == job.command
     offered = [option for option in job.options if option.in_dag]
-    names = {*(option.name for option in offered), "dry_run", *(["apply"] if job.has_apply else [])}
+    names = {option.name for option in offered}
+    names |= {name for name, there in (("dry_run", job.recorded), ("apply", job.has_apply)) if there}
     assert set(task["options"]) == names
-    assert set(dag["params"]) == {*names, *task["files"]}
+    assert set(dag["params"]) == {*names, *task["files"], *task["operands"]}
+    assert len(task["operands"]) == len(job.operands) - 1
     for name in task["files"]:
         assert f"{name}_file" in names
     for option in offered:
         param = dag["params"][option.name]
-        wanted = {"type": ["null", KINDS.get(option.kind, "string")]}
+        kind = KINDS.get(option.kind, "string")
+        wanted: dict[str, Any] = {"type": kind if option.kind is Kind.FLAG else ["null", kind]}
         if option.default is not None or (option.required and option.kind is not Kind.TIME):
             wanted = {"type": "string"}  # never empty; a time is the run's data interval where it is
         wanted |= {"enum": [*option.choices]} if option.choices else {}
@@ -154,6 +161,7 @@ def test_quality_stands_between_results_and_what_depends_on_them(dags: dict[str,
         "backfill_sessions",
         "forget_key",
         "redeem_dead_letters",
+        "restore_backup",
     }
     assert tasks["sessionize_stream"]["outlets"] == ["feed.sessions"]
     assert tasks["forget_everywhere"]["outlets"] == ["clicks.sessions", "feed.sessions"]

@@ -11,7 +11,19 @@ from sessionlake.config.shipped import shipped_directory
 from tests.airflow.operators_table import FILE, text
 from tests.airflow.support import ask_airflow
 
-ALL = {"run", "backfill", "compact", "expire", "forget", "quality", "redeem", "reprocess_late"}
+ALL = {
+    "run",
+    "backfill",
+    "backup",
+    "compact",
+    "expire",
+    "forget",
+    "quality",
+    "rebuild",
+    "redeem",
+    "reprocess_late",
+    "restore",
+}
 BEHIND = """\
 [source]
 kind = "delta"

@@ -99,6 +99,16 @@ FILLED: dict[str, dict[str, Any]] = {
     "forget_key": {"keys_file": "/k", "keys": [], "wait": "1 minute", "apply": False, "dry_run": True},
     "forget_everywhere": {"keys_file": "/k", "keys": [], "wait": "1 minute", "apply": False, "dry_run": True},
     "compact_tables": {"method": "merge", "dry_run": True},
+    "back_up": {"directory": "/backups/monday"},
+    "restore_backup": {"directory": "/backups/monday"},
+    "rebuild_tables": {
+        "warehouse": "new",
+        "switch": True,
+        "from_topic": False,
+        "from_archive": True,
+        "from_what_is_there": True,
+    },
+    "publish_results": {},
     "quality_checks": {"fail_on": "warn", "dry_run": True},
     "redeem_dead_letters": {"reason": "bad JSON", **SPAN},
 }
@@ -137,7 +147,10 @@ CASES: dict[str, dict[str, Any]] = {
         "env": {"STUB": f"echo 'sessionlake: warning: w' >&2; echo '{WRONG_USE}' >&2; exit 2"},
     },
     **{f"user's error in {dag}": {"dag": dag, "env": refusing(WRONG_USE, ExitCode.USER)} for dag in FINAL},
-    **{f"not needed: {dag}": {"dag": dag, "env": refusing(NO_RULE, ExitCode.NOT_NEEDED)} for dag in DAGS},
+    **{
+        f"not needed: {dag}": {"dag": dag, "conf": FILLED[dag], "env": refusing(NO_RULE, ExitCode.NOT_NEEDED)}
+        for dag in DAGS
+    },
     "unknown param": {"dag": "compact_tables", "conf": {"typo": 1}, "env": {"STUB": SAYS}},
     "config that is not there": {
         "dag": "compact_tables",

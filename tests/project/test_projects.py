@@ -117,6 +117,16 @@ def test_what_is_wrong_in_any_file_stops_all_before_spark_starts(root: Path) -> 
     assert not (root / "lake").exists()
 
 
+def test_a_job_that_airflow_can_not_start_by_itself_has_no_schedule(root: Path) -> None:
+    (root / "latest.toml").write_text(
+        f"{PIPELINES['latest']}[airflow.schedules]\nbackup = '@daily'\ncompact = '@daily'\n"
+    )
+    (line,) = call("check", str(root), code=2).output.splitlines()
+    assert line.replace(f"{root}/", "").startswith(
+        "sessionlake: latest.toml:9: airflow.schedules.backup: is no job that Airflow can start by itself; write one of run, compact,"
+    )
+
+
 @pytest.mark.slow
 def test_once_in_the_order_of_the_graph_then_sql_and_status_over_all(root: Path) -> None:
     done = run(root, "--once", "--parallel", "1")

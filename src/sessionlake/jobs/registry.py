@@ -284,6 +284,7 @@ JOBS: tuple[Job, ...] = (
         reads=_rows(SOURCE),
         recorded=False,
         over_project=False,
+        dag="rebuild_tables",
     ),
     Job(
         "quality",
@@ -322,6 +323,7 @@ JOBS: tuple[Job, ...] = (
         operands=("CONFIG", "DIR"),
         reads=_EVERYTHING,
         recorded=False,
+        dag="back_up",
     ),
     Job(
         "restore",
@@ -331,17 +333,19 @@ JOBS: tuple[Job, ...] = (
         operands=("CONFIG", "DIR"),
         writes=_EVERYTHING,
         recorded=False,
+        dag="restore_backup",
     ),
     Job(
         "publish",
         "Publish sessions or windows to the compacted Kafka topic of [sink.kafka].",
         "sessionlake.jobs.publish:publish",
-        (Option("once", "Publish all changes up to now, then exit.", Kind.FLAG),),
+        (Option("once", "Publish all changes up to now, then exit.", Kind.FLAG, in_dag=False),),
         more="It runs until it is stopped (ctrl-C), or once with --once.",
         reads=_rows(*_COMPUTED),
         writes=_rows(SINK),
         recorded=False,
         over_project=False,
+        dag="publish_results",
     ),
 )  # fmt: skip
 """All jobs, in the order of the help."""

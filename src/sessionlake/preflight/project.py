@@ -9,7 +9,7 @@ from sessionlake.config.file import ConfigFile
 from sessionlake.config.problems import Gathered, Problem, problems_of
 from sessionlake.config.project import Project, read_project
 from sessionlake.errors import SessionlakeError
-from sessionlake.jobs.registry import BY_NAME, SESSIONIZE
+from sessionlake.jobs.registry import BY_NAME
 from sessionlake.preflight.check import Checked, check_loaded, misfits
 from sessionlake.preflight.checks import problems_of_pipeline
 from sessionlake.preflight.summary import summary_of
@@ -86,9 +86,14 @@ def _without_awaited(project: Project, name: str, problems: Iterable[Problem]) -
 
 
 def _unknown_jobs(schedules: Mapping[str, str]) -> list[Problem]:
-    known = [RUN, *(job.name for job in BY_NAME.values() if job.dag and job.name != SESSIONIZE)]
+    by_itself = (
+        job for job in BY_NAME.values() if job.operands == ("CONFIG",) and not any(o.required for o in job.options)
+    )
+    known = [RUN, *(job.name for job in by_itself if job.dag)]
     return [
-        Problem(f"airflow.schedules.{name}", f"is no job of Airflow; write one of {', '.join(known)}")
+        Problem(
+            f"airflow.schedules.{name}", f"is no job that Airflow can start by itself; write one of {', '.join(known)}"
+        )
         for name in schedules
         if name not in known
     ]

@@ -1,0 +1,32 @@
+"""
+### Publishes what has changed to the topic of `[sink.kafka]`
+
+Runs whenever the results have changed, and ends when the topic has all of it. Only of pipelines that have the section.
+
+**If it is red:** the last lines of the log say why. Nothing is lost or sent twice for good: the next run goes on where this one
+stopped, and the topic is compacted.
+"""
+
+from airflow.sdk import DAG
+
+from sessionlake_airflow.defaults import DAG_DEFAULTS
+from sessionlake_airflow.exit_codes import NO_BATCHES
+from sessionlake_airflow.job import SparkJob
+from sessionlake_airflow.project import pipelines
+
+for pipeline in (one for one in pipelines("publish") if one.publishes):
+    with DAG(
+        schedule=pipeline.at("publish", None) or [pipeline.results],
+        description="Publishes what has changed to a topic",
+        doc_md=__doc__,
+        **pipeline.named("publish"),
+        **DAG_DEFAULTS,
+    ):
+        SparkJob(
+            config=pipeline.config,
+            task_id="publish",
+            command="publish",
+            arguments=["--once"],
+            names_run=False,
+            skip_on=[NO_BATCHES],
+        )
