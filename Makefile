@@ -9,8 +9,13 @@ PYTHON := .venv/bin/python
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
 
+# The demo needs neither Airflow nor what tests need: without them it installs a third. What is there already is taken as it is.
+INSTALLED := $(if $(wildcard .venv/stamp),.venv/stamp,.venv/demo-stamp)
+
 .PHONY: demo
-demo: setup ## run the whole life of the data on the shipped events
+demo: $(INSTALLED) java ## run the whole life of the data on the shipped events
+	@$(PYTHON) -m sessionlake.jars >/dev/null
+	@$(PYTHON) -m sessionlake fast-start >/dev/null
 	@.venv/bin/sessionlake demo
 
 .PHONY: kafka
@@ -109,6 +114,9 @@ clean: ## remove all that make or the tools put here; jars stay in the cache, ~/
 .PHONY: java
 java:
 	@infra/setup/java
+
+.venv/demo-stamp: uv.lock pyproject.toml | $(UV)
+	@$(UV) sync --frozen --no-default-groups --extra demo --extra quality --extra serve && touch $@
 
 .venv/stamp: uv.lock pyproject.toml | $(UV)
 	@$(UV) sync --frozen && touch $@
