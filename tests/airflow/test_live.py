@@ -152,10 +152,10 @@ def test_a_red_check_of_one_pipeline_leaves_the_others_green(airflow: LiveAirflo
     red, green = airflow.trigger("weeks.quality", "red", fail_on="warn"), airflow.trigger("seventh.quality", "green")
     assert airflow.wait_for_run("weeks.quality", red) == "failed"
     assert airflow.wait_for_run("seventh.quality", green) == "success", airflow.log_of("seventh.quality", green)
-    checked = airflow.call("GET", "/assets/events?limit=100")["asset_events"]
-    names = {event.get("name") for event in checked}
-    assert "seventh.checked" in names
-    assert "weeks.checked" not in names
+    updated = airflow.call("GET", "/assets/events?limit=100&order_by=-timestamp")["asset_events"]
+    by_run = {(event["source_run_id"], event["name"]) for event in updated}
+    assert (green, "seventh.checked") in by_run
+    assert (red, "weeks.checked") not in by_run
 
 
 def running_task(airflow: LiveAirflow) -> psutil.Process:
