@@ -16,7 +16,7 @@ from sessionlake_airflow.project import pipelines
 
 for pipeline in (one for one in pipelines("publish") if one.publishes):
     with DAG(
-        schedule=pipeline.at("publish", None) or [pipeline.results],
+        schedule=pipeline.after_results("publish"),
         description="Publishes what has changed to a topic",
         doc_md=__doc__,
         **pipeline.named("publish"),

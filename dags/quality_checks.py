@@ -16,7 +16,7 @@ from sessionlake_airflow.project import pipelines
 
 for pipeline in pipelines("quality"):
     with DAG(
-        schedule=[pipeline.results],
+        schedule=pipeline.after_results("quality"),
         description="Checks the tables when results were updated; what is scheduled on the checked asset waits for it",
         doc_md=__doc__,
         params={

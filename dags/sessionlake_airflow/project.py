@@ -4,7 +4,7 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, reduce
 from operator import or_
@@ -16,7 +16,7 @@ from airflow.sdk import Asset, AssetAny, CronDataIntervalTimetable, CronTriggerT
 from sessionlake_airflow.configs import configs_directory, default_config
 
 PROJECT_FILE, OFF = "project.toml", "off"
-MICRO, STREAM = "micro", "stream"
+MICRO, STREAM = MODES = "micro", "stream"
 RUN = "run"
 """The pipeline itself among its jobs."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
@@ -40,7 +40,7 @@ class Pipeline:
     schedules: Mapping[str, str] = field(default_factory=dict)
     upstream: tuple[str, ...] = ()
     """The pipelines that it reads."""
-    publishes: bool = True
+    publishes: bool = False
     """Whether it has a topic to publish to."""
 
     @property
@@ -63,6 +63,10 @@ class Pipeline:
         """Return when a job runs: at the config's times, else at those of `cron`, in UTC; None if by hand only."""
         text = self.schedules.get(job, cron)
         return None if text in (None, OFF) else CronTriggerTimetable(text, timezone="UTC")
+
+    def after_results(self, job: str) -> Any:
+        """Return when a job runs that follows the results: whenever they have changed, or at the config's times."""
+        return self.at(job, None) if job in self.schedules else [self.results]
 
     def intervals(self, job: str, cron: str) -> CronDataIntervalTimetable | None:
         """Return the times, like `at`, of a job that works on the interval before each, from one to the next."""
@@ -136,35 +140,34 @@ def _pipelines(
     contents: Mapping[str, dict[str, Any]], project: Mapping[str, Any], directory: Path, problems: list[str]
 ) -> Iterator[Pipeline]:
     in_project, homes = bool(project) or (directory / PROJECT_FILE).is_file(), {}
-    operators, names = {}, {}
+    operators: dict[str, dict[str, Any]] = {}
+    names: dict[str, str] = {}
+    times: dict[str, dict[str, Any]] = {}
     for file, content in contents.items():
         name = _section(content, "pipeline").get("name", Path(file).stem)
         operator = next((one for one in _OPERATORS if _is_of(one, content)), None)
-        if operator is None or not isinstance(name, str) or not _NAME.fullmatch(name) or name in names.values():
-            told = (
-                "has no operator's section"
-                if operator is None
-                else f"has the name {name!r}, which another one has or no pipeline can have"
-            )
-            problems.append(f"{file}: {told}; `sessionlake check {directory / file}` says more")
+        airflow = {**_section(project, "airflow"), **_section(content, "airflow")}
+        airflow["schedules"] = {**_schedules(project), **_schedules(content)}
+        wrong = _wrong(name, names.values(), operator, airflow)
+        if operator is None or wrong is not None:
+            problems.append(f"{file}: {wrong}; `sessionlake check {directory / file}` says more")
             continue
-        operators[file], names[file] = operator, name
+        operators[file], names[file], times[file] = operator, name, airflow
         root = _section(project, "pipeline").get("warehouse", "warehouse")
         warehouse = _section(content, "pipeline").get("warehouse", f"{root}/{name}" if in_project else None)
         if isinstance(warehouse, str):
             homes[f"{_place(warehouse, directory)}/"] = name
     for file, operator in operators.items():
         content, name = contents[file], names[file]
-        own, shared = _section(content, "airflow"), _section(project, "airflow")
-        places = {_place(path, directory) for path in _table_paths(content)}
-        upstream = {home for place in places for path, home in homes.items() if place.startswith(path)}
+        places = {_place(path, directory) for path in _table_paths(content, _section(project, "connections"))}
+        upstream = {home for place in places for path, home in homes.items() if place.startswith(path)} - {name}
         yield Pipeline(
             name,
             file,
             operator["table"],
             tuple(operator["jobs"]),
-            own.get("run", shared.get("run", MICRO)),
-            {**_section(shared, "schedules"), **_section(own, "schedules")},
+            times[file].get("run", MICRO),
+            times[file]["schedules"],
             tuple(sorted(upstream)),
             "kafka" in _section(content, "sink"),
         )
@@ -178,13 +181,36 @@ def _is_of(operator: Mapping[str, Any], content: Mapping[str, Any]) -> bool:
     return not key or section.get(key, operator["default"]) == value
 
 
-def _table_paths(content: Any) -> Iterator[str]:
+def _wrong(name: Any, names: Collection[str], operator: Any, airflow: Mapping[str, Any]) -> str | None:
+    """Return what keeps a file from being a pipeline with DAGs, so that it does not keep others from theirs; None if nothing does."""
+    if operator is None:
+        return "has no operator's section"
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or name in names:
+        return f"has the name {name!r}, which another one has or no pipeline can have"
+    if airflow.get("run", MICRO) not in (*MODES, OFF):
+        return f"airflow.run: {airflow['run']!r} is not {MICRO!r}, {STREAM!r} or {OFF!r}"
+    for job, text in airflow["schedules"].items():
+        try:
+            if text != OFF:
+                CronTriggerTimetable(str(text), timezone="UTC").validate()
+        except Exception as error:  # noqa: BLE001 (Airflow's own, of its scheduler's half, which costs a second to import)
+            return f"airflow.schedules.{job}: {text!r} is no schedule ({error})"
+    return None
+
+
+def _schedules(content: Mapping[str, Any]) -> dict[str, Any]:
+    return _section(_section(content, "airflow"), "schedules")
+
+
+def _table_paths(content: Any, connections: Mapping[str, Any]) -> Iterator[str]:
     """Yield the paths of the sources that are Delta tables, those of a join's sides among them."""
     if isinstance(content, dict):
-        if content.get("kind") == "delta" and isinstance(content.get("path"), str):
-            yield content["path"]
+        named = content.get("connection")
+        merged = {**(_section(connections, named) if isinstance(named, str) else {}), **content}
+        if merged.get("kind") == "delta" and isinstance(merged.get("path"), str):
+            yield merged["path"]
         for inner in content.values():
-            yield from _table_paths(inner)
+            yield from _table_paths(inner, connections)
 
 
 def _section(content: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -111,8 +111,40 @@ def test_broken_files_are_one_import_error_that_names_them(found: dict[str, Any]
     assert "nothing.toml: has no operator's section" in error
 
 
-def test_a_project_of_fifty_pipelines_is_parsed_quickly(tmp_path: Path) -> None:
-    """CPU time of all files, so that a busy machine changes little; Airflow's own import is done before."""
-    found = described(tmp_path, **{f"more{number}": BEHIND for number in range(43)})
-    assert len(found["dags"]) > 300
-    assert sum(file["ms"] for file in found["files"].values()) < 10_000
+WRONG_TIMES = {
+    "minute": (
+        "[airflow.schedules]\ncompact = '99 * * * *'\n",
+        "airflow.schedules.compact: '99 * * * *' is no schedule (",
+    ),
+    "number": ("[airflow.schedules]\nbackfill = 5\n", "airflow.schedules.backfill: 5 is no schedule ("),
+    "mode": ("[airflow]\nrun = 'hourly'\n", "airflow.run: 'hourly' is not 'micro', 'stream' or 'off'"),
+}
+
+
+def test_times_that_are_none_keep_no_other_pipeline_from_its_dags(tmp_path: Path) -> None:
+    found = described(tmp_path, **{name: f"{BEHIND}{text}" for name, (text, _) in WRONG_TIMES.items()}, behind=BEHIND)
+    (error,) = found["errors"].values()
+    for name, (_, said) in WRONG_TIMES.items():
+        assert f"{name}.toml: {said}" in error
+        assert jobs_of(found, name) == set()
+    assert jobs_of(found, "commits") == jobs_of(found, "behind") == ALL
+
+
+def test_a_connection_to_another_ones_table_is_an_edge_and_off_is_no_schedule(tmp_path: Path) -> None:
+    text = BEHIND.replace('kind = "delta"\npath = "warehouse/commits/late_events"', 'connection = "late"')
+    sink = "[sink.kafka]\nbootstrap_servers = 'b:9'\ntopic = 't'\n"
+    project = (shipped_directory("pipelines") / "project.toml").read_text()
+    project += '[connections.late]\nkind = "delta"\npath = "warehouse/commits/late_events"\n'
+    off = f"{text}{sink}[airflow.schedules]\npublish = 'off'\nquality = 'off'\n"
+    own = BEHIND.replace("warehouse/commits", "warehouse/own")  # check refuses it; it must not start itself for ever
+    found = described(tmp_path, project=project, behind=text + sink, quiet=off, own=own)["dags"]
+    assert (found["own.run"]["waits_for"], found["own.run"]["cron"]) == ([], "*/10 * * * *")
+    assert found["behind.run"]["waits_for"] == found["quiet.run"]["waits_for"] == ["commits.sessions"]
+    assert found["behind.publish"]["waits_for"] == found["behind.quality"]["waits_for"] == ["behind.sessions"]
+    assert {found[f"quiet.{job}"]["schedule"] for job in ("publish", "quality")} == {"NullTimetable"}
+
+
+def test_a_project_of_fifty_pipelines_has_all_its_dags(tmp_path: Path) -> None:
+    found = described(tmp_path, **{f"more{number}": BEHIND for number in range(42)})
+    assert found["errors"] == {}
+    assert {jobs for number in range(42) for jobs in [len(jobs_of(found, f"more{number}"))]} == {len(ALL)}
