@@ -1,6 +1,7 @@
 """A client of the query server (`sessionlake serve`), of the standard library alone."""
 
 import json
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
@@ -18,6 +19,8 @@ Row = dict[str, Any]
 Key = str | Mapping[str, str]
 """A key's text; of a key of several columns also the columns' texts by name, as in {"tenant": "acme", "user_id": "u7"}."""
 _PASSING = (429, 503)
+_PATH = re.compile(r"(/p/[A-Za-z_][A-Za-z0-9_-]*)?/?")
+"""The path of a server: none, or that of a pipeline of a project."""
 MAX_KEYS = 1000
 """The most keys in one request."""
 
@@ -35,7 +38,7 @@ class QueryClient:
 
     Listings are iterators that ask for page after page; pages may be of different batches. `retries` is how often a request
     is sent again that the server had no time for (429, 503) or that found no connection. Times in rows are ISO texts.
-    `url` may be the link with a token that `sessionlake serve` shows.
+    `url` may be the link with a token that `sessionlake serve` shows. Of a project's server, that of one pipeline ends in /p/NAME.
     ValueError for an invalid URL, QueryError for a request that is not answered.
     """
 
@@ -49,11 +52,13 @@ class QueryClient:
         tls: SSLContext | None = None,
     ) -> None:
         found = urlsplit(url)
-        if found.scheme not in ("http", "https") or not found.hostname or found.path.strip("/") or found.query:
+        path = _PATH.fullmatch(found.path)
+        if found.scheme not in ("http", "https") or not found.hostname or path is None or found.query:
             raise ValueError(
                 f"url: {urldefrag(url).url!r} is no address of a server; write for example 'http://127.0.0.1:8787'"
             )
         self._scheme, self._host, self._port = found.scheme, found.hostname, found.port
+        self._below = path[1] or ""
         if token is None:
             token = dict(parse_qsl(found.fragment)).get("token")
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
@@ -220,7 +225,7 @@ class QueryClient:
         """Return status, body, and the seconds after which to ask again; no status if there was no connection."""
         connection = self._connection()
         try:
-            connection.request("GET" if body is None else "POST", target, body, self._headers)
+            connection.request("GET" if body is None else "POST", self._below + target, body, self._headers)
             response = connection.getresponse()
             return response.status, response.read(), min(float(response.getheader("Retry-After") or 1), self._timeout)
         except (OSError, HTTPException) as error:

@@ -3,12 +3,12 @@
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from threading import Thread
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from sessionlake.client import QueryClient
 from sessionlake.config.project import Project, load_project
 from sessionlake.config.serve import Tokens
 from sessionlake.errors import ConfigError, PipelineStateError
@@ -16,10 +16,12 @@ from sessionlake.observe import standing
 from sessionlake.operators.run import run
 from sessionlake.project import board
 from sessionlake.project.server import parted, prepared
+from sessionlake.serve.dispatch import Call
+from sessionlake.serve.peers import target
 from tests.airflow.browser import missing_browser, open_browser
 from tests.airflow.support import wait_for
 from tests.project.project_support import PIPELINES, PROJECT, write_file
-from tests.serve.server_support import ask
+from tests.serve.server_support import ask, running
 
 TOKEN, OTHER = "a-token-that-opens-all", "a-token-of-the-hours"
 
@@ -44,14 +46,8 @@ def project(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pr
 @contextmanager
 def serving(project: Project, environment: Mapping[str, str] | None = None) -> Iterator[str]:
     section = project.configs["hours"].serve.model_copy(update={"port": 0, "tokens": bool(environment)})
-    with prepared(project, section, section.tokens_in(environment or {})) as (server, bound, url):
-        thread = Thread(target=server.run, kwargs={"sockets": [bound]})
-        thread.start()
-        try:
-            yield url
-        finally:
-            server.should_exit = True
-            thread.join()
+    with running(prepared(project, section, section.tokens_in(environment or {}))) as url:
+        yield url
 
 
 def states(url: str, headers: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -99,6 +95,21 @@ def test_each_pipeline_has_its_own_paths(project: Project) -> None:
             404,
             "path: '/p/nobody/v1/status' is not served; ask /, /v1/project or /p/NAME/",
         )
+
+
+def test_a_client_of_one_pipeline(project: Project) -> None:
+    with serving(project) as url, QueryClient(f"{url}/p/sittings") as client:
+        assert client.status()["pipeline"] == "sittings"
+        assert [row["event_count"] for row in client.fetch("u1")] == [2]
+        assert list(client.fetch_all(["u1", "no"])) == list(client.fetch("u1"))
+    with pytest.raises(ValueError, match="is no address of a server"):
+        QueryClient("http://127.0.0.1:1/elsewhere")
+
+
+def test_what_other_hosts_are_asked_for_is_below_the_pipelines_path() -> None:
+    call = Call("/v1/sessions", {"key": "a", "redirect": "true"}, {"root_path": "/p/sittings"})
+    assert target(call) == "/p/sittings/v1/sessions?key=a"
+    assert target(Call("/v1/sessions", {}, {})) == "/v1/sessions"
 
 
 def test_a_token_of_one_pipeline_opens_that_one_alone(project: Project) -> None:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from http.client import HTTPConnection
 from threading import Thread
 from typing import Any
@@ -20,7 +20,14 @@ def serving(config: Config, environment: Mapping[str, str] | None = None, **sect
     changed = config.serve.model_copy(update={"port": 0, "tokens": bool(environment), **section})
     changed.check()
     tokens = changed.tokens_in(environment or {})
-    with prepared(config.model_copy(update={"serve": changed}), tokens) as (server, bound, url):
+    with running(prepared(config.model_copy(update={"serve": changed}), tokens)) as url:
+        yield url
+
+
+@contextmanager
+def running(served: AbstractContextManager[tuple[Any, Any, str]]) -> Iterator[str]:
+    """Run a prepared server in a thread; yield its address."""
+    with served as (server, bound, url):
         thread = Thread(target=server.run, kwargs={"sockets": [bound]})
         thread.start()
         try:

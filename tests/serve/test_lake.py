@@ -17,7 +17,7 @@ from sessionlake.jobs.compact.fold import MERGE, fold
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.reading import read_sessions
 from sessionlake.serve.database import open_database, open_rows
-from sessionlake.serve.queries import find_rows, query_tables
+from sessionlake.serve.queries import answer_project_sql, find_rows, query_tables
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.lake import Lake
@@ -134,6 +134,23 @@ def test_a_key_reaches_each_scan_of_sparks_view(spark: SparkSession, config: Con
     pushed = re.findall(r"FileScan parquet .*?PushedFilters: (\[.*?\]), ReadSchema", plan)
     assert len(pushed) == plan.count("FileScan parquet") >= 2
     assert all("EqualTo(session_key,a)" in filters for filters in pushed), pushed
+
+
+NAMES = ["main", "memory", "temp", "system", "information_schema", "pg_catalog", "select", "x-y"]
+
+
+def called(config: Config, name: str) -> Config:
+    return config.model_copy(update={"pipeline": config.pipeline.model_copy(update={"name": name})})
+
+
+def test_a_pipeline_may_have_any_name(config: Config) -> None:
+    """DuckDB keeps some of these for itself."""
+    wanted = query_tables(config, "select count(*) from sessions_live", 1)
+    for name in NAMES:
+        assert query_tables(called(config, name), "select count(*) from sessions_live", 1) == wanted
+    query = 'select (select count(*) from main_.sessions_live) + (select count(*) from "x-y".sessions_live)'
+    with answer_project_sql([called(config, name) for name in NAMES], query) as answer:
+        assert list(answer.rows) == [(2 * wanted[1][0][0],)]
 
 
 def test_who_may_reach_files(config: Config, tmp_path: Path) -> None:

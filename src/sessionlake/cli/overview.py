@@ -8,11 +8,10 @@ import click
 
 from sessionlake.cli.cells import plain
 from sessionlake.cli.progress import progress
-from sessionlake.cli.rows import JSON, TABLE, print_rows
-from sessionlake.cli.shared import console
+from sessionlake.cli.rows import JSON, TABLE, print_note, print_rows
 from sessionlake.cli.status_text import status_object
 from sessionlake.config.durations import rough_duration
-from sessionlake.config.project import Project, load_project
+from sessionlake.config.project import load_project
 
 if TYPE_CHECKING:
     from sessionlake.observe.overview import Overview
@@ -25,7 +24,9 @@ def print_project_status(directory: str, form: str) -> None:
     project = load_project(directory)
     with progress() as shown:
         shown.step("reading the tables")
-        found = _overviews(project)
+        from sessionlake.observe.overview import overview
+
+        found = [overview(config) for config in project.configs.values()]
     now_us = time.time_ns() // 1000
     if form == JSON:
         click.echo(json.dumps([plain(_object(one, now_us)) for one in found], ensure_ascii=False))
@@ -33,16 +34,9 @@ def print_project_status(directory: str, form: str) -> None:
     rows = [_row(one, now_us, words=form == TABLE) for one in found]
     print_rows(_COLUMNS, rows, limit=len(rows), form=form)
     for one in found:
-        if one.told:
-            console.print(f"{one.name}: {one.told}", soft_wrap=True)
-        elif form == TABLE and one.status is not None and one.status.refused is not None:
-            console.print(f"{one.name}: a run would be refused: {one.status.refused}", soft_wrap=True)
-
-
-def _overviews(project: Project) -> "list[Overview]":
-    from sessionlake.observe.overview import overviews
-
-    return overviews(project.configs.values())
+        refused = one.status.refused if one.status else None
+        if told := one.told or (refused and f"a run would be refused: {refused}"):
+            print_note(f"{one.name}: {told}", form)
 
 
 def _row(one: "Overview", now_us: int, *, words: bool) -> list[Any]:

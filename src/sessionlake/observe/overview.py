@@ -1,7 +1,7 @@
 """The state of all pipelines of a project, a line each. Read without Spark."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,9 +11,10 @@ from typing import Any
 from duckdb import DuckDBPyConnection
 
 from sessionlake.config.load import Config
-from sessionlake.errors import LakeError, NoBatchesError, PipelineStateError, first_line
-from sessionlake.observe.standing import Failing, driver, failing
+from sessionlake.errors import NoBatchesError, first_line
+from sessionlake.observe.standing import driver, failing
 from sessionlake.observe.status import Status, open_tables, status_of
+from sessionlake.observe.watch import PASSING
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.lake import Lake
 
@@ -43,20 +44,40 @@ class LastRun:
 
 
 @dataclass(frozen=True)
+class Tables:
+    """What the tables of a pipeline say."""
+
+    status: Status
+    jobs: tuple[LastRun, ...]
+    verdict: bool | None
+
+
+@dataclass(frozen=True)
 class Overview:
     """One pipeline of several."""
 
     name: str
     config: Config
     state: State
-    status: Status | None = None
+    tables: Tables | None = None
     """None if it has no batches, or can't be read."""
     told: str = ""
     """The reason for which it fails or can't be read."""
-    jobs: tuple[LastRun, ...] = ()
-    """The last run of each job, the newest one first."""
-    verdict: bool | None = None
-    """Whether the last run of `quality` found nothing; None if there was none."""
+
+    @property
+    def status(self) -> Status | None:
+        """The state as of the last commit."""
+        return None if self.tables is None else self.tables.status
+
+    @property
+    def jobs(self) -> tuple[LastRun, ...]:
+        """The last run of each job, the newest one first."""
+        return () if self.tables is None else self.tables.jobs
+
+    @property
+    def verdict(self) -> bool | None:
+        """Whether the last run of `quality` had no critical finding; None if there was none."""
+        return None if self.tables is None else self.tables.verdict
 
     def lag_s(self, now_us: int) -> float | None:
         """Return the seconds by which the watermark is behind a time."""
@@ -64,37 +85,26 @@ class Overview:
         return None if watermark_us is None else (now_us - watermark_us) / 1e6
 
 
-def overviews(configs: Iterable[Config]) -> list[Overview]:
-    """Return the state of each pipeline, in the order given; one that can't be read leaves the others."""
-    return [overview(config) for config in configs]
-
-
-def overview(config: Config) -> Overview:
-    """Return the state of a pipeline."""
-    name, fails = config.pipeline.name, failing(config)
-    try:
-        lake, database = open_tables(config)
-    except NoBatchesError:
-        return Overview(name, config, _state(config, fails, State.NEW), told=_told(fails))
-    except (LakeError, PipelineStateError, OSError) as error:
-        return Overview(name, config, State.UNREADABLE, told=first_line(error))
+def read_tables(config: Config) -> Tables:
+    """Return what the tables of a pipeline say; NoBatchesError if there are no batches yet, or another one of PASSING."""
+    lake, database = open_tables(config)
     with closing(database):
-        try:
-            status = status_of(config, lake, database)
-            jobs, verdict = _jobs(lake, database), _verdict(lake, database)
-        except (LakeError, PipelineStateError, OSError) as error:
-            return Overview(name, config, State.UNREADABLE, told=first_line(error))
-    return Overview(name, config, _state(config, fails, State.STOPPED), status, _told(fails), jobs, verdict)
+        return Tables(status_of(config, lake, database), _jobs(lake, database), _verdict(lake, database))
 
 
-def _state(config: Config, fails: Failing | None, otherwise: State) -> State:
+def overview(config: Config, read: Callable[[], Tables] | None = None) -> Overview:
+    """Return the state of a pipeline, whose tables `read` reads; one that can't be read is a state, too."""
+    name, fails, tables, told, otherwise = config.pipeline.name, failing(config), None, "", State.STOPPED
+    try:
+        tables = read_tables(config) if read is None else read()
+    except NoBatchesError:
+        otherwise = State.NEW
+    except PASSING as error:
+        otherwise, told = State.UNREADABLE, first_line(error)
     if fails is not None:
-        return State.FAILING
-    return State.RUNNING if driver(config) is not None else otherwise
-
-
-def _told(fails: Failing | None) -> str:
-    return "" if fails is None else fails.error
+        return Overview(name, config, State.FAILING, tables, fails.error)
+    running = otherwise is not State.UNREADABLE and driver(config) is not None
+    return Overview(name, config, State.RUNNING if running else otherwise, tables, told)
 
 
 def _jobs(lake: Lake, database: DuckDBPyConnection) -> tuple[LastRun, ...]:

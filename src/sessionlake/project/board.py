@@ -2,19 +2,19 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from threading import Event, Thread
 from typing import Any
 
 from sessionlake.config.durations import parse_duration, rough_duration
 from sessionlake.config.graph import Graph
 from sessionlake.config.load import Config
-from sessionlake.observe.overview import Overview, State, overview
+from sessionlake.observe.overview import Overview, State, overview, read_tables
+from sessionlake.observe.watch import Watch
 from sessionlake.serve.follower import Follower
 
 SHOWN = 60
 """The last batches whose rates are shown."""
-_LOOK_S, _AGAIN_S, _WATCHED_S = 1.0, 30.0, 60.0
+_LOOK_S, _WATCHED_S = 2.0, 60.0
 _SLOW_BATCHES = 3
 IDLE, BEHIND = "idle", "behind"
 """States of a running pipeline: no batch for long; and batches that take longer than their period, while the lag grows."""
@@ -27,30 +27,21 @@ _ADVICE = {
 }
 
 
-@dataclass
-class _Seen:
-    """The last look at a pipeline's tables."""
-
-    batch_id: int
-    at: float
-    overview: Overview
-
-
-@dataclass
 class Board:
     """The pipelines of a project, looked at in a thread of its own while somebody watches."""
 
-    directory: str
-    configs: Mapping[str, Config]
-    graph: Graph
-    followers: Mapping[str, Follower]
-    _seen: dict[str, _Seen] = field(default_factory=dict)
-    _asked: float = 0.0
-    _stopped: Event = field(default_factory=Event)
+    def __init__(
+        self, directory: str, configs: Mapping[str, Config], graph: Graph, followers: Mapping[str, Follower]
+    ) -> None:
+        self.graph = graph
+        self._directory, self._configs, self._followers = directory, configs, followers
+        self._tables = {name: Watch(config, read_tables) for name, config in configs.items()}
+        self._seen: dict[str, Overview] = {}
+        self._asked, self._stopped = 0.0, Event()
+        self._thread = Thread(target=self._look_on, name="board", daemon=True)
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread = Thread(target=self._look_on, name="board", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -64,31 +55,23 @@ class Board:
         now_us = time.time_ns() // 1000
         pipelines = [self._pipeline(name, now_us) for name in self.graph.names]
         edges = [edge.fields() for edge in self.graph.edges]
-        return {"directory": self.directory, "at": now_us, "pipelines": pipelines, "edges": edges}
-
-    def look(self) -> None:
-        """Look at the tables of the pipelines that have changed, and of all from time to time."""
-        for name, config in self.configs.items():
-            seen, reached = self._seen.get(name), self.followers[name].reached
-            if seen is None or seen.batch_id != reached or time.monotonic() - seen.at > _AGAIN_S:
-                self._seen[name] = _Seen(reached, time.monotonic(), overview(config))
-            if self._stopped.is_set():
-                return
+        return {"directory": self._directory, "at": now_us, "pipelines": pipelines, "edges": edges}
 
     def _look_on(self) -> None:
         while not self._stopped.wait(_LOOK_S):
             if time.monotonic() - self._asked < _WATCHED_S or not self._seen:
-                self.look()
+                for name, config in self._configs.items():
+                    self._seen[name] = overview(config, self._tables[name].look)
 
     def _pipeline(self, name: str, now_us: int) -> dict[str, Any]:
-        config, seen = self.configs[name], self._seen.get(name)
+        config, one = self._configs[name], self._seen.get(name)
         known = {"name": name, "operator": config.operator, "reads": self.graph.upstream(name)}
-        if seen is None:
+        if one is None:
             return {**known, "state": "unknown", "advice": "", "history": []}
-        one, history = seen.overview, list(self.followers[name].history)[-SHOWN:]
+        history = list(self._followers[name].history)[-SHOWN:]
         lag_s, state = one.lag_s(now_us), _state(config, one, history, now_us)
         lag = "" if lag_s is None else rough_duration(round(lag_s * 1e6))
-        advice = _ADVICE.get(state, "").format(directory=self.directory, told=one.told, lag=lag)
+        advice = _ADVICE.get(state, "").format(directory=self._directory, told=one.told, lag=lag)
         if one.status is not None and not one.status.reconciles:
             advice = f"the counts and the tables' rows differ: sessionlake status of {name} says more"
         elif not advice and one.verdict is False:

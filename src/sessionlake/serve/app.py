@@ -179,7 +179,8 @@ class Server:
         """Return the shard of a key, the host that keeps it, and whether that is this one; the key need not have rows."""
         await self._ready(asked, call)
         found = self._answers.metadata(asked.key)
-        return Reply(to_json({**found, "url": self._hosts.url(found["host"])}))
+        url = self._hosts.url(found["host"])
+        return Reply(to_json({**found, "url": url and url + call.scope.get("root_path", "")}))
 
     async def batches(self, asked: After, call: Call) -> Reply:
         """Return the counts of the last batches, oldest first."""

@@ -16,8 +16,8 @@ from sessionlake.warehouse.scan import TableScan
 
 _PARTS = "parts_of_{}"
 """An attached database for the two halves of a pipeline's `batches`, because `show tables` does not list its tables."""
-_BUILT_IN = ("memory", "temp", "system")
-"""Databases of DuckDB itself. The views of a pipeline of such a name are in the first one."""
+_BUILT_IN = ("memory", "temp", "system", "main", "information_schema", "pg_catalog")
+"""Names that DuckDB keeps for itself: the schema of a pipeline of such a name has a `_` at its end."""
 _LOCKED = "set enable_external_access = false; set lock_configuration = true"
 
 
@@ -91,8 +91,7 @@ def _view_tables(
             f"pipeline.warehouse: {lake.warehouse!r} has no {of.snapshot} yet; run `sessionlake run` first"
         )
     schema = _schema(config)
-    if schema != _BUILT_IN[0]:
-        database.execute(f"attach ':memory:' as \"{schema}\"")
+    database.execute(f"attach ':memory:' as \"{schema}\"")
     # The changelog first: trim stops at the fold point of a snapshot that exists already, so every batch is in one of
     # the two.
     for name in names:
@@ -109,7 +108,7 @@ def _view_tables(
 
 def _schema(config: Config) -> str:
     name = config.pipeline.name
-    return _BUILT_IN[0] if name.lower() in _BUILT_IN else name
+    return f"{name}_" if name.lower() in _BUILT_IN else name
 
 
 def _store_batches(database: DuckDBPyConnection, config: Config, scan: TableScan) -> None:

@@ -20,7 +20,8 @@ def read_page() -> tuple[str, dict[str, str]]:
 
 
 def with_scripts(page: str, script: str) -> tuple[str, dict[str, str]]:
-    """Return a page with the common style and a script, and the headers that go with it: these two run, and nothing else."""
+    """Return a page with the common head, style and a script, and the headers that go with it: these two run, and nothing else."""
+    page = page.replace("<!-- head -->\n", _text("head.html"))
     contents = {"style": _text("style.css"), "script": script}
     for tag, content in contents.items():
         page = page.replace(f"<{tag}></{tag}>", f"<{tag}>{content}</{tag}>")

@@ -108,7 +108,9 @@ class Peers:
 def target(call: Call) -> str:
     """Return the path and the parameters of a call, to be asked of another server, which is to answer itself."""
     given = {name: value for name, value in call.given.items() if name != "redirect"}
-    return f"{call.path}?{urlencode(given)}" if given else call.path
+    # Of a project's server, each pipeline is below a path of its own, on every host.
+    path = call.scope.get("root_path", "") + call.path
+    return f"{path}?{urlencode(given)}" if given else path
 
 
 def _context(section: ServeSection) -> SSLContext | None:

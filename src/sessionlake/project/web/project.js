@@ -1,6 +1,6 @@
 // The page of a project asks for the state of all pipelines every two seconds.
 const EVERY_MS = 2000, AGAIN_MS = 4000;
-const state = { timer: null, looking: false, drawn: "" };
+const state = { drawn: "" };
 const TONES = { running: "good", idle: "late", behind: "late", failing: "dead", unreadable: "dead" };
 
 function spark(place, history) {
@@ -84,35 +84,10 @@ async function followed() {
   problem(null);
 }
 
-async function look() {
-  clearTimeout(state.timer);
-  if (state.looking) return;
-  state.looking = true;
-  let again = EVERY_MS;
-  try {
-    if (!document.hidden) await followed();
-  } catch (error) {
-    again = error.status === 401 ? null : AGAIN_MS;
-    live("off", error.status === 401 ? "no token" : "no answer");
-    at("token").hidden = error.status !== 401;
-    problem(error.status === 401 ? (token ? "That is no token of this server." : null) : error.unreachable ? `The server can't be reached. It is tried again every ${AGAIN_MS / 1000} seconds.` : error.message);
-  } finally { state.looking = false; }
-  if (again) state.timer = setTimeout(look, again);
+function late(error) {
+  live("off", "no answer");
+  problem(error.unreachable ? `The server can't be reached. It is tried again every ${AGAIN_MS / 1000} seconds.` : error.message);
 }
 
-function takeToken() {
-  const given = new URLSearchParams(location.hash.slice(1)).get("token");
-  if (given == null) return;
-  keep(given);
-  history.replaceState(null, "", location.pathname);
-}
-
-at("token-form").addEventListener("submit", event => {
-  event.preventDefault();
-  keep(at("token-text").value.trim());
-  at("token-text").value = "";
-  look();
-});
-document.addEventListener("visibilitychange", () => { if (!document.hidden) look(); });
 takeToken();
 look();

@@ -2,13 +2,8 @@
 const looked = { key: null, cold: false, answer: null, picked: null };
 
 function takeAddress() {
-  const asked = new URLSearchParams(location.hash.slice(1));
-  if (asked.has("token")) {
-    keep(asked.get("token"));
-    asked.delete("token");
-    history.replaceState(null, "", location.pathname + location.search + (asked.size ? "#" + asked : ""));
-  }
-  Object.assign(looked, { key: asked.get("key"), cold: asked.get("cold") === "true", answer: null, picked: null });
+  const given = takeToken();
+  Object.assign(looked, { key: given.get("key"), cold: given.get("cold") === "true", answer: null, picked: null });
   at("key").value = looked.key ?? "";
   at("cold").checked = looked.cold;
   at("found").hidden = true;

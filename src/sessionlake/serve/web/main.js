@@ -1,6 +1,7 @@
 // The page asks for what is new every second, and says where it can't.
 const KEPT = 300, EVERY_MS = 1000, AGAIN_MS = 3000;
-const state = { batches: [], status: null, timer: null, drawn: false, looking: false, open: true };
+const state = { batches: [], status: null, drawn: false, open: true };
+
 function tiles() {
   const { status } = state, { counts } = status, last = state.batches[state.batches.length - 1];
   const shown = [["Batch", exact(status.batch_id)], ["Events in", exact(counts.input)], ["Accepted", exact(counts.accepted)],
@@ -61,28 +62,6 @@ async function followed() {
   problem(state.status.failure);
 }
 
-async function look() {
-  clearTimeout(state.timer);
-  if (state.looking) return;
-  state.looking = true;
-  let again = EVERY_MS;
-  try {
-    if (!document.hidden) await followed();
-  } catch (error) {
-    again = error.status === 401 ? null : AGAIN_MS;
-    if (error.status === 401) noToken(); else late(error);
-  } finally { state.looking = false; }
-  if (again) state.timer = setTimeout(look, again);
-}
-
-// Not asked again by itself: each attempt counts.
-function noToken() {
-  at("token").hidden = false;
-  at("board").hidden = true;
-  live("off", "no token");
-  problem(token ? "That is no token of this server." : null);
-}
-
 function late(error) {
   state.drawn = false;
   if (!error.unreachable) { live("off", "no answer"); problem(`${error.message} (tried again every ${AGAIN_MS / 1000} seconds)`); return; }
@@ -116,26 +95,10 @@ async function paths() {
   fill(at("paths-scroll").querySelector("table"), [["path", ([path]) => path], ["parameters", ([, of]) => named(of)], ["answers", ([, of]) => of.description || ""]], rows, ([path]) => path);
 }
 
-// A link can't send a token: what is behind it is asked for here, and opened.
-async function openAsked(event) {
-  if (!token) return;
-  event.preventDefault();
-  const path = "/" + event.currentTarget.getAttribute("href"), type = path.endsWith(".json") ? "application/json" : "text/plain";
-  location.assign(URL.createObjectURL(new Blob([await raw(path)], { type })));
-}
-
-at("token-form").addEventListener("submit", event => {
-  event.preventDefault();
-  keep(at("token-text").value.trim());
-  at("token-text").value = "";
-  look();
-});
 at("look-up").addEventListener("submit", event => { event.preventDefault(); go(at("key").value, at("cold").checked); });
 at("values").addEventListener("toggle", () => { if (state.status) charts(state.batches, state.status.quiet_after_us); });
 at("paths").addEventListener("toggle", () => { if (at("paths").open) paths().catch(look); });
-for (const link of document.querySelectorAll("a.asked")) link.addEventListener("click", event => openAsked(event).catch(look));
 addEventListener("hashchange", () => { takeAddress(); look(); if (state.status) lookUp().catch(look); });
 addEventListener("resize", () => { state.drawn = false; });
-document.addEventListener("visibilitychange", () => { if (!document.hidden) look(); });
 takeAddress();
 look();
