@@ -119,6 +119,7 @@ def test_the_sides_of_a_join_and_a_sink_have_connections_too(write: Write) -> No
     ("texts", "said"),
     [
         ({"clicks": CLICKS.replace("files", "fles")}, ["clicks.toml:2: source.connection: 'fles' is no connection of project.toml (did you mean 'files'?); write one of broker, files, or add it as [connections.fles]"]),
+        ({"clicks": CLICKS.replace('"files"', '["files"]')}, ["clicks.toml:2: source.connection: ['files'] is not a text; write the name of a connection in quotes"]),
         ({"project": PROJECT + "[event]\nkey = 'u'\n", "clicks": CLICKS}, ["project.toml:14: event: is no section of a project; write pipeline, compact, quality, metrics, lineage, serve, airflow or connections, or move it to a pipeline's file"]),
         ({"project": PROJECT.replace("shards = 2", "shards = 'two'"), "clicks": CLICKS}, ["project.toml:3: pipeline.shards: 'two' is not a whole number; write 4"]),
         ({"project": PROJECT.replace("shards", "name = 'x'\nshards"), "clicks": CLICKS}, ["project.toml:3: pipeline.name: each pipeline has its own; remove it here"]),
@@ -133,6 +134,12 @@ def test_the_sides_of_a_join_and_a_sink_have_connections_too(write: Write) -> No
 def test_each_problem_is_a_line_with_its_place(write: Write, texts: dict[str, str], said: list[str]) -> None:
     root = write(**texts)
     assert [line.replace(str(root) + "/", "") for line in problems(root)] == said
+
+
+def test_names_that_differ_in_case_alone_are_one_name(write: Write) -> None:
+    root = write(a=f"[pipeline]\nname = 'Visits'\n{CLICKS}", visits=CLICKS)
+    (line,) = problems(root)
+    assert line.startswith("visits.toml: pipeline.name: 'visits' is the name of a.toml, too;")
 
 
 def test_problems_of_all_files_come_at_once_and_once(write: Write) -> None:
@@ -157,6 +164,11 @@ def test_a_circle_is_a_problem(write: Write) -> None:
     (line,) = problems(root)
     assert line.split(": ")[1:3] == ["source.path", "closes a circle"]
     assert "(each is read by the next one)" in line
+
+
+def test_each_circle_is_a_problem(write: Write) -> None:
+    root = write(a=reading("b"), b=reading("a"), c=reading("d"), d=reading("c"), e=reading("e"))
+    assert len(problems(root)) == 3
 
 
 @given(st.integers(1, 7).flatmap(lambda n: st.tuples(st.just(n), st.sets(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1))))))  # fmt: skip

@@ -51,7 +51,7 @@ def _absolute_sources(config: "Config", pipeline: PipelineSection, directory: Pa
     """Return the sections that hold sources, with absolute paths."""
     sources = {name: _absolute(side.source, directory) for name, side in config.inputs.items()}
     for source in sources.values():
-        if pipeline.archive and same_place(source.path or "") == same_place(f"{pipeline.warehouse}/{EVENTS}"):
+        if pipeline.archive and normal_path(source.path or "") == normal_path(f"{pipeline.warehouse}/{EVENTS}"):
             raise ConfigError(
                 f"pipeline.archive: {source.path!r} is both the source and the place of the archive; move the source, or remove pipeline.archive"
             )
@@ -70,10 +70,10 @@ def _resolve(path: str, directory: Path) -> str:
     return path.rstrip("/") if "://" in path else str((directory / path).resolve())
 
 
-def same_place(path: str) -> str:
+def normal_path(path: str) -> str:
     """Return a path or URI in a normal form: two names of one place become equal.
 
-    >>> same_place("s3a://lake/clicks/"), same_place("file:///lake/clicks")
+    >>> normal_path("s3a://lake/clicks/"), normal_path("file:///lake/clicks")
     ('s3://lake/clicks', '/lake/clicks')
     """
     return re.sub(r"^s3[an]://", "s3://", re.sub(r"^file:(//)?", "", path)).rstrip("/")

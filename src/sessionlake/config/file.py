@@ -17,7 +17,8 @@ PROJECT_FILE = "project.toml"
 CONNECTION, CONNECTIONS = "connection", "connections"
 SHARED = ("pipeline", "compact", "quality", "metrics", "lineage", "serve", "airflow")
 """The sections that may have defaults in a project."""
-_OWN = {"name": "each pipeline has its own", "code": "each pipeline has its own"}
+_OWN = ("name", "code")
+"""Keys of [pipeline] without a default in a project."""
 _CONNECTED = ("source", "kafka")
 """The sections, by the last part of their names, that may use a connection."""
 _WAREHOUSE = "warehouse"
@@ -71,7 +72,9 @@ class ConfigFile:
         beside = Path(own.path).resolve().parent / PROJECT_FILE
         if not beside.is_file():
             return cls(own)
-        return cls(own, Text.read(Path(own.path).with_name(PROJECT_FILE) if _is_beside(own.path) else beside))
+        # Problems name it as the user named the pipeline's file; what lies beside a link need not lie beside the file.
+        named = Path(own.path).with_name(PROJECT_FILE)
+        return cls(own, Text.read(beside if Path(own.path).is_symlink() else named))
 
     @property
     def directory(self) -> Path:
@@ -85,9 +88,10 @@ class ConfigFile:
         does not say. InvalidConfigError has all that is wrong in the project's file, and connections that it lacks.
         """
         own = dict(self.own.content)
-        problems = list(self._wrong_defaults())
+        problems: list[Problem] = []
         if self.project is not None:
-            own = self._with_defaults(own)
+            problems += _wrong_defaults(self.project)
+            own = self._with_defaults(own, self.project)
         merged: Raw = self._connected(own, (), problems)
         if problems:
             raise InvalidConfigError(problems)
@@ -125,39 +129,10 @@ class ConfigFile:
             return replace(problem, file=at.file, line=at.place.line, column=at.place.column)
         return problem if problem.file is not None else replace(problem, file=self.own.path)
 
-    def _wrong_defaults(self) -> Iterator[Problem]:
-        """Yield the problems of the project's file that are there whatever the pipeline is."""
-        if self.project is None:
-            return
-        for name, value in self.project.content.items():
-            if name not in (*SHARED, CONNECTIONS):
-                told = f"is no section of a project; write {', '.join(SHARED)} or {CONNECTIONS}, or move it to a pipeline's file"
-                yield self._in_project(name, told)
-            elif not isinstance(value, dict):
-                yield self._in_project(name, "is not a section; write its name in brackets, and its keys below it")
-            elif name == "pipeline":
-                yield from (
-                    self._in_project(f"{name}.{key}", f"{why}; remove it here")
-                    for key, why in _OWN.items()
-                    if key in value
-                )
-            elif name == CONNECTIONS:
-                wrong = [one for one, inner in value.items() if not isinstance(inner, dict)]
-                yield from (
-                    self._in_project(f"{name}.{one}", f"is not a section; write [{name}.{one}]") for one in wrong
-                )
-
-    def _in_project(self, key: str, message: str) -> Problem:
-        project = self.project
-        if project is None:
-            raise ValueError(key)
-        place = place_of(key, project.places)
-        line, column = (place.line, place.column) if place else (None, None)
-        return Problem(key, message, project.path, line, column)
-
-    def _with_defaults(self, own: Raw) -> Raw:
-        content = self.project.content if self.project else {}
-        defaults = {name: value for name, value in content.items() if name in SHARED and isinstance(value, dict)}
+    def _with_defaults(self, own: Raw, project: Text) -> Raw:
+        defaults = {
+            name: value for name, value in project.content.items() if name in SHARED and isinstance(value, dict)
+        }
         pipeline = own.get("pipeline", {})
         if not isinstance(pipeline, dict):
             return own
@@ -176,6 +151,9 @@ class ConfigFile:
             return section
         name, key = section.pop(CONNECTION), ".".join((*at, CONNECTION))
         known = self._connections
+        if not isinstance(name, str):
+            problems.append(Problem(key, f"{name!r} is not a text; write the name of a connection in quotes"))
+            return section
         if name not in known:
             problems.append(Problem(key, self._unknown(name, list(known))))
             return section
@@ -183,15 +161,14 @@ class ConfigFile:
 
     @property
     def _connections(self) -> Mapping[str, Raw]:
-        given = self.project.content.get(CONNECTIONS, {}) if self.project else {}
-        return (
-            {name: value for name, value in given.items() if isinstance(value, dict)} if isinstance(given, dict) else {}
-        )
+        given = self.project.content.get(CONNECTIONS) if self.project else None
+        named = given.items() if isinstance(given, dict) else ()
+        return {name: value for name, value in named if isinstance(value, dict)}
 
-    def _unknown(self, name: object, known: list[str]) -> str:
+    def _unknown(self, name: str, known: list[str]) -> str:
         if self.project is None:
             return f"{name!r} would be a section of {PROJECT_FILE}, which is not beside this file; write the connection's keys here"
-        near = did_you_mean(str(name), known)
+        near = did_you_mean(name, known)
         there = f"write one of {', '.join(known)}, or add it" if known else "add it"
         return f"{name!r} is no connection of {self.project.path}{near}; {there} as [{CONNECTIONS}.{name}]"
 
@@ -251,9 +228,27 @@ def _pipelines(path: str | Path) -> str | Path:
     return path
 
 
-def _is_beside(path: str) -> bool:
-    """Say whether the directory of a file as it was named is its real one, and no link's."""
-    return not Path(path).is_symlink()
+def _wrong_defaults(project: Text) -> Iterator[Problem]:
+    """Yield the problems of a project's file that are there whatever the pipeline is."""
+
+    def problem(key: str, message: str) -> Problem:
+        place = place_of(key, project.places)
+        line, column = (place.line, place.column) if place else (None, None)
+        return Problem(key, message, project.path, line, column)
+
+    for name, value in project.content.items():
+        if name not in (*SHARED, CONNECTIONS):
+            told = f"is no section of a project; write {', '.join(SHARED)} or {CONNECTIONS}, or move it to a pipeline's file"
+            yield problem(name, told)
+        elif not isinstance(value, dict):
+            yield problem(name, "is not a section; write its name in brackets, and its keys below it")
+        elif name == "pipeline":
+            yield from (
+                problem(f"{name}.{key}", "each pipeline has its own; remove it here") for key in _OWN if key in value
+            )
+        elif name == CONNECTIONS:
+            wrong = [one for one, inner in value.items() if not isinstance(inner, dict)]
+            yield from (problem(f"{name}.{one}", f"is not a section; write [{name}.{one}]") for one in wrong)
 
 
 def _merged(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> Raw:

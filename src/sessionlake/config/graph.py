@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
-from sessionlake.config.absolute import same_place
+from sessionlake.config.absolute import normal_path
 from sessionlake.config.load import Config
 from sessionlake.config.problems import Problem
 
@@ -48,11 +48,11 @@ def edges_of(configs: Mapping[str, Config]) -> list[Edge]:
     >>> edges_of({})
     []
     """
-    homes = {f"{same_place(config.pipeline.warehouse)}/": name for name, config in configs.items()}
+    homes = {f"{normal_path(config.pipeline.warehouse)}/": name for name, config in configs.items()}
     found = []
     for name, config in configs.items():
         for side in config.inputs.values():
-            path = same_place(side.source.path) if side.source.entry.is_table else ""
+            path = normal_path(side.source.path) if side.source.entry.is_table else ""
             home = max((home for home in homes if path.startswith(home)), key=len, default=None)
             if home is not None:
                 found.append(Edge(homes[home], path.removeprefix(home), name, side.source.place_at))

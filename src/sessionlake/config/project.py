@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sessionlake.config.absolute import same_place
+from sessionlake.config.absolute import normal_path
 from sessionlake.config.file import PROJECT_FILE, ConfigFile, pipeline_files
 from sessionlake.config.graph import Graph, graph_of
-from sessionlake.config.load import Config, load_config
+from sessionlake.config.load import Config, config_of
 from sessionlake.config.problems import Gathered, Problem, problems_of
 from sessionlake.errors import ConfigError, SessionlakeError
 
@@ -17,9 +17,14 @@ class Member:
     """A pipeline of a project."""
 
     name: str
-    path: str
+    file: ConfigFile
     """Its file, in the directory as it was named."""
     config: Config
+
+    @property
+    def path(self) -> str:
+        """The path of its file."""
+        return self.file.own.path
 
 
 @dataclass(frozen=True)
@@ -77,21 +82,26 @@ def read_project(directory: str | Path) -> Loaded:
     found, members = Gathered(), dict[str, Member]()
     for path in _files(directory):
         try:
-            config = load_config(path)
+            file = ConfigFile.read(path)
+            config = config_of(file)
         except SessionlakeError as error:
             found.add(*problems_of(error))
             continue
         name = config.pipeline.name
-        if name in members:
-            told = f"{name!r} is the name of {members[name].path}, too; each pipeline of a project has its own, write another one"
-            found.add(*_located(path, Problem("pipeline.name", told)))
+        # SQL, which knows a pipeline as a schema, and some file systems do not tell case apart.
+        same = next((member for member in members.values() if member.name.lower() == name.lower()), None)
+        if same is not None:
+            told = (
+                f"{name!r} is the name of {same.path}, too; each pipeline of a project has its own, write another one"
+            )
+            found.add(*file.located([Problem("pipeline.name", told)]))
         else:
-            members[name] = Member(name, path, config)
-    for path, problem in _shared_places(members.values()):
-        found.add(*_located(path, problem))
+            members[name] = Member(name, file, config)
+    for member, problem in _shared_places(members.values()):
+        found.add(*member.file.located([problem]))
     graph, problems = graph_of({name: member.config for name, member in members.items()})
     for name, problem in problems:
-        found.add(*_located(members[name].path, problem))
+        found.add(*members[name].file.located([problem]))
     ordered = {name: members[name] for name in graph.names}
     return Loaded(Project(str(directory), ordered, graph), tuple(found.problems))
 
@@ -107,16 +117,12 @@ def _files(directory: str | Path) -> list[str]:
     return [str(Path(directory) / file.name) for file in files]
 
 
-def _shared_places(members: Iterable[Member]) -> Iterator[tuple[str, Problem]]:
-    """Yield problems of pipelines that write where another one writes, each with the pipeline's file."""
+def _shared_places(members: Iterable[Member]) -> Iterator[tuple[Member, Problem]]:
+    """Yield problems of pipelines that write where another one writes, each with the pipeline."""
     seen: dict[str, Member] = {}
     for member in members:
-        place = same_place(member.config.pipeline.warehouse)
+        place = normal_path(member.config.pipeline.warehouse)
         if place in seen:
             told = f"{member.config.pipeline.warehouse!r} is the warehouse of {seen[place].path}, too; use one for each pipeline"
-            yield member.path, Problem("pipeline.warehouse", told)
+            yield member, Problem("pipeline.warehouse", told)
         seen.setdefault(place, member)
-
-
-def _located(path: str, problem: Problem) -> list[Problem]:
-    return ConfigFile.read(path).located([problem])

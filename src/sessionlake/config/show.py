@@ -37,14 +37,13 @@ def _section(file: ConfigFile, at: tuple[str, ...], section: Mapping[str, Any]) 
 
 
 def _origin(file: ConfigFile, at: tuple[str, ...]) -> str:
-    for depth in range(len(at), 0, -1):  # a value in a table of one line has the place of that
+    # A value in a table of one line has the place of that table; one in a section has a line of its own.
+    for depth in range(len(at), min(len(at), 2) - 1, -1):
         origin = file.origin(".".join(at[:depth]))
-        if origin is not None and (depth == len(at) or depth > 1 or len(at) == 1):
+        if origin is not None:
             return f"{origin.file}:{origin.place.line}"
     return _DERIVED.get(".".join(at), "default")
 
 
 def _key(name: str) -> str:
-    return (
-        name if name.replace("_", "").replace("-", "").isalnum() and name.isascii() else tomlkit.item(name).as_string()
-    )
+    return tomlkit.key(name).as_string()

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sessionlake.config.file import ConfigFile
 from sessionlake.config.problems import Gathered, Problem, problems_of
 from sessionlake.config.project import Project, read_project
 from sessionlake.errors import SessionlakeError
@@ -58,11 +57,10 @@ def check_project(directory: str | Path) -> CheckedProject:
         return CheckedProject(loaded.project, (*found.problems, *packages), {})
     checked: dict[str, Checked] = {}
     for name, member in loaded.project.members.items():
-        file = ConfigFile.read(member.path)
-        one = check_loaded(member.config, file)
+        one = check_loaded(member.config, member.file)
         left = tuple(_without_awaited(loaded.project, name, one.problems))
         checked[name] = replace(one, problems=left, summary=one.summary or summary_of(member.config))
-        found.add(*left, *file.located(_unknown_jobs(member.config.airflow.schedules)))
+        found.add(*left, *member.file.located(_unknown_jobs(member.config.airflow.schedules)))
     return CheckedProject(loaded.project, tuple(found.problems), checked)
 
 
@@ -71,7 +69,7 @@ def require_ready_project(project: Project) -> None:
     found = Gathered()
     for name, member in project.members.items():
         problems = problems_of_pipeline(member.config)
-        found.add(*ConfigFile.read(member.path).located(_without_awaited(project, name, problems)))
+        found.add(*member.file.located(_without_awaited(project, name, problems)))
     found.raise_any()
 
 
