@@ -28,7 +28,6 @@ PARTS = (
     "emit",
     "unique",
     "shape",
-    "archive",
 )
 SHAPES: dict[str, Found] = {
     "where keeps a third": {"where": "amount <= 33"},
@@ -183,12 +182,6 @@ class Bench:
             name: self._in_turns({"constant": case, "ours": case | SHAPED | {"event": SHAPED["event"] | where}})
             for name, where in SHAPES.items()
         }
-
-    def _archive(self) -> Found:
-        """The million's events, archived by the columns that are read and in whole, in turns."""
-        case = self._million_case() | {"conf": STREAM_SETTINGS}
-        kept = {name: case | {"pipeline": {"archive": value}} for name, value in (("constant", True), ("ours", "all"))}
-        return {"whole rows in the archive": self._in_turns(kept)}
 
     def _in_turns(self, cases: dict[str, Found]) -> Found:
         """Run two cases of this checkout, "constant" and "ours", one after the other."""

@@ -31,7 +31,6 @@ def make_config(home: Path, case: Found) -> Config:
                 "warehouse": "warehouse",
                 "shards": case["shards"],
                 "trigger": case.get("trigger", "0 s"),
-                **case.get("pipeline", {}),
             },
             "source": source,
             "event": {"key": "key", "time": "ts", **case.get("event", {})},

@@ -69,7 +69,6 @@ def _once(results: dict[str, Found]) -> Iterator[tuple[str, Found]]:
         ("emit", "against every change"),
         ("unique", "against as they come"),
         ("shape", "against the events as they are"),
-        ("archive", "against the columns that are read"),
     ):
         for name, one in results.get(part, {}).items():
             yield f"{name}, {label}", one

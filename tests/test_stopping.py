@@ -66,3 +66,21 @@ def test_a_handler_that_a_library_installs_is_taken_back() -> None:
     with handlers_kept():
         signal.signal(signal.SIGINT, lambda *_: None)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_other_threads_hear_of_it_while_the_main_one_puts_it_off() -> None:
+    heard: list[bool] = []
+
+    def work() -> None:
+        with put_off() as asked:
+            begun.set()
+            heard.append(asked.wait(20))
+
+    with put_off() as asked:
+        begun, thread = threading.Event(), threading.Thread(target=work)
+        thread.start()
+        begun.wait(20)
+        signal.raise_signal(signal.SIGINT)
+        thread.join()
+        assert asked.is_set()
+    assert heard == [True]

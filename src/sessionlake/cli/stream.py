@@ -26,8 +26,13 @@ if TYPE_CHECKING:
     from sessionlake.warehouse.batch_commit import BatchCommit
 
 
-_OF_ONE = ("trust_clock", "replan", "allow_expiry", "drop_aggregates")
-"""The options of `run` that are meant for one pipeline."""
+_OF_ONE = {
+    "trust_clock": "--trust-clock",
+    "give_up_plan": "--replan",
+    "allow_expiry": "--allow-expiry",
+    "drop_aggregates": "--drop-aggregates",
+}
+"""The options of `run` that are meant for one pipeline, by the arguments that they are."""
 
 
 @click.command("run")
@@ -41,6 +46,7 @@ _OF_ONE = ("trust_clock", "replan", "allow_expiry", "drop_aggregates")
 )
 @click.option(
     "--replan",
+    "give_up_plan",
     is_flag=True,
     help="First discard the batch that was planned but not committed: it is planned again, with the limits of the config.",
 )
@@ -71,7 +77,7 @@ def run_command(
     only: str | None,
     parallel: int | None,
     no_restart: bool,  # noqa: FBT001
-    **of_one: bool,
+    **options: bool,
 ) -> None:
     """Run the stream, or all streams of a project, until stopped (ctrl-C), or once.
 
@@ -80,9 +86,9 @@ def run_command(
     if drain and not once:
         raise click.UsageError("--drain goes with --once")
     if is_project(config_path):
-        given = next((name for name in _OF_ONE if of_one[name]), None)
+        given = next((option for name, option in _OF_ONE.items() if options[name]), None)
         if given is not None:
-            raise click.UsageError(f"--{given.replace('_', '-')} goes with one pipeline; name its file")
+            raise click.UsageError(f"{given} goes with one pipeline; name its file")
         from sessionlake.cli.together import run_project
 
         names = [name.strip() for name in only.split(",")] if only else []
@@ -93,8 +99,6 @@ def run_command(
     config = load_config(config_path)
     require_versions(spark=True)
     show_warnings([with_place(warning, config_path) for warning in config.warnings()])
-    options = {name: of_one[name] for name in _OF_ONE} | {"give_up_plan": of_one["replan"]}
-    del options["replan"]
     from sessionlake.preflight.check import require_ready
     from sessionlake.preflight.needs import OF_STREAM
 

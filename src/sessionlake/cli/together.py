@@ -110,7 +110,7 @@ class _Work:
 
     def __call__(self, name: str) -> "RunSummary":
         """Run a pipeline to its end, under the config as it is now: it may have been mended after a failure."""
-        from sessionlake.engine.pools import session_in_pool
+        from sessionlake.engine.pools import work_in_pool
         from sessionlake.preflight.check import require_ready
 
         member = self._members[name]
@@ -118,10 +118,12 @@ class _Work:
         require_ready(config, member.path)
         if name not in self._sessions:
             self._sessions[name] = self._spark.newSession()
-        spark = session_in_pool(self._sessions[name], name, config.pipeline.shards)
+        spark = self._sessions[name]
+        spark.conf.set("spark.sql.shuffle.partitions", str(config.pipeline.shards))
+        work_in_pool(spark, name)
         on_commit = partial(self._committed, config)
         if not self._once:
-            return stream_on(spark, self._apart(config), on_commit)
+            return stream_on(spark, staggered(config, list(self._members).index(name)), on_commit)
         with observed(config, SESSIONIZE) as counted:
             summary = stream_once(spark, config, on_commit, drain=name in self._drained)
             counted({"batches": summary.batches, **summary.counts})
@@ -142,11 +144,14 @@ class _Work:
     def _committed(self, config: Config, batch: "BatchCommit") -> None:
         print_batch(batch, f"{config.pipeline.name:<{self._width}}  ")
 
-    def _apart(self, config: Config) -> Config:
-        place = list(self._members).index(config.pipeline.name)
-        period_us = parse_duration(config.pipeline.trigger)
-        apart = f"{period_us + place * _APART_US} us" if period_us else config.pipeline.trigger
-        return config.model_copy(update={"pipeline": config.pipeline.model_copy(update={"trigger": apart})})
+
+def staggered(config: Config, place: int) -> Config:
+    """Return a config whose trigger has a period of its own: Spark starts batches at multiples of the period since 1970."""
+    period_us = parse_duration(config.pipeline.trigger)
+    if not period_us:
+        return config
+    pipeline = config.pipeline.model_copy(update={"trigger": f"{period_us + place * _APART_US} us"})
+    return config.model_copy(update={"pipeline": pipeline})
 
 
 def _report(ended: "Mapping[str, Ended[RunSummary]]") -> None:

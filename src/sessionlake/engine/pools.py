@@ -1,4 +1,4 @@
-"""Several pipelines in one Spark: a session and a fair share of the cores for each."""
+"""Several pipelines in one Spark: a fair share of the cores for each."""
 
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
@@ -26,8 +26,6 @@ def fair_pools(weights: Mapping[str, int]) -> dict[str, str]:
     return {"spark.scheduler.mode": "FAIR", "spark.scheduler.allocation.file": file.as_uri()}
 
 
-def session_in_pool(session: SparkSession, pool: str, shuffle_partitions: int) -> SparkSession:
-    """Return a session whose work in this thread, and the queries that it starts, are in a pool."""
-    session.conf.set("spark.sql.shuffle.partitions", str(shuffle_partitions))
-    session.sparkContext.setLocalProperty(_POOL, pool)
-    return session
+def work_in_pool(spark: SparkSession, pool: str) -> None:
+    """Let what this thread does with Spark, and the queries that it starts, have the share of a pool."""
+    spark.sparkContext.setLocalProperty(_POOL, pool)

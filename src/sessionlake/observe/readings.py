@@ -139,11 +139,9 @@ def served(readings: Collector, host: str, port: int) -> Iterator[int]:
     finally:
         with _starting:
             server.merged.parts.remove(readings)
-            last = not server.merged.parts
-            if last:
+            if not server.merged.parts:
                 _servers.pop((host, port), None)
-        if last:
-            server.stop()
+                server.stop()  # before another one can be started at the address
 
 
 def _started(host: str, port: int) -> _Server:

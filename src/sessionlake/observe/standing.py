@@ -14,7 +14,8 @@ from sessionlake.errors import SessionlakeError, first_line, without_values
 
 _FILE, _LOCK = "FAILING", "LOCK"
 _LOCKS = Path("/proc/locks")
-_STARTS_US, _SOON_US = 5_000_000, 120_000_000
+_STARTS_US = 5_000_000
+"""How long after it was due a start may not have begun."""
 
 
 @dataclass(frozen=True)
@@ -23,9 +24,6 @@ class Failing:
 
     error: str
     """One line, without secrets; of an error that is not ours without values of the data."""
-    since_us: int
-    """When it first failed, of failures that followed each other soon."""
-    times: int
     again_us: int
     """When it is started again."""
     pid: int
@@ -33,19 +31,18 @@ class Failing:
 
 def failing(config: Config) -> Failing | None:
     """Return the failure of a pipeline whose driver waits to start it again; None if there is none, or if it was started again."""
-    found = _recorded(config)
-    waits = found is not None and time.time_ns() // 1000 < found.again_us + _STARTS_US
-    return found if found is not None and waits and _lives(found.pid) else None
+    with suppress(OSError, ValueError, TypeError):
+        found = Failing(**json.loads(_file(config).read_text()))
+        if time.time_ns() // 1000 < found.again_us + _STARTS_US and _lives(found.pid):
+            return found
+    return None
 
 
 def failed(config: Config, error: BaseException, wait_s: float) -> None:
     """Record a failure, which `failing` returns until the pipeline is started again or this process ends."""
-    now_us, before = time.time_ns() // 1000, _recorded(config)
-    soon = before is not None and before.pid == os.getpid() and now_us < before.again_us + _SOON_US
-    since_us, times = (before.since_us, before.times) if before is not None and soon else (now_us, 0)
-    again_us = now_us + round(wait_s * 1e6)
+    again_us = time.time_ns() // 1000 + round(wait_s * 1e6)
     told = hide(first_line(error)) if isinstance(error, SessionlakeError) else without_values(error)
-    found = Failing(told, since_us, times + 1, again_us, os.getpid())
+    found = Failing(told, again_us, os.getpid())
     with suppress(OSError):  # a disk that is full is perhaps the failure itself
         make_private(_file(config).parent)
         _file(config).write_text(json.dumps(asdict(found)))
@@ -55,17 +52,11 @@ def driver(config: Config) -> int | None:
     """Return the process on this machine that holds the pipeline's lock; None if none does, and on systems that do not tell."""
     lock = Path(config.lock_dir, _LOCK)
     with suppress(OSError, ValueError):
-        inode = str(lock.stat().st_ino)
-        for line in _LOCKS.read_text().splitlines():
-            parts = line.split()
-            if parts[1] == "FLOCK" and parts[5].rpartition(":")[2] == inode:
-                return int(lock.read_text().strip())
-    return None
-
-
-def _recorded(config: Config) -> Failing | None:
-    with suppress(OSError, ValueError, TypeError):
-        return Failing(**json.loads(_file(config).read_text()))
+        # The number of a file is its own on one file system only: the holder must be who wrote the lock, too.
+        inode, pid = str(lock.stat().st_ino), lock.read_text().strip()
+        held = (line.split() for line in _LOCKS.read_text().splitlines())
+        if any(parts[1] == "FLOCK" and parts[4] == pid and parts[5].rpartition(":")[2] == inode for parts in held):
+            return int(pid)
     return None
 
 
