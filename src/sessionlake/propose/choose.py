@@ -68,7 +68,7 @@ def choose(sample: Sample, key: str | None = None, time: str | None = None) -> C
     units = time_candidates(sample, head)
     time = _column("time", time, sample, units, TIME_NAMES)
     if time not in units:
-        units[time] = _unit(head[time], time, strict=False)
+        units[time] = unit_of(head[time], time, strict=False)
         if units[time] == "":
             raise ConfigError(
                 f"--time: {time!r} holds no times; pass one of {', '.join(t for t in units if t != time) or 'other events'}"
@@ -94,7 +94,7 @@ def choose(sample: Sample, key: str | None = None, time: str | None = None) -> C
 
 def time_candidates(sample: Sample, head: pa.Table) -> dict[str, str | None]:
     """Return the columns that hold times, each with the unit of its numbers; None for timestamps and text."""
-    found = {name: _unit(head[name], name, strict=True) for name in sample.types}
+    found = {name: unit_of(head[name], name, strict=True) for name in sample.types}
     return {name: unit for name, unit in found.items() if unit != ""}
 
 
@@ -122,7 +122,7 @@ def _column(what: str, given: str | None, sample: Sample, found: object, names: 
     raise ConfigError(f"--{what}: which column is the {what} is not clear; pass --{what} with one of: {listed}")
 
 
-def _unit(values: pa.ChunkedArray, name: str, *, strict: bool) -> str | None:
+def unit_of(values: pa.ChunkedArray, name: str, *, strict: bool) -> str | None:
     """Return the unit of a column's times, None for timestamps, dates and text, "" if it holds none.
 
     `strict`: numbers are times only if the column's name says so, too.

@@ -35,7 +35,7 @@ def measure_table(sample: Sample, choice: Choice, columns: EventColumns) -> Meas
     rest = [name for name in sample.types if name not in (choice.key, choice.time, choice.id)]
     kept, names = [], set(RESERVED)
     for name in rest:
-        if name.lower() not in names and _is_plain(sample.types[name]):
+        if name.lower() not in names and is_plain(sample.types[name]):
             kept.append(name)
             names.add(name.lower())
     found = lateness("1 day", lambda retention, _: refused_share(batches, retention)) if seen.events else None
@@ -56,7 +56,8 @@ def refused_share(batches: Sequence[Batch], retention: str) -> float:
     return refused / total if total else 0.0
 
 
-def _is_plain(kind: pa.DataType) -> bool:
+def is_plain(kind: pa.DataType) -> bool:
+    """Say whether a table can have a column of a type."""
     if pa.types.is_decimal(kind):
         return bool(kind.precision <= _WIDEST_DECIMAL)
     return not (pa.types.is_nested(kind) or pa.types.is_null(kind))

@@ -99,7 +99,7 @@ def lateness(length: str, share: Callable[[str, str], float]) -> Lateness:
 
     `length` is the time by which the retention must exceed the grace for a session or window.
     """
-    retention = {grace: _retention(length, grace) for grace in GRACES}
+    retention = {grace: retention_for(length, grace) for grace in GRACES}
     late = {grace: share(grace, retention[grace]) for grace in GRACES}
     grace = next((grace for grace in GRACES[1:] if late[grace] <= LATE_ENOUGH), USUAL_GRACE)
     return Lateness(late, grace, retention[grace])
@@ -204,7 +204,7 @@ def _behind(batches: Sequence[Batch]) -> int:
     return behind
 
 
-def _retention(gap: str, grace: str) -> str:
+def retention_for(gap: str, grace: str) -> str:
     """Return 30 days, or as many as gap and grace need."""
     days = -(-(parse_duration(gap) + parse_duration(grace)) // parse_duration("1 day"))
     return f"{max(30, days)} days"

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -43,8 +43,8 @@ def config_text(
         columns = [re.split(r"[(,)]", text)[1] for text in functions]
     blocks = (
         _head(sample, measured.seen),
-        _pipeline(name or sample.name),
-        _source(sample, [choice.key, choice.time, choice.id, *columns], directory),
+        pipeline(name or sample.name),
+        source(sample, [choice.key, choice.time, choice.id, *columns], directory),
         _event(choice, measured.seen, skew),
         *computed,
     )
@@ -64,46 +64,55 @@ def _head(sample: Sample, measured: Seen) -> Iterator[str]:
     yield "# Old data first: `sessionlake bootstrap` takes all that is there in one pass, in which nothing is late."
 
 
-def _pipeline(name: str) -> Iterator[str]:
+def pipeline(name: str) -> Iterator[str]:
+    """Yield the lines of [pipeline]."""
     yield "[pipeline]"
-    yield f"name = {_quoted(name)}"
+    yield f"name = {quoted(name)}"
     yield 'warehouse = "warehouse"            # a path, or the URI of an object store; relative to this file'
     yield "shards = 4                         # local stores that keys are spread over; one or two a core"
     yield 'trigger = "10 seconds"             # how often a batch is made'
 
 
-def _source(sample: Sample, used: Iterable[str | None], directory: Path) -> Iterator[str]:
-    yield "[source]"
+def source(
+    sample: Sample,
+    used: Iterable[str | None],
+    directory: Path,
+    *,
+    at: str = "source",
+    types: Mapping[str, pa.DataType] | None = None,
+) -> Iterator[str]:
+    """Yield the lines of a source's section, with the types of the columns that are used: the sample's, or others."""
+    yield f"[{at}]"
     for key, value in sample.source.items():
         path = Path(str(value))
         below = key == "path" and path.is_relative_to(directory) and path != directory
-        yield f"{key} = {_quoted(str(path.relative_to(directory)) if below else str(value))}"
+        yield f"{key} = {quoted(str(path.relative_to(directory)) if below else str(value))}"
     if sample.source["kind"] == "files":
         yield "max_files_per_batch = 16           # all files below `path`, by time of modification; they must appear whole"
     if sample.source.get("format") in ("json", "csv"):
         yield ""
-        yield "[source.types]                     # of the columns in use, as the sample has them"
+        yield f"[{at}.types]{' ' * max(1, 27 - len(at))}# of the columns in use, as the sample has them"
         for column in dict.fromkeys(column for column in used if column):
-            yield f"{_quoted(column)} = {_quoted(_TYPES[sample.types[column]])}"
+            yield f"{quoted(column)} = {quoted(_TYPES[(types or sample.types)[column]])}"
 
 
 def _event(choice: Choice, measured: Seen, skew: str) -> Iterator[str]:
     yield "[event]"
-    yield f"key = {_quoted(choice.key)}"
-    yield f"time = {_quoted(choice.time)}"
+    yield f"key = {quoted(choice.key)}"
+    yield f"time = {quoted(choice.time)}"
     if choice.time_unit:
-        yield f"time_unit = {_quoted(choice.time_unit):<12}           # of the numbers, since 1970; judged by their size"
+        yield f"time_unit = {quoted(choice.time_unit):<12}           # of the numbers, since 1970; judged by their size"
     if choice.id and choice.repeated:
         yield f"# {choice.repeated:.2%} of the rows have an id that came before. They are counted again, unless event.unique_for is set (docs/unique.md)."
     if choice.id:
         alone = "" if choice.repeated else "no two rows of the sample have the same; "
-        yield f"id = {_quoted(choice.id):<18}            # {alone}breaks ties of time"
+        yield f"id = {quoted(choice.id):<18}            # {alone}breaks ties of time"
     if measured.ahead:
         yield f"# {measured.ahead:,} events of the sample are further ahead of the clock than this. They become dead letters."
-        yield f"max_future_skew = {_quoted(MOST_AHEAD)}"
+        yield f"max_future_skew = {quoted(MOST_AHEAD)}"
     else:
         yield f"# How far ahead of the clock an event may be: {skew}, unless set. Those beyond are dead letters."
-        yield f"# max_future_skew = {_quoted(MOST_AHEAD)}"
+        yield f"# max_future_skew = {quoted(MOST_AHEAD)}"
 
 
 def _session(sample: Sample, measured: Measured) -> Iterator[str]:
@@ -119,13 +128,13 @@ def _session(sample: Sample, measured: Measured) -> Iterator[str]:
         if known
         else "# Proposed: the usual one, since the sample has too few events of one key."
     )
-    yield f"gap = {_quoted(measured.gap)}"
+    yield f"gap = {quoted(measured.gap)}"
     yield ""
     yield "# grace: how long after its end + gap a session still takes events in. Late ones are kept in `late_events`, and"
-    yield from _grace(sample, seen, measured.lateness, "gap")
+    yield from grace(sample, seen, measured.lateness, "gap")
     yield ""
     retention = measured.lateness.retention
-    yield f"retention = {_quoted(retention):<18}     # how long a session stays in the stores; at least gap + grace"
+    yield f"retention = {quoted(retention):<18}     # how long a session stays in the stores; at least gap + grace"
     yield 'beyond_retention = "dead_letter"   # for older events: dead_letter | drop | emit'
     yield 'emit = "update"                    # a row with each batch that changes a session; "final": one when it is closed'
 
@@ -133,7 +142,7 @@ def _session(sample: Sample, measured: Measured) -> Iterator[str]:
 def _window(sample: Sample, measured: MeasuredWindows) -> Iterator[str]:
     seen = measured.seen
     yield "[window]"
-    yield f"kind = {_quoted(measured.kind):<28}# tumbling | hopping | sliding (docs/windows.md says when to choose which)"
+    yield f"kind = {quoted(measured.kind):<28}# tumbling | hopping | sliding (docs/windows.md says when to choose which)"
     yield "# size: of the sample's events would become, side by side,"
     for text, windows in measured.windows.items():
         yield f"#   {text:<12} {windows:>12,} windows, {seen.events / windows:,.1f} events each"
@@ -143,14 +152,14 @@ def _window(sample: Sample, measured: MeasuredWindows) -> Iterator[str]:
         if full
         else f"# Proposed: the usual one, since no size has {FULL_ENOUGH} events in a window, on average."
     )
-    yield f"size = {_quoted(measured.size)}"
+    yield f"size = {quoted(measured.size)}"
     if measured.kind == "hopping":
-        yield f"advance = {_quoted(measured.advance):<25}# from one window's start to the next one's"
+        yield f"advance = {quoted(measured.advance):<25}# from one window's start to the next one's"
     yield ""
     yield "# grace: how long after its end a window still takes events in. Late ones are kept in `late_events`, and"
-    yield from _grace(sample, seen, measured.lateness, "size")
+    yield from grace(sample, seen, measured.lateness, "size")
     yield ""
-    yield f"retention_time = {_quoted(measured.lateness.retention):<18}# how old events may be; at least size and grace"
+    yield f"retention_time = {quoted(measured.lateness.retention):<18}# how old events may be; at least size and grace"
     yield 'beyond_retention = "dead_letter"   # for older events: dead_letter | drop'
     yield ""
     yield "[emit]"
@@ -165,12 +174,12 @@ def _table(sample: Sample, measured: MeasuredTable) -> Iterator[str]:
     yield "[table]"
     if measured.columns:
         yield "columns = [                        # of a row; a column that an update lacks is null"
-        yield from (f"    {_quoted(name)}," for name in measured.columns)
+        yield from (f"    {quoted(name)}," for name in measured.columns)
         yield "]"
     else:
         yield "# columns: those of [event] alone."
     if measured.left_out:
-        yield f"# Left out: {', '.join(map(_quoted, measured.left_out))}, called as a table's own columns are, or of no plain type."
+        yield f"# Left out: {', '.join(map(quoted, measured.left_out))}, called as a table's own columns are, or of no plain type."
     yield 'order = "time"                     # the update with the greatest time holds; "offset": the last one of a topic'
     yield "# delete_when = \"status = 'gone'\"   # SQL over an update, true of those that delete their key"
     yield ""
@@ -179,17 +188,18 @@ def _table(sample: Sample, measured: MeasuredTable) -> Iterator[str]:
     for text, share in measured.lateness.late.items():
         yield f"#   {text:<12} {share:>8.3%}"
     yield from _proposed(measured.lateness, "remembers more deletions")
-    yield f"retention = {_quoted(measured.lateness.grace)}"
+    yield f"retention = {quoted(measured.lateness.grace)}"
     yield 'beyond_retention = "dead_letter"   # for older updates: dead_letter | drop'
 
 
-def _grace(sample: Sample, seen: Seen, measured: Lateness, given: str) -> Iterator[str]:
+def grace(sample: Sample, seen: Seen, measured: Lateness, given: str) -> Iterator[str]:
+    """Yield the lines of a grace, with the share of late events under each that was looked at."""
     yield f"# `reprocess-late` brings them in. Of the sample, read in its order, {sample.cut}, {seen.backward:.2%} of the events"
     yield f"# come after a newer one of an earlier batch. With the {given} above would be late, or beyond retention:"
     for text, share in measured.late.items():
         yield f"#   {text:<12} {share:>8.3%}"
     yield from _proposed(measured, "keeps more open")
-    yield f"grace = {_quoted(measured.grace)}"
+    yield f"grace = {quoted(measured.grace)}"
 
 
 def _proposed(measured: Lateness, cost: str) -> Iterator[str]:
@@ -205,17 +215,17 @@ def _aggregates(choice: Choice) -> Iterator[str]:
     yield "# Of the events of each. Also: count, min, max, avg, first, last, collect, your own classes (docs/aggregates.md)."
     yield "[aggregates]"
     for name, function in choice.aggregates.items():
-        yield f"{name} = {_quoted(function)}"
+        yield f"{name} = {quoted(function)}"
     for name, function in choice.others.items():
-        yield f"# {name} = {_quoted(function)}"
+        yield f"# {name} = {quoted(function)}"
     for column, found in choice.nearly_numbers.items():
         name, function = found.aggregate
-        yield f"# {column} is text: {found.others:.2%} of its values are no numbers, for example {_quoted(found.example[:40])}."
+        yield f"# {column} is text: {found.others:.2%} of its values are no numbers, for example {quoted(found.example[:40])}."
         yield f'# With {column} = "double" in [source.types], rows whose value is no number (in JSON: quoted text) become dead'
         yield "# letters, and this can be computed:"
-        yield f"# {name} = {_quoted(function)}"
+        yield f"# {name} = {quoted(function)}"
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     """Return a TOML string: JSON's, except for DEL and for characters beyond 16 bits, which JSON writes as two escapes."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

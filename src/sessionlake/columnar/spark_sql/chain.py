@@ -12,7 +12,7 @@ from sessionlake.columnar.spark_sql.typed import DUCK
 from sessionlake.errors import ConfigError
 
 _OWN = {KEY: OWN_KEY, EVENT_TIME: OWN_TIME}
-_ARROW: Mapping[str, pa.DataType] = {
+ARROW: Mapping[str, pa.DataType] = {
     "boolean": pa.bool_(),
     "bigint": pa.int64(),
     "double": pa.float64(),
@@ -20,6 +20,7 @@ _ARROW: Mapping[str, pa.DataType] = {
     "date": pa.date32(),
     "timestamp": TIME,
 }
+"""The types of computed columns, by their names in Spark's SQL."""
 _Known = tuple[pa.DataType, str, int]
 """Of a column that a link reads: its type, its place in the query, and the level of its step."""
 
@@ -116,10 +117,10 @@ def _step(link: Link, reads: Mapping[str, _Known]) -> tuple[Step, pa.DataType]:
     result = done.type
     if result == "null" and pa.null() in types.values():
         result = link.result or "bigint"  # Of columns that no event has shown yet
-    allowed = [link.result] if link.result else list(_ARROW)
+    allowed = [link.result] if link.result else list(ARROW)
     if result not in allowed:
         raise ConfigError(f"{parsed.setting}: {parsed.text!r} is of type {result}; make it {' or '.join(allowed)}")
     kind = cast("Result", result)
     parsed.typed(types, kind)
     level = 1 + max((level for _, _, level in reads.values()), default=-1)
-    return Step(f"try(cast({done.sql} as {DUCK[kind]}))", kind, level), _ARROW[kind]
+    return Step(f"try(cast({done.sql} as {DUCK[kind]}))", kind, level), ARROW[kind]
