@@ -31,6 +31,13 @@ ALLOWED = {
     "examples/pauses.py": ("sessionlake.operators", "a class as users write it, with its public import"),
     "cli/fast_start.py": ("'session'", "a pipeline as users write it, by which Spark's classes are found"),
     "propose/": ("sessionlake.operators", "a wizard for sessions, windows and tables: each is measured in its own way"),
+    "propose/query/": (
+        "'join'",
+        "'table'",
+        "'window'",
+        "WindowSection",
+        "words of Spark's SQL, and names that columns can't have",
+    ),
     "aggregates/": ("'count'", "an aggregate"),
     "columnar/": ("'count'", "a field of records"),
     "store/": ("'count'", "a field of what is stored"),

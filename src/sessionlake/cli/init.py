@@ -1,7 +1,8 @@
-"""The command that looks at events and writes a config for them."""
+"""The command that looks at events, and at a query if there is one, and writes a config for them."""
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -12,17 +13,27 @@ from sessionlake.cli.shared import one_line_errors
 from sessionlake.errors import ConfigError
 
 if TYPE_CHECKING:
+    from sessionlake.config.load import Config
     from sessionlake.propose import Choice, Measured, MeasuredTable, MeasuredWindows, Sample
+    from sessionlake.propose.query import Pipeline
     from sessionlake.sources.columns import EventColumns
+
+FileFormat = Literal["json", "csv", "parquet"]
 
 
 @click.command("init")
-@click.argument("sample", metavar="SAMPLE")
+@click.argument("samples", metavar="SAMPLE", nargs=-1, required=True)
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path),
     help="File to write; it must not exist.  [default: standard output]",
+)
+@click.option(
+    "--sql",
+    "query",
+    metavar="FILE",
+    help="A query of Spark's SQL to make a pipeline of, or - for standard input. For a join pass two samples, in the order of FROM and JOIN.",
 )
 @click.option("--key", help="Column of the session key.")
 @click.option("--time", help="Column of the event time.")
@@ -37,41 +48,30 @@ if TYPE_CHECKING:
 )
 @one_line_errors
 def init_command(
-    sample: str,
+    samples: tuple[str, ...],
     output: Path | None,
+    query: str | None,
     key: str | None,
     time: str | None,
     window: str | None,
     name: str | None,
-    file_format: Literal["json", "csv", "parquet"] | None,
+    file_format: FileFormat | None,
     sample_mb: int,
     *,
     table: bool,
 ) -> None:
     """Look at a file, directory, Delta table or kafka://servers/topic, and write a commented config for it."""
-    from sessionlake.config.file import parse_toml
-    from sessionlake.config.load import parse_config
-    from sessionlake.propose import config_text, name_from, read_sample
-    from sessionlake.sources.columns import EventColumns
-
     if output is not None and output.exists():
         raise ConfigError(f"-o: {str(output)!r} is there already; pass another file, or remove it")
     if table and window is not None:
         raise ConfigError(f"--table: can't be used with --window {window}; pass one of them")
-    with progress() as shown:
-        shown.step(f"1 of 2: reading a sample of {sample}")
-        seen = read_sample(sample, sample_mb << 20, file_format)
-    choice = _chosen(seen, key, time)
-    columns = EventColumns(choice.key, choice.time, choice.time_unit, choice.id, (), seen.types)
-    directory = (output.parent if output is not None else Path()).resolve()
-    with progress() as shown:
-        shown.step(
-            f"2 of 2: measuring {'windows' if window else 'rows' if table else 'sessions'} of {seen.rows:,} rows"
-        )
-        measured = _measured(seen, choice, columns, window, table=table)
-    named = name or (None if output is None else name_from(output.name))
-    text = config_text(seen, choice, measured, name=named, directory=directory)
-    parse_config(parse_toml(text, output or "the proposal"), directory)
+    if query is not None:
+        given = {"--key": key, "--time": time, "--window": window, "--table": table or None}
+        text = _of_query(query, samples, output, name, file_format, sample_mb << 20, given)
+    elif len(samples) > 1:
+        raise ConfigError(f"SAMPLE: {samples[1]!r} is a second one; pass one, or a join by --sql")
+    else:
+        text = _of_sample(samples[0], output, key, time, window, name, file_format, sample_mb << 20, table=table)
     if output is None:
         click.echo(text, nl=False)
         return
@@ -82,6 +82,119 @@ def init_command(
     except OSError as error:
         raise ConfigError(f"-o: {str(output)!r} can't be written ({error.strerror}); pass another file") from error
     click.echo(f"{output}: read it, then `sessionlake run {os.path.relpath(output)} --once`")
+
+
+def _of_sample(
+    place: str,
+    output: Path | None,
+    key: str | None,
+    time: str | None,
+    window: str | None,
+    name: str | None,
+    file_format: FileFormat | None,
+    most_bytes: int,
+    *,
+    table: bool,
+) -> str:
+    """Return the config that a sample suggests."""
+    from sessionlake.propose import config_text
+    from sessionlake.sources.columns import EventColumns
+
+    (seen,) = _read([place], most_bytes, file_format)
+    choice = _chosen(seen, key, time)
+    columns = EventColumns(choice.key, choice.time, choice.time_unit, choice.id, (), seen.types)
+    with progress() as shown:
+        shown.step(
+            f"2 of 2: measuring {'windows' if window else 'rows' if table else 'sessions'} of {seen.rows:,} rows"
+        )
+        measured = _measured(seen, choice, columns, window, table=table)
+    text = config_text(seen, choice, measured, name=_name(name, output), directory=_directory(output))
+    _parsed(text, output)
+    return text
+
+
+def _of_query(
+    query: str,
+    places: tuple[str, ...],
+    output: Path | None,
+    name: str | None,
+    file_format: FileFormat | None,
+    most_bytes: int,
+    given: Mapping[str, object],
+) -> str:
+    """Return the config of a query. InvalidConfigError has the place in the query of each problem, of the config's own checks, too."""
+    from sessionlake.propose.query import pipeline_of
+
+    wrong = next((option for option, value in given.items() if value is not None), None)
+    if wrong is not None:
+        raise ConfigError(f"{wrong}: can't be used with --sql, because the query says it; leave it out")
+    file, text = _read_query(query)
+    samples = _read(places, most_bytes, file_format)
+    with progress() as shown:
+        shown.step(f"2 of 2: measuring {sum(sample.rows for sample in samples):,} rows")
+        made = pipeline_of(
+            text,
+            file,
+            samples,
+            name=_name(name, output) or samples[0].name,
+            directory=_directory(output),
+            output="CONFIG" if output is None else os.path.relpath(output),
+        )
+    _check(made, output)
+    return made.text
+
+
+def _read_query(query: str) -> tuple[str, str]:
+    """Return the name of a query's file in errors, and its text."""
+    if query == "-":
+        return "standard input", sys.stdin.read()
+    try:
+        return query, Path(query).read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise ConfigError(
+            f"--sql: {query!r} can't be read ({error.strerror}); pass the path of a query, or - for standard input"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"--sql: {query!r} is no UTF-8 ({error}); save it as UTF-8") from error
+
+
+def _check(made: "Pipeline", output: Path | None) -> None:
+    """Raise InvalidConfigError, with places in the query, for all that the checks of `sessionlake check` refuse."""
+    from sessionlake.config.problems import InvalidConfigError, problems_of
+    from sessionlake.preflight.checks import problems_of_pipeline
+    from sessionlake.preflight.needs import Needs
+
+    try:
+        problems = problems_of_pipeline(_parsed(made.text, output), Needs(source=True))
+    except ConfigError as error:
+        problems = problems_of(error)
+    if problems:
+        raise InvalidConfigError(made.located(problems))
+
+
+def _read(places: "tuple[str, ...] | list[str]", most_bytes: int, file_format: FileFormat | None) -> "list[Sample]":
+    from sessionlake.propose import read_sample
+
+    with progress() as shown:
+        shown.step(f"1 of 2: reading a sample of {' and '.join(places)}")
+        return [read_sample(place, most_bytes, file_format) for place in places]
+
+
+def _parsed(text: str, output: Path | None) -> "Config":
+    from sessionlake.config.file import parse_toml
+    from sessionlake.config.load import parse_config
+
+    return parse_config(parse_toml(text, output or "the proposal"), _directory(output))
+
+
+def _name(name: str | None, output: Path | None) -> str | None:
+    from sessionlake.propose import name_from
+
+    return name or (None if output is None else name_from(output.name))
+
+
+def _directory(output: Path | None) -> Path:
+    return (output.parent if output is not None else Path()).resolve()
 
 
 def _measured(

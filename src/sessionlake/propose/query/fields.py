@@ -1,0 +1,154 @@
+"""The columns of one input of a query: those of its sample, and those that the config computes."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import pyarrow as pa
+from sqlglot import TokenType, exp
+
+from sessionlake.columnar.spark_sql import parse
+from sessionlake.columnar.spark_sql.chain import ARROW
+from sessionlake.config.positions import Place
+from sessionlake.errors import ConfigError
+from sessionlake.propose.query.words import Piece, Query, QueryError, Tokens, name_of, parsed, unmasked
+
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+
+
+@dataclass
+class Fields:
+    """The columns of an input by name, and how the query calls the input."""
+
+    query: Query
+    names: tuple[str, ...]
+    """The table's name, its last part and its alias; in small letters."""
+    types: dict[str, pa.DataType]
+    """The types of the columns, the computed ones too."""
+    at: str = "event"
+    """The section of the events in the config."""
+    computed: dict[str, str] = field(default_factory=dict)
+    """The SQL of computed columns by name."""
+    places: dict[str, Place] = field(default_factory=dict)
+    """The places in the query of the texts of the config's keys."""
+    read: set[str] = field(default_factory=set)
+    """The sample's columns that are read."""
+
+    def piece(self, tokens: Tokens, renamed: Mapping[str, str] = MappingProxyType({})) -> Piece:
+        """Return an expression over the input's columns, which it names as the sample does; QueryError for a column that it has not.
+
+        `renamed` has the input's columns by other names, in small letters.
+        """
+        instead = self._unqualified(tokens)
+        tree = parsed(self.query.said(tokens, instead))
+        columns = {node.name.lower() for node in tree.find_all(exp.Column)}
+        known = {**{name.lower(): name for name in self.types}, **renamed}
+        for token, after in zip(tokens, [*tokens[1:], None], strict=True):
+            name = name_of(token)
+            is_call = after is not None and after.token_type == TokenType.L_PAREN
+            if (
+                token.start not in instead
+                and name in columns
+                and not is_call
+                and known.get(name, token.text) != token.text
+            ):
+                instead[token.start] = quoted_name(known[name])
+        text = self.query.said(tokens, instead)
+        piece = Piece(text, self.query.place(tokens[0]), parsed(text))
+        self.check(piece)
+        return piece
+
+    def _unqualified(self, tokens: Tokens) -> dict[int, str]:
+        """Return no words in place of the input's name and the dot before a column, by the number of their first character."""
+        instead: dict[int, str] = {}
+        for before, token, after in zip([None, *tokens], tokens, [*tokens[1:], None], strict=False):
+            first = before is None or before.token_type != TokenType.DOT
+            if first and after is not None and after.token_type == TokenType.DOT and name_of(token) in self.names:
+                instead[token.start] = instead[after.start] = ""
+        return instead
+
+    def plain(self, tree: exp.Expression) -> exp.Expression:
+        """Return an expression with columns in small letters, and without the input's name before them, to compare it with others."""
+        tree = tree.copy()
+        for node in list(tree.find_all(exp.Column)):
+            table = node.args.get("table")
+            if table is not None and table.name.lower() in self.names:
+                node.set("table", None)
+            node.set(
+                "this", exp.to_identifier(node.name.lower()) if isinstance(node.this, exp.Identifier) else node.this
+            )
+        return tree
+
+    def check(self, piece: Piece) -> None:
+        """Raise QueryError if an expression names a column that the input has not."""
+        for node in piece.tree.find_all(exp.Column):
+            if node.args.get("table") is not None:
+                told = f"{unmasked(node.sql('spark'))!r} is no column of the sample's, and fields within a column are not read"
+                raise piece.error("column", f"{told}; write a column by its name, or get_json_object(text, '$.name')")
+            if not isinstance(node.this, exp.Star) and node.name not in self.types:
+                listed = ", ".join(self.types)
+                raise piece.error(
+                    "column", f"{unmasked(node.name)!r} is no column of the sample's; write one of {listed}"
+                )
+            self.read.add(node.name)
+
+    def column(self, piece: Piece, wish: str, taken: Sequence[str] = ()) -> str:
+        """Return the name of the column that an expression is: the sample's, or one that is computed, called as wished if it can be."""
+        if isinstance(piece.tree, exp.Column) and piece.tree.name not in taken:
+            return piece.tree.name
+        same = next((name for name, text in self.computed.items() if text == piece.text and name not in taken), None)
+        if same is not None:
+            return same
+        return self.compute(piece, free_name(wish, [*self.types, *taken]))
+
+    def compute(self, piece: Piece, name: str) -> str:
+        """Add a computed column, and return its name; QueryError if the config's own check refuses its SQL."""
+        setting = f"{self.at}.columns.{name}"
+        try:
+            sql = parse(setting, piece.text)
+            done, _ = sql.translated(self.types, dict.fromkeys(sql.columns, "c0"))
+        except ConfigError as error:
+            raise piece.error(setting, str(error).removeprefix(f"{setting}: ")) from error
+        self.types[name] = ARROW.get(done.type, pa.null())
+        self.computed[name] = piece.text
+        self.places[setting] = piece.place
+        return name
+
+
+def free_name(wish: str, taken: Sequence[str]) -> str:
+    """Return a name that is a word and not taken, in whatever case: as wished, or with `_` and a number."""
+    name = re.sub(r"[^A-Za-z0-9_]+", "_", wish).strip("_")
+    name = name if _WORD.fullmatch(name) else f"column_{name}".rstrip("_")
+    used, number, found = {one.lower() for one in taken}, 1, name
+    while found.lower() in used:
+        number += 1
+        found = f"{name}_{number}"
+    return found
+
+
+def quoted_name(name: str) -> str:
+    """Return a name as SQL has it: in backquotes if it is no word."""
+    return name if _WORD.fullmatch(name) else f"`{name.replace('`', '``')}`"
+
+
+def tables(query: Query, tokens: Tokens) -> tuple[str, ...]:
+    """Return the names that a table of FROM or JOIN has in a query, its alias at last; QueryError for anything but a table."""
+    words = list(tokens)
+    if words and name_of(words[0]) == "stream" and len(words) > 1:
+        # Databricks' word for a table that is read as a stream.
+        words = [token for token in words[1:] if token.token_type not in (TokenType.L_PAREN, TokenType.R_PAREN)]
+    parts: list[str] = []
+    while words and (not parts or words[0].token_type == TokenType.DOT):
+        if parts:
+            words.pop(0)
+        if words:
+            parts.append(name_of(words.pop(0)))
+    if words and words[0].token_type == TokenType.ALIAS:
+        words.pop(0)
+    alias = name_of(words.pop(0)) if words and words[0].token_type != TokenType.L_PAREN else None
+    if words or not parts or tokens[0].token_type in (TokenType.L_PAREN, TokenType.VALUES):
+        place = query.place(tokens[0]) if tokens else query.place_at(len(query.text))
+        told = f"{query.said(tokens)!r} is no table" if tokens else "FROM is missing"
+        raise QueryError("from", f"{told}; write a table's name: events are read from SAMPLE, whatever it is", place)
+    return tuple(dict.fromkeys((".".join(parts), parts[-1], *([alias] if alias else []))))

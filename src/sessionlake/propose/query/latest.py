@@ -1,0 +1,213 @@
+"""`row_number() over (partition by key order by time desc) = 1`, as a table of the latest row of each key."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from sqlglot import TokenType, exp
+
+from sessionlake.operators.keyed.section import RESERVED
+from sessionlake.propose.keyed import is_plain
+from sessionlake.propose.query.blocks import Block, refused, shown
+from sessionlake.propose.query.inputs import Input, bracketed, new_input, take_all_hints
+from sessionlake.propose.query.items import Item, item_of
+from sessionlake.propose.query.live import Shown, identifier, key_sql
+from sessionlake.propose.query.ranks import Rank, rank_of
+from sessionlake.propose.query.words import (
+    Found,
+    Piece,
+    Query,
+    QueryError,
+    Tokens,
+    depth_of,
+    name_of,
+    parsed,
+    split,
+)
+from sessionlake.propose.sample import Sample
+from sessionlake.sources.columns import TIMESTAMP
+
+
+@dataclass
+class Latest:
+    """A pipeline of a table."""
+
+    input: Input
+    columns: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    """Columns of `*` that no table can have."""
+    delete_when: str | None = None
+    shown: list[Shown] = field(default_factory=list)
+    view: str = "table_live"
+
+
+def latest_of(query: Query, block: Block, inner: Block | None, sample: Sample) -> Latest:
+    """Return the pipeline of a query that keeps the first row of each key; `inner` is its subquery.
+
+    QueryErrors has all that no pipeline can have.
+    """
+    return _Reader(query, block, inner, new_input(query, sample, (inner or block).source)).latest()
+
+
+class _Reader:
+    def __init__(self, query: Query, block: Block, inner: Block | None, read: Input) -> None:
+        self._query, self._block, self._inner, self._input = query, block, inner, read
+        blocks = [block] if inner is None else [block, inner]
+        self._found = Found(error for one in blocks for error in (*refused(query, one), *self._beside(one)))
+        self._lowest = inner or block
+        self._items = [item_of(query, tokens) for tokens in split(self._lowest.select)]
+        self._renamed: dict[str, str] = {}
+        """The columns of the input by the aliases of the subquery, in small letters."""
+
+    def latest(self) -> Latest:
+        with self._found.kept():
+            rank = rank_of(self._query, self._block, self._inner, self._items)
+            return self._of_rank(rank)
+        raise self._found.all
+
+    def _of_rank(self, rank: Rank) -> Latest:
+        with self._found.kept():
+            self._order(rank)
+        with self._found.kept():
+            for number, tokens in enumerate(rank.partition, 1):
+                self._input.key.append(self._input.fields.column(self._input.fields.piece(tokens), f"key_{number}"))
+        with self._found.kept():
+            self._input.set_where([self._lowest.where] if self._lowest.where else [])
+        take_all_hints(self._query, [self._input], self._found)
+        self._found.raise_any()
+        latest = Latest(self._input)
+        if self._inner is not None:
+            for item in self._items:
+                with self._found.kept():
+                    self._rename(item)
+        for item in self._outer_items():
+            with self._found.kept():
+                self._show(item, latest, rank)
+        with self._found.kept():
+            self._delete(rank.rest, latest)
+        self._found.raise_any()
+        return latest
+
+    def _beside(self, block: Block) -> Iterator[QueryError]:
+        """Yield an error for each clause that does not go with row_number."""
+        for tokens in (block.group, *block.joins):
+            if tokens:
+                told = f"{shown(self._query.said(tokens))!r} is in one query with row_number(); make a pipeline of the rows' numbers alone, and another one behind it (a chain)"
+                yield QueryError("select", told, self._query.place(tokens[0]))
+
+    def _order(self, rank: Rank) -> None:
+        """Take the first order as the event time, and a second one as the id, which decides between equal times."""
+        pieces = [self._descending(tokens) for tokens in rank.order]
+        self._input.set_time(pieces[0])
+        if len(pieces) == 1:
+            return
+        column = self._input.fields.column(pieces[1], "tie")
+        if len(pieces) > 2 or self._input.fields.types[column] != pa.string():
+            told = "between updates of one time the greatest id decides, as text; order by the time and one column of text at most"
+            raise pieces[-1].error("order_by", f"{', '.join(piece.text for piece in pieces[1:])!r}: {told}")
+        self._input.id = (column,)
+
+    def _descending(self, tokens: Tokens) -> Piece:
+        """Return an expression of ORDER BY without its direction, which must be down."""
+        nulls = next((number for number, token in enumerate(tokens) if name_of(token) == "nulls"), len(tokens))
+        plain = [token for token in tokens[:nulls] if token.token_type not in (TokenType.DESC, TokenType.ASC)]
+        piece = self._input.fields.piece(plain)
+        ordered = parsed(f"f() over (order by {self._query.said(tokens)})").find(exp.Ordered)
+        if ordered is None or not ordered.args.get("desc") or ordered.args.get("nulls_first"):
+            said = f"order by {self._query.said(tokens)}"
+            raise piece.error(
+                "order_by",
+                f"{said!r} keeps another row than the latest one, which is all that a table keeps; write time desc",
+            )
+        return piece
+
+    def _outer_items(self) -> list[Item]:
+        if self._inner is None:
+            return self._items
+        return [item_of(self._query, tokens) for tokens in split(self._block.select)]
+
+    def _rename(self, item: Item) -> None:
+        """Take an item of the subquery: outside it is known by its alias."""
+        if item.is_star or isinstance(item.tree, exp.Window):
+            return
+        piece = self._input.fields.piece(item.tokens)
+        alias = item.alias or piece.tree.output_name
+        if not alias:
+            told = f"{shown(item.said)!r} has no alias; add one, so that it can be named outside"
+            raise QueryError("select", told, piece.place)
+        self._renamed[alias.lower()] = self._input.fields.column(piece, alias)
+
+    def _show(self, item: Item, latest: Latest, rank: Rank) -> None:
+        """Take an item of the outer SELECT as a column of the live view."""
+        if item.is_star:
+            self._show_all(latest)
+            return
+        name = item.name
+        is_rank = isinstance(item.tree, exp.Column) and item.tree.name.lower() in rank.aliases
+        if isinstance(item.tree, exp.Window) or is_rank:
+            latest.shown.append(Shown("1", name or "row_number"))
+            return
+        piece = self._outer_piece(item.tokens)
+        self._show_column(self._input.fields.column(piece, name or "column"), name or piece.text, latest)
+
+    def _outer_piece(self, tokens: Tokens) -> Piece:
+        """Return an expression over the subquery's columns as one over the input's."""
+        fields, before = self._input.fields, self._input.fields.names
+        fields.names = (*before, *self._outer_names())
+        try:
+            return fields.piece(tokens, self._renamed)
+        finally:
+            fields.names = before
+
+    def _outer_names(self) -> tuple[str, ...]:
+        """Return the names by which the query calls its subquery."""
+        depth = 0
+        for number, token in enumerate(self._block.source):
+            depth += depth_of(token)
+            if depth == 0:
+                # The name of a subquery of WITH, or of one in brackets its alias.
+                words = self._block.source[number:] if number == 0 else self._block.source[number + 1 :]
+                return tuple(name_of(word) for word in words if word.token_type != TokenType.ALIAS)
+        return ()
+
+    def _show_all(self, latest: Latest) -> None:
+        """Show the columns of `*`."""
+        if self._inner is None or any(item.is_star for item in self._items):
+            for name, kind in self._input.sample.types.items():
+                if is_plain(kind):
+                    self._input.fields.read.add(name)
+                    self._show_column(name, name, latest)
+                else:
+                    latest.left_out.append(name)
+        for item in self._items if self._inner is not None else []:
+            if isinstance(item.tree, exp.Window):
+                latest.shown.append(Shown("1", item.alias or "row_number"))
+            elif not item.is_star:
+                alias = item.alias or item.tree.output_name
+                self._show_column(self._renamed[alias.lower()], alias, latest)
+
+    def _show_column(self, column: str, name: str, latest: Latest) -> None:
+        """Show a column of the input under a name."""
+        fields, read = self._input.fields, self._input
+        kind = fields.types[column]
+        if column in read.key:
+            sql = key_sql(identifier(column) if len(read.key) > 1 else "table_key", kind)
+        elif column == read.time and kind == TIMESTAMP:
+            sql = "event_time"
+        else:
+            if column.lower() in RESERVED or column in (read.time, *read.id):
+                # A row can't have it under this name, so that it is computed once more under another one.
+                copied = f"`{column.replace('`', '``')}`"
+                piece = Piece(copied, self._query.place(self._block.start), parsed(copied))
+                column = fields.column(piece, f"{column}_of_row", [column, *RESERVED])
+            if column not in latest.columns:
+                latest.columns.append(column)
+            sql = identifier(column)
+        latest.shown.append(Shown(sql, name))
+
+    def _delete(self, rest: list[Tokens], latest: Latest) -> None:
+        """Take the other conditions on the latest row: a row of which they are not true is as good as deleted."""
+        pieces = [self._outer_piece(tokens) for tokens in rest]
+        if pieces:
+            latest.delete_when = f"({' and '.join(map(bracketed, pieces))}) is not true"
+            self._input.fields.places["table.delete_when"] = pieces[0].place

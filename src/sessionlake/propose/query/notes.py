@@ -1,0 +1,73 @@
+"""Comments of a config that say what gets better than in Spark, and what differs."""
+
+import re
+from collections.abc import Iterator
+
+from sessionlake.config.durations import spoken_duration
+from sessionlake.propose.query.gaps import Gap
+from sessionlake.propose.query.grouped import EVERYTHING, Groups
+from sessionlake.propose.query.inputs import Input
+from sessionlake.propose.query.joined import Pairs
+from sessionlake.propose.query.latest import Latest
+
+_OF_FUNCTIONS = {
+    r"first|last|any_value": "first, last and any_value are the earliest (latest) value by time that is not null; in Spark they follow the order of rows.",
+    r"percentile": "percentile is within 1 % of the value, as Spark's approx_percentile is about its own; quantile is exact.",
+    r"count_distinct|count\s*\(\s*distinct\b.*": "Distinct values are counted exactly up to 4,096, and beyond within about 2 % (docs/aggregates.md).",
+    r"approx_count_distinct": "approx_count_distinct is exact up to 1,024 values, which Spark's need not be.",
+    r"mode": "Of equally frequent values mode is the least; in Spark it is any.",
+}
+
+
+def better(made: Groups | Latest | Pairs) -> Iterator[str]:
+    """Yield what gets better, a line each."""
+    if isinstance(made, Groups):
+        yield "Late events are kept: Spark drops them. `late_events` has them, and `sessionlake reprocess-late` brings them in."
+        yield f"`{made.view}` has each result once, as it is now, whatever was killed; Spark's update mode leaves the merge to the sink."
+    elif isinstance(made, Latest):
+        yield "A row changes with each batch that brings a newer one. Spark's streams have no row_number() by key; in batches it reads all events."
+    else:
+        yield "Late messages are kept: Spark drops them. `late_events` has them, and `sessionlake reprocess-late` brings them in."
+        yield "A pair is sent once, with the batch that brings its second message, whatever was killed."
+    yield "State is on disk, and comes back from Delta; keys can be erased (`forget`), and events recomputed (`backfill`, `rebuild`)."
+
+
+def differs(made: Groups | Latest | Pairs) -> Iterator[str]:
+    """Yield what differs, a line each."""
+    if isinstance(made, Groups):
+        yield from _of_groups(made)
+    elif isinstance(made, Latest):
+        yield "Of two updates of one time the one with the greater id holds, without an id that with the greater values; in Spark it is any."
+        if made.delete_when is not None:
+            yield "A key whose latest row does not pass the outer WHERE is deleted: it comes back with a newer row that passes."
+        if made.left_out:
+            yield f"No plain type, and so left out: {', '.join(made.left_out)}."
+    else:
+        yield "A message of which a partner is missing makes no row, as in Spark's inner join; messages are kept for `retention_time`."
+    inputs = [side.input for side in made.sides] if isinstance(made, Pairs) else [made.input]
+    what = "of `on`" if isinstance(made, Pairs) else "of the key"
+    groups = "" if isinstance(made, Pairs) else " Spark has a group of null keys."
+    if isinstance(made, Pairs) or any(one.key and one.key != [EVERYTHING] for one in inputs):
+        yield f"A row without one of the columns {what}, or without a time, is in no result, but in `dead_letters`.{groups}"
+    if any(one.unique_for for one in inputs):
+        yield "A duplicate has the same key, id and time as an earlier event; for dropDuplicatesWithinWatermark the id is enough."
+    yield "A value at which Spark would fail, as a text that is no number, is null (docs/expressions.md)."
+
+
+def _of_groups(made: Groups) -> Iterator[str]:
+    if isinstance(made.span, Gap):
+        gap = "a gap" if made.span.by is not None else spoken_duration(made.span.gap_us)
+        yield f"Two events exactly {gap} apart are of one session here, and of two in Spark, whose gap is exclusive."
+    texts = " ".join(made.aggregates.values())
+    for pattern, told in _OF_FUNCTIONS.items():
+        if re.search(rf"\b(?:{pattern})\s*\(", texts, re.IGNORECASE) or (
+            "distinct" in pattern and re.search(rf"\b(?:{pattern})", texts, re.IGNORECASE)
+        ):
+            yield told
+    if made.input.key == [EVERYTHING]:
+        yield "The query has no key. A session needs one: all events have the same, so that one shard does the work."
+
+
+def inputs_of(made: Groups | Latest | Pairs) -> list[Input]:
+    """Return the inputs of a pipeline."""
+    return [side.input for side in made.sides] if isinstance(made, Pairs) else [made.input]

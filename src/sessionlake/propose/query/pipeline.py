@@ -1,0 +1,121 @@
+"""From a query to a config: the operator that the query asks for, and errors with their places in the query."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sqlglot import Token, TokenType
+
+from sessionlake.config.positions import Place
+from sessionlake.config.problems import InvalidConfigError, Problem
+from sessionlake.propose.query.blocks import Block, block_of, inner_of, shown
+from sessionlake.propose.query.grouped import groups_of
+from sessionlake.propose.query.joined import pairs_of
+from sessionlake.propose.query.latest import latest_of
+from sessionlake.propose.query.live import select_over
+from sessionlake.propose.query.notes import inputs_of
+from sessionlake.propose.query.outer import chosen_of
+from sessionlake.propose.query.ranks import RANK, is_ranked
+from sessionlake.propose.query.toml import Made, query_toml
+from sessionlake.propose.query.words import Query, QueryError, QueryErrors, Tokens, depth_of, name_of
+from sessionlake.propose.sample import Sample
+
+_ROW_NUMBER = (
+    f"a subquery is that of {RANK}, with WHERE its alias = 1 outside, or a GROUP BY of which columns are chosen"
+)
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """The pipeline of a query."""
+
+    text: str
+    """The config."""
+    select: str
+    """The SELECT over the live view, in DuckDB's SQL, whose columns are the query's."""
+    places: dict[str, Place]
+    """The places in the query of the texts of the config's keys."""
+    query: Query
+
+    def located(self, problems: Sequence[Problem]) -> list[Problem]:
+        """Return problems of the config with their places in the query, as far as their text is from it."""
+        return [self._located(problem) for problem in problems]
+
+    def _located(self, problem: Problem) -> Problem:
+        place = self.places.get(problem.key or "")
+        if place is None:
+            return problem
+        return replace(problem, file=self.query.file, line=place.line, column=place.column)
+
+
+def pipeline_of(
+    text: str, file: str, samples: Sequence[Sample], *, name: str, directory: Path, output: str
+) -> Pipeline:
+    """Return the pipeline of a query over samples, in the order of FROM and JOIN.
+
+    `file` is the query's name in errors, `directory` that of the config's file, and `output` its name in comments.
+    InvalidConfigError has each part of the query that no pipeline can have, with its place.
+    """
+    query = Query(text, file)
+    try:
+        made = _made(query, samples)
+    except QueryErrors as found:
+        raise InvalidConfigError([query.problem(error) for error in found.errors]) from found
+    except QueryError as error:
+        raise InvalidConfigError([query.problem(error)]) from error
+    places = {key: place for one in inputs_of(made) for key, place in one.fields.places.items()}
+    toml = query_toml(query, made, name=name, directory=directory, output=output)
+    return Pipeline(toml, "\n".join(select_over(made.view, made.shown)), places, query)
+
+
+def _made(query: Query, samples: Sequence[Sample]) -> Made:
+    tokens, named = _without_with(query, query.tokens)
+    block = block_of(query, tokens)
+    inner = _inner(query, block, named)
+    if block.joins:
+        return pairs_of(query, block, samples)
+    if len(samples) > 1:
+        told = f"there are {len(samples)} samples, and the query reads one table; pass one, or join two"
+        raise QueryError("sample", told, query.place(block.start))
+    if is_ranked(query, [block] if inner is None else [block, inner]):
+        return latest_of(query, block, inner, samples[0])
+    if inner is not None and inner.group and not inner.joins:
+        return chosen_of(query, block, groups_of(query, inner, samples[0]))
+    if inner is not None:
+        said = shown(query.said(block.source))
+        told = f"{said!r} is a subquery; {_ROW_NUMBER}. Make a pipeline of it, and another one behind it (a chain), or write the rest in SQL over its live view"
+        raise QueryError("from", told, query.place(block.source[0]))
+    return groups_of(query, block, samples[0])
+
+
+def _inner(query: Query, block: Block, named: tuple[str, Tokens] | None) -> Block | None:
+    """Return the subquery in FROM, or that of WITH which FROM names."""
+    inside = inner_of(block.source)
+    if inside is not None and inside and inside[0].token_type == TokenType.SELECT:
+        return block_of(query, inside)
+    if named is not None and block.source and name_of(block.source[0]) == named[0]:
+        return block_of(query, named[1])
+    return None
+
+
+def _without_with(query: Query, tokens: Tokens) -> tuple[Tokens, tuple[str, Tokens] | None]:
+    """Return a query without WITH, and the name and the tokens of the one subquery in it."""
+    if not tokens or tokens[0].token_type != TokenType.WITH:
+        return tokens, None
+    at = _main(tokens)
+    words: list[Token] = list(tokens[1:at])
+    inside = inner_of(words[2:]) if len(words) > 2 and words[1].token_type == TokenType.ALIAS else None
+    if inside is None or len(inside) + 4 != len(words):
+        told = f"{shown(query.said(tokens[:at]))!r} has several subqueries, or columns; a pipeline is one query: {_ROW_NUMBER}"
+        raise QueryError("with", told, query.place(tokens[0]))
+    return tokens[at:], (name_of(words[0]), inside)
+
+
+def _main(tokens: Tokens) -> int:
+    """Return the number of the SELECT after WITH."""
+    depth = 0
+    for number, token in enumerate(tokens):
+        depth += depth_of(token)
+        if depth == 0 and token.token_type == TokenType.SELECT:
+            return number
+    return len(tokens)

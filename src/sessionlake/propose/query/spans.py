@@ -1,0 +1,121 @@
+"""The window of a GROUP BY: `window` and `session_window`, and the names by which SELECT means it."""
+
+from dataclasses import dataclass, field
+
+from sqlglot import TokenType, exp
+
+from sessionlake.propose.query.blocks import shown
+from sessionlake.propose.query.fields import Fields
+from sessionlake.propose.query.gaps import Gap, gap_of
+from sessionlake.propose.query.inputs import Input, arguments_of, duration_of
+from sessionlake.propose.query.items import Item
+from sessionlake.propose.query.live import Shown, interval, struct_of
+from sessionlake.propose.query.words import Found, Query, QueryError, Tokens, depth_of, name_of, parsed, unmasked
+
+SESSION, TIME = "session_window", "window_time"
+_CALLS = {SESSION: 2, "window": 4}
+"""The functions, and their most arguments."""
+_FORMS = {
+    SESSION: "session_window(t, '30 minutes')",
+    "window": "window(t, '1 hour'), window(t, '1 hour', '5 minutes') or window(t, '1 hour', '1 hour', '15 minutes')",
+}
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Windows of one length."""
+
+    size_us: int
+    advance_us: int | None
+    """The time from one window's start to the next one's; None for windows one after the other."""
+    offset_us: int
+
+
+Span = Gap | Grid
+
+
+@dataclass
+class Call:
+    """The call of a window in GROUP BY."""
+
+    tokens: Tokens
+    tree: exp.Expression
+    names: set[str] = field(default_factory=set)
+    """The names by which the query may call it, in small letters."""
+
+    def is_meant(self, tree: exp.Expression) -> bool:
+        """Say whether an expression is the window: the same call, or a name of it."""
+        named = isinstance(tree, exp.Column) and not tree.table and unmasked(tree.name).lower() in self.names
+        return named or tree == self.tree
+
+    def is_another(self, tree: exp.Expression) -> bool:
+        """Say whether an expression is another window than this one."""
+        called = isinstance(tree, exp.Anonymous) and unmasked(tree.name.lower()) in _CALLS
+        return called and tree != self.tree
+
+
+def call_of(query: Query, fields: Fields, tokens: Tokens, alias: str | None, items: list[Item]) -> Call:
+    """Return the call of a window; the items of SELECT may give it names."""
+    tree = fields.plain(parsed(query.said(tokens)))
+    aliases = [item.alias for item in items if item.tree == tree]
+    names = {name.lower() for name in (name_of(tokens[0]), alias, *aliases) if name is not None}
+    return Call(tokens, tree, names)
+
+
+def is_span(tokens: Tokens) -> bool:
+    """Say whether tokens are one call of `window` or `session_window`."""
+    if len(tokens) < 3 or tokens[1].token_type != TokenType.L_PAREN or name_of(tokens[0]) not in _CALLS:
+        return False
+    depth = 0
+    for number, token in enumerate(tokens[1:], 2):
+        depth += depth_of(token)
+        if depth == 0:
+            return number == len(tokens)
+    return False
+
+
+def span_of(query: Query, read: Input, call: Call, found: Found) -> Span:
+    """Return the window, and take its time as that of the events; QueryErrors for one that no pipeline can have."""
+    arguments, name = arguments_of(call.tokens), name_of(call.tokens[0])
+    with found.kept():
+        if not 2 <= len(arguments) <= _CALLS[name]:
+            told = f"{shown(query.said(call.tokens))!r} has {len(arguments)} arguments; write {_FORMS[name]}"
+            raise QueryError("group_by", told, query.place(call.tokens[0]))
+        with found.kept():
+            read.set_time(read.fields.piece(arguments[0]))
+        if name == SESSION:
+            return gap_of(query, read.fields, arguments[1])
+        return _grid(query, read, arguments[1:])
+    raise found.all
+
+
+def _grid(query: Query, read: Input, lengths: list[Tokens]) -> Grid:
+    keys = ("size", "advance", "offset")
+    found = [
+        duration_of(query, tokens, key, signed=key == "offset") for key, tokens in zip(keys, lengths, strict=False)
+    ]
+    for key, tokens in zip(keys, lengths, strict=False):
+        read.fields.places[f"window.{key}"] = query.place(tokens[0])
+    size, advance, offset = [*found, *[0] * (3 - len(found))]
+    step = advance if len(found) > 1 else size
+    hops = len(found) > 1 and advance != size
+    return Grid(size, advance if hops else None, offset % step if step else 0)
+
+
+def shown_of(item: Item, call: Call, start: str, end: str) -> Shown | None:
+    """Return an item that is the window, one of its bounds or its time, by the SQL of these; None for another item."""
+    tree, bound = item.tree, None
+    if isinstance(tree, exp.Anonymous) and tree.name.lower() == TIME and len(tree.expressions) == 1:
+        meant = call.is_meant(tree.expressions[0])
+        return Shown(f"{end} - {interval(1)}", item.alias or TIME) if meant else None
+    if isinstance(tree, exp.Dot):
+        tree, bound = tree.this, tree.expression.name.lower()
+    elif isinstance(tree, exp.Column) and tree.table:
+        tree, bound = exp.column(tree.table), tree.name.lower()
+    if not call.is_meant(tree) or bound not in (None, "start", "end"):
+        return None
+    if bound is None:
+        return Shown(struct_of(start, end), item.alias or name_of(call.tokens[0]))
+    # Spark calls the field of a call `window.end`, and that of a column `end`.
+    name = f"{name_of(call.tokens[0])}.{bound}" if isinstance(item.tree, exp.Dot) else bound
+    return Shown(start if bound == "start" else end, item.alias or name)

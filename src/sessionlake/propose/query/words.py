@@ -1,0 +1,248 @@
+"""The words of a query: its tokens with their places, and pieces of it that the config can have as they are written."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import cast
+
+import sqlglot
+from sqlglot import Token, TokenType, exp
+from sqlglot.dialects import Spark
+from sqlglot.errors import SqlglotError
+
+from sessionlake.config.positions import Place
+from sessionlake.config.problems import InvalidConfigError, Problem
+from sessionlake.errors import first_line
+
+WINDOW = "w1nd0w"
+"""Stands for the word `window`, which is as long: sqlglot takes some uses of that word for a clause."""
+Tokens = Sequence[Token]
+
+
+class QueryError(Exception):
+    """A part of a query that no config can have, with its place."""
+
+    def __init__(self, key: str, message: str, place: Place) -> None:
+        super().__init__(message)
+        self.key, self.message, self.place = key, message, place
+
+
+class QueryErrors(Exception):  # noqa: N818 (the plural of QueryError)
+    """Several errors of one query."""
+
+    def __init__(self, errors: Sequence[QueryError]) -> None:
+        super().__init__(str(len(errors)))
+        self.errors = list(errors)
+
+
+class Found:
+    """The errors of a query that were found so far."""
+
+    def __init__(self, errors: Iterable[QueryError] = ()) -> None:
+        self.errors = list(errors)
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Keep the error of a step, and go on with the next one."""
+        try:
+            yield
+        except QueryError as error:
+            self.errors.append(error)
+
+    @property
+    def all(self) -> QueryErrors:
+        """All of them as one."""
+        return QueryErrors(self.errors)
+
+    def raise_any(self) -> None:
+        """Raise QueryErrors if there is an error."""
+        if self.errors:
+            raise self.all
+
+
+@dataclass(frozen=True)
+class Query:
+    """The text of a query, and the file that it is from."""
+
+    text: str
+    file: str
+
+    @cached_property
+    def tokens(self) -> list[Token]:
+        """The tokens, without a semicolon at the end; InvalidConfigError for a text that is not one query of Spark's SQL."""
+        text = masked(self.text)
+        try:
+            statements = [one for one in sqlglot.parse(text, read="spark") if one is not None]
+        except (SqlglotError, RecursionError) as error:
+            raise self.error("sql", _not_sql(error), _place_of(error)) from error
+        if len(statements) != 1:
+            raise self.error("sql", f"has {len(statements)} statements; pass one query", Place(1, 1))
+        found = _once(Spark().tokenize(text))
+        while found and found[-1].token_type == TokenType.SEMICOLON:
+            found.pop()
+        return found
+
+    def error(self, key: str, message: str, place: Place) -> InvalidConfigError:
+        """Return an error of one place."""
+        return InvalidConfigError([self.problem(QueryError(key, message, place))])
+
+    def problem(self, error: QueryError) -> Problem:
+        """Return the problem of an error, with its place in the file."""
+        return Problem(error.key, error.message, self.file, error.place.line, error.place.column)
+
+    def place(self, token: Token) -> Place:
+        """Return the place of a token's first character."""
+        return self.place_at(token.start)
+
+    def place_at(self, at: int) -> Place:
+        """Return the place of a character by its number."""
+        before = self.text[:at]
+        return Place(before.count("\n") + 1, at - before.rfind("\n"))
+
+    def said(self, tokens: Tokens, instead: Mapping[int, str] | None = None) -> str:
+        """Return the text of tokens as it is written, in one line and without comments.
+
+        `instead` has other words for some tokens, by the number of their first character.
+        """
+        found: list[str] = []
+        end = tokens[0].start if tokens else 0
+        for token in tokens:
+            gap = self.text[end : token.start]
+            found.append(gap if not gap.strip() and "\n" not in gap else " ")
+            word = self.text[token.start : token.end + 1]
+            found.append(word if instead is None else instead.get(token.start, word))
+            end = token.end + 1
+        return "".join(found).strip()
+
+
+@dataclass(frozen=True)
+class Piece:
+    """An expression of a query."""
+
+    text: str
+    """As it is written, in one line, and without the names of tables before columns."""
+    place: Place
+    tree: exp.Expression = field(compare=False)
+    """The word `window` is WINDOW in it."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it names."""
+        return tuple(dict.fromkeys(node.name for node in self.tree.find_all(exp.Column, bfs=False)))
+
+    def error(self, key: str, message: str) -> QueryError:
+        """Return an error at the piece's place."""
+        return QueryError(key, message, self.place)
+
+
+def masked(text: str) -> str:
+    """Return a text with another word, as long, in place of each word `window`."""
+    at = [token.start for token in Spark().tokenize(text) if _is_window(token, text)]
+    for start in at:
+        text = text[:start] + WINDOW + text[start + len(WINDOW) :]
+    return text
+
+
+def parsed(text: str) -> exp.Expression:
+    """Return the tree of an expression."""
+    return cast("exp.Expression", sqlglot.parse_one(masked(text), read="spark"))
+
+
+def unmasked(text: str) -> str:
+    """Return a text with the word `window` as it was written."""
+    return text.replace(WINDOW, "window")
+
+
+def name_of(token: Token) -> str:
+    """Return the name that a token is, in small letters."""
+    return unmasked(token.text).lower()
+
+
+def split(tokens: Tokens, at: TokenType = TokenType.COMMA) -> list[Tokens]:
+    """Return tokens between those of a type that are in no brackets; nothing of no tokens."""
+    parts: list[list[Token]] = [[]]
+    depth = 0
+    for token in tokens:
+        depth += depth_of(token)
+        if depth == 0 and token.token_type == at:
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    return [part for part in parts if part]
+
+
+def conjuncts(tokens: Tokens) -> list[Tokens]:
+    """Return the conditions that `and` joins, as far as that is outside of brackets, of `between` and of `case`.
+
+    A condition with `or` outside of brackets is one whole.
+    """
+    tokens = _unwrapped(tokens)
+    if any(token.token_type == TokenType.OR for token in _outside(tokens)):
+        return [tokens]
+    parts: list[list[Token]] = [[]]
+    depth = between = 0
+    for token in tokens:
+        depth += depth_of(token) + (token.token_type == TokenType.CASE) - (token.token_type == TokenType.END)
+        between += depth == 0 and token.token_type == TokenType.BETWEEN
+        if depth == 0 and token.token_type == TokenType.AND and not between:
+            parts.append([])
+            continue
+        between -= depth == 0 and token.token_type == TokenType.AND
+        parts[-1].append(token)
+    if len(parts) == 1:
+        return [tokens] if tokens else []
+    return [inner for part in parts for inner in conjuncts(part)]
+
+
+def depth_of(token: Token) -> int:
+    """Return how much deeper in brackets the tokens after one are."""
+    opens = (TokenType.L_PAREN, TokenType.L_BRACKET)
+    closes = (TokenType.R_PAREN, TokenType.R_BRACKET)
+    return (token.token_type in opens) - (token.token_type in closes)
+
+
+def _outside(tokens: Tokens) -> Iterator[Token]:
+    """Yield the tokens that are in no brackets and in no `case`."""
+    depth = 0
+    for token in tokens:
+        depth += depth_of(token) + (token.token_type == TokenType.CASE) - (token.token_type == TokenType.END)
+        if depth == 0:
+            yield token
+
+
+def _unwrapped(tokens: Tokens) -> Tokens:
+    """Return tokens without brackets around all of them."""
+    depth = 0
+    for number, token in enumerate(tokens):
+        depth += depth_of(token)
+        if depth == 0:
+            whole = number and number == len(tokens) - 1 and tokens[0].token_type == TokenType.L_PAREN
+            return _unwrapped(tokens[1:-1]) if whole else tokens
+    return tokens
+
+
+def _once(tokens: Tokens) -> list[Token]:
+    """Return each token once: of a number such as 1.5D there are several at one place."""
+    found: list[Token] = []
+    for token in tokens:
+        if not found or token.start > found[-1].end:
+            found.append(token)
+    return found
+
+
+def _is_window(token: Token, text: str) -> bool:
+    return text[token.start : token.end + 1].lower() == "window"
+
+
+def _not_sql(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "is nested too deeply; write less of it"
+    told = first_line(error).replace("\x1b[4m", "").replace("\x1b[0m", "").rstrip(".")
+    return f"is no query of Spark's SQL ({unmasked(told)}); correct it"
+
+
+def _place_of(error: Exception) -> Place:
+    known = getattr(error, "errors", None)
+    found = known[0] if known else {}
+    return Place(found.get("line") or 1, found.get("col") or 1)
