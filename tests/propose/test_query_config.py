@@ -1,10 +1,14 @@
 """`init --sql`: the settings that each part of a query becomes."""
 
+import json
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
 from sessionlake.propose.query.distances import distances_of
 from sessionlake.propose.query.words import parsed
+from sessionlake.propose.sample import read_sample
 from tests.propose.query_support import config_of, events, made_of, plain, sample_of, selected
 
 SAMPLE = 0
@@ -294,3 +298,47 @@ def test_pairs_are_those_of_a_plain_loop() -> None:
 def test_ranges_of_times(condition: str, bounds: list[tuple[str, str, int]]) -> None:
     found = distances_of(parsed(condition))
     assert [(one.later.table, one.earlier.table, one.most_us) for one in found] == bounds
+
+
+def test_names_that_mean_something_else_in_a_config_are_computed_under_other_names(tmp_path: Path) -> None:
+    """In aggregates `key` and `event_time` are the event's; key columns stand beside the columns of the rows."""
+    rows = [
+        {
+            "key": n % 3,
+            "event_time": 1_767_225_600 + n,
+            "revision": n % 2,
+            "load-ms": n,
+            "at": f"2026-01-01T00:00:{n:02}Z",
+        }
+        for n in range(60)
+    ]
+    (tmp_path / "in.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    made = made_of(
+        "select key, max(key * 2) as most, max(at) as latest, sum(`load-ms`) filter (where event_time > 1767225610) as late from lake.raw.clicks\n"
+        "group by lake.raw.clicks.key, clicks.revision, window(clicks.at, '1 minute')",
+        read_sample(str(tmp_path / "in.json"), 1 << 20),
+    )
+    config = config_of(made)
+    assert config.event.key == ["key", "revision_key"]
+    assert config.event.columns == {"revision_key": "revision", "key_of_row": "key", "event_time_of_row": "event_time"}
+    assert config.aggregates == {
+        "most": "max(key_of_row * 2)",
+        "latest": "max(at)",
+        "late": "sum(`load-ms`) filter (where event_time_of_row > 1767225610)",
+    }
+    assert made.select == "select cast(key as bigint) as key, most, latest, late\nfrom windows_live"
+
+
+def test_columns_of_a_table_that_rows_cannot_have_are_computed_under_other_names(tmp_path: Path) -> None:
+    rows = [{"id": n % 3, "revision": n, "at": f"2026-01-01T00:00:{n:02}Z", "no word": n} for n in range(60)]
+    (tmp_path / "in.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    made = made_of(
+        "select * from (select *, row_number() over (partition by id order by at desc) rn from e) where rn = 1",
+        read_sample(str(tmp_path / "in.json"), 1 << 20),
+    )
+    config = config_of(made)
+    assert config.event.columns == {"revision_of_row": "`revision`"}
+    assert config.section.model_dump()["columns"] == ["revision_of_row", "no word"]
+    assert made.select == (
+        'select cast(table_key as bigint) as id, revision_of_row as revision, event_time as at, "no word", 1 as rn\nfrom table_live'
+    )

@@ -90,6 +90,7 @@ class Case:
     query: str
     seed: int
     batches: int
+    samples: int = 1
 
 
 @st.composite
@@ -160,7 +161,42 @@ def latest(draw: st.DrawFn) -> Case:
     return Case(f"{query}\n-- watermark happened_at 1 day", draw(st.integers(0, SEEDS - 1)), draw(st.integers(1, 3)))
 
 
-CASES = st.one_of(grouped(SESSIONS), grouped(WINDOWS), latest())
+RANGES = [
+    "b.happened_at between a.happened_at and a.happened_at + interval 20 minutes",
+    "b.happened_at >= a.happened_at - interval 5 minutes and b.happened_at < a.happened_at + interval 1 hour",
+    "a.happened_at - b.happened_at <= interval 10 minutes and (b.happened_at <= a.happened_at)",
+    "b.happened_at > a.happened_at - interval 3 minutes and interval 3 minutes >= b.happened_at - a.happened_at",
+]
+EQUAL = ["a.user_id = b.user_id", "a.tenant = b.tenant and b.user_id = a.user_id", "a.user_id % 2 = b.user_id % 2"]
+OF_SIDES = [
+    "a.type = 'view'",
+    "b.price > 3",
+    "a.quantity is not null and b.buys",
+    "b.type in ('buy', 'call')",
+    "a.price < 9 or a.buys",
+]
+PAIRED = [
+    "a.*, b.event_id as other",
+    "a.event_id as one, b.event_id as two, a.happened_at, b.happened_at as later",
+    "b.price * b.quantity as worth, a.event_id as id, b.event_id as id_2, coalesce(a.type, '-') as kind",
+]
+
+
+@st.composite
+def pairs(draw: st.DrawFn) -> Case:
+    asked = [draw(st.sampled_from(EQUAL)), draw(st.sampled_from(RANGES))]
+    own = draw(st.lists(st.sampled_from(OF_SIDES), max_size=2, unique=True))
+    where = f" where {' and '.join(f'({text})' for text in own)}" if own else ""
+    query = f"select {draw(st.sampled_from(PAIRED))} from events a {draw(st.sampled_from(['', 'inner ']))}join events b on {' and '.join(asked)}{where}"
+    return Case(
+        f"{query}\n-- watermark a.happened_at 1 day",
+        draw(st.integers(0, SEEDS - 1)),
+        draw(st.integers(1, 3)),
+        samples=2,
+    )
+
+
+CASES = st.one_of(grouped(SESSIONS), grouped(WINDOWS), latest(), pairs())
 
 
 @cache
@@ -186,10 +222,11 @@ def of_spark(spark: SparkSession, tables: dict[int, DataFrame], case: Case) -> p
 
 
 def of_pipeline(case: Case) -> pa.Table | None:
-    made = made_of(case.query, sample_of(case.seed))
+    made = made_of(case.query, *[sample_of(case.seed)] * case.samples)
     rows = list(rows_of(case.seed))
     random.Random(case.seed).shuffle(rows)
-    return selected(made, *({"events": rows[n :: case.batches]} for n in range(case.batches)))
+    names = ["events"] if case.samples == 1 else ["left", "right"]
+    return selected(made, *(dict.fromkeys(names, rows[n :: case.batches]) for n in range(case.batches)))
 
 
 def agree(spark: SparkSession, tables: dict[int, DataFrame], case: Case) -> None:

@@ -20,7 +20,7 @@ _SYNONYMS = {
 }
 """Spark's names of functions that the config calls differently. Spark's percentile is exact, as `quantile` is here."""
 _KNOWN = frozenset((*FUNCTIONS, *ALIASES, *_SYNONYMS))
-_TAKEN = (*RESERVED, *WindowSection.RESERVED, "open_until")
+TAKEN = (*RESERVED, *WindowSection.RESERVED, "open_until")
 _NAME = re.compile(r"\s*([A-Za-z_]\w*)(?=\s*\()")
 _OF_ALL = re.compile(r"count\s*\(\s*\d+\s*\)", re.IGNORECASE)
 
@@ -59,4 +59,4 @@ def free_aggregate(item: Item, taken: Sequence[str]) -> str:
     `taken` are the names of the others.
     """
     wish = item.alias or re.sub(r"\bwhere\b|\bfilter\b|[^A-Za-z0-9_]+", "_", item.said.replace("*", "all"))
-    return free_name(re.sub(r"_+", "_", wish).strip("_")[:60], [*taken, *_TAKEN])
+    return free_name(re.sub(r"_+", "_", wish).strip("_")[:60], [*taken, *TAKEN])

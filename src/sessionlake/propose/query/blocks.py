@@ -43,6 +43,7 @@ class Block:
     distinct: Token | None = None
     source: list[Token] = field(default_factory=list)
     """The tokens of FROM, without joins."""
+    hint: Token | None = None
     joins: list[list[Token]] = field(default_factory=list)
     """Each from its first word on: the kind, the table and its ON."""
     where: list[Token] = field(default_factory=list)
@@ -68,6 +69,8 @@ def block_of(query: Query, tokens: Tokens) -> Block:
             current = begun
         elif token.token_type == _T.DISTINCT and current is block.select and not current:
             block.distinct = token
+        elif token.token_type == _T.HINT:
+            block.hint = token
         else:
             current.append(token)
         before = token
@@ -98,6 +101,9 @@ def refused(query: Query, block: Block) -> Iterator[QueryError]:
     if block.distinct is not None:
         told = "'distinct' is not for a pipeline, whose rows differ by their keys; leave it out"
         yield QueryError("distinct", told, query.place(block.distinct))
+    if block.hint is not None:
+        told = "a hint is for Spark's plan, and a pipeline has none; leave it out"
+        yield QueryError("hint", told, query.place(block.hint))
     for tokens in block.elsewhere:
         word = name_of(tokens[0])
         told = f"{shown(query.said(tokens))!r} can't be part of a pipeline: {REMEDIES[tokens[0].token_type]}"

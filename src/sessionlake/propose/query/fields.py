@@ -8,11 +8,13 @@ from types import MappingProxyType
 import pyarrow as pa
 from sqlglot import TokenType, exp
 
+from sessionlake.columnar.expressions import EVENT_TIME, KEY
 from sessionlake.columnar.spark_sql import parse
 from sessionlake.columnar.spark_sql.chain import ARROW
 from sessionlake.config.positions import Place
 from sessionlake.errors import ConfigError
 from sessionlake.propose.query.words import Piece, Query, QueryError, Tokens, name_of, parsed, unmasked
+from sessionlake.sources.columns import TIMESTAMP
 
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
@@ -60,12 +62,17 @@ class Fields:
         return piece
 
     def _unqualified(self, tokens: Tokens) -> dict[int, str]:
-        """Return no words in place of the input's name and the dot before a column, by the number of their first character."""
+        """Return no words in place of the input's name and the dots before a column, by the number of their first character."""
         instead: dict[int, str] = {}
-        for before, token, after in zip([None, *tokens], tokens, [*tokens[1:], None], strict=False):
-            first = before is None or before.token_type != TokenType.DOT
-            if first and after is not None and after.token_type == TokenType.DOT and name_of(token) in self.names:
-                instead[token.start] = instead[after.start] = ""
+        for at, token in enumerate(tokens):
+            if at and tokens[at - 1].token_type == TokenType.DOT:
+                continue
+            parts = [token]
+            while at + 2 * len(parts) < len(tokens) and tokens[at + 2 * len(parts) - 1].token_type == TokenType.DOT:
+                parts.append(tokens[at + 2 * len(parts)])
+            for number in range(1, len(parts)):
+                if ".".join(map(name_of, parts[:number])) in self.names:
+                    instead |= {one.start: "" for one in tokens[at : at + 2 * number]}
         return instead
 
     def plain(self, tree: exp.Expression) -> exp.Expression:
@@ -82,6 +89,9 @@ class Fields:
 
     def check(self, piece: Piece) -> None:
         """Raise QueryError if an expression names a column that the input has not."""
+        if piece.tree.find(exp.Query) is not None:
+            told = f"{piece.text!r} has a subquery, and an event is looked at by itself; write it in SQL over the live view (`sessionlake sql`)"
+            raise piece.error("subquery", told)
         for node in piece.tree.find_all(exp.Column):
             if node.args.get("table") is not None:
                 told = f"{unmasked(node.sql('spark'))!r} is no column of the sample's, and fields within a column are not read"
@@ -92,6 +102,20 @@ class Fields:
                     "column", f"{unmasked(node.name)!r} is no column of the sample's; write one of {listed}"
                 )
             self.read.add(node.name)
+
+    def of_event(self, tokens: Tokens, time: str, renamed: Mapping[str, str] = MappingProxyType({})) -> Piece:
+        """Return an expression for a place in which the names `key` and `event_time` mean the event's key and time, of column `time`.
+
+        Columns with such a name are computed once more under other ones, so that the expression can read them.
+        """
+        piece = self.piece(tokens, renamed)
+        again = {}
+        for name in piece.columns:
+            is_time = name == EVENT_TIME == time and self.types[name] == TIMESTAMP
+            if name in (KEY, EVENT_TIME) and not is_time and not isinstance(piece.tree, exp.Column):
+                copied = Piece(name, piece.place, parsed(name))
+                again[name] = self.column(copied, f"{name}_of_row", [name])
+        return self.piece(tokens, {**renamed, **again}) if again else piece
 
     def column(self, piece: Piece, wish: str, taken: Sequence[str] = ()) -> str:
         """Return the name of the column that an expression is: the sample's, or one that is computed, called as wished if it can be."""

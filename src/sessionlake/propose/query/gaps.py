@@ -24,11 +24,11 @@ class Gap:
     by: str | None = None
     """SQL of an event's own gap."""
     longest_us: int = 0
-    """The longest of these."""
+    """The longest of all, with `by`."""
 
 
-def gap_of(query: Query, fields: Fields, tokens: Tokens) -> Gap:
-    """Return the gap; QueryError for one that sessions can't have."""
+def gap_of(query: Query, fields: Fields, tokens: Tokens, time: str) -> Gap:
+    """Return the gap of sessions of events with a column `time`; QueryError for one that sessions can't have."""
     if tokens[0].token_type != TokenType.CASE:
         if tokens[0].token_type not in (TokenType.STRING, TokenType.INTERVAL):
             raise QueryError(
@@ -42,7 +42,7 @@ def gap_of(query: Query, fields: Fields, tokens: Tokens) -> Gap:
         told = "a CASE without ELSE gives some events no gap, and Spark leaves these out; add ELSE, and their condition to WHERE"
         raise QueryError("gap", f"{shown(query.said(tokens))!r}: {told}", query.place(tokens[0]))
     longest = max(micros for _, micros in values.values())
-    by = _case(query, fields, tokens, {start: interval(micros) for start, (_, micros) in values.items()})
+    by = _case(query, fields, tokens, time, {start: interval(micros) for start, (_, micros) in values.items()})
     fields.places["session.gap_by"] = by.place
     return Gap(default, by.text, longest)
 
@@ -59,9 +59,9 @@ def _values(query: Query, tokens: Tokens) -> Iterator[tuple[TokenType, Tokens]]:
             yield token.token_type, [value]
 
 
-def _case(query: Query, fields: Fields, tokens: Tokens, instead: dict[int, str]) -> Piece:
+def _case(query: Query, fields: Fields, tokens: Tokens, time: str, instead: dict[int, str]) -> Piece:
     """Return the CASE with intervals in place of texts."""
-    piece = fields.piece(tokens)
+    piece = fields.of_event(tokens, time)
     text = piece.text
     for start, words in instead.items():
         token = next(token for token in tokens if token.start == start)

@@ -6,14 +6,15 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from sqlglot import TokenType, exp
 
-from sessionlake.propose.query.aggregates import aggregate_text, free_aggregate, has_aggregate, is_aggregate
+from sessionlake.propose.query.aggregates import TAKEN, aggregate_text, free_aggregate, has_aggregate, is_aggregate
 from sessionlake.propose.query.blocks import Block, refused, shown
+from sessionlake.propose.query.fields import free_name, quoted_name
 from sessionlake.propose.query.gaps import Gap
 from sessionlake.propose.query.inputs import Input, new_input, take_all_hints
 from sessionlake.propose.query.items import Item, item_of
 from sessionlake.propose.query.live import Shown, interval, key_sql
 from sessionlake.propose.query.spans import Call, Grid, Span, call_of, is_span, shown_of, span_of
-from sessionlake.propose.query.words import Found, Query, QueryError, Tokens, name_of, split
+from sessionlake.propose.query.words import Found, Piece, Query, QueryError, Tokens, name_of, parsed, split
 from sessionlake.propose.sample import Sample
 
 EVERYTHING = "everything"
@@ -113,7 +114,7 @@ class _Reader:
             said = shown(f"select {self._query.said(self._block.select)}")
             told = (
                 f"{said!r} neither groups events by {_WINDOWS}, nor keeps the latest row of a key, nor joins two streams; a pipeline does one "
-                "of these, and anything else is SQL over the source or over the live view of a pipeline (`sessionlake sql`)"
+                "such thing, and anything else is SQL over the source or over the live view of a pipeline (`sessionlake sql`)"
             )
         token = second[0] if second else group[0] if group else self._block.start
         return QueryError("group_by" if group else "select", told, self._query.place(token))
@@ -151,11 +152,23 @@ class _Reader:
             self._input.key.append(column)
 
     def _set_key(self, groups: Groups) -> None:
-        """Give sessions a key if the query has none: all events have the same."""
+        """Give sessions a key if the query has none: all events have the same. Key columns get names that rows can have beside others."""
+        if len(self._input.key) > 1:
+            aliases = [item.alias for item in self._items if item.alias and is_aggregate(item)]
+            self._keys = {text: self._beside(column, aliases) for text, column in self._keys.items()}
+            self._input.key = list(dict.fromkeys(self._keys.values()))
         if not self._input.key and isinstance(groups.span, Gap) and not self._found.errors:
             fields = self._input.fields
             fields.computed[EVERYTHING], fields.types[EVERYTHING] = "'all'", pa.string()
             self._input.key.append(EVERYTHING)
+
+    def _beside(self, column: str, others: list[str]) -> str:
+        """Return a key column, or a copy of it if rows can't have its name."""
+        taken = {name.lower() for name in (*TAKEN, *others)}
+        if column.lower() not in taken and free_name(column, []) == column:
+            return column
+        copied = Piece(quoted_name(column), self._query.place(self._block.start), parsed(quoted_name(column)))
+        return self._input.fields.column(copied, f"{column}_key", [column, *taken])
 
     def _show(self, item: Item, groups: Groups, call: Call) -> None:
         """Take an item of SELECT as a column of the live view."""
@@ -195,7 +208,7 @@ class _Reader:
     def _show_aggregate(self, item: Item, groups: Groups) -> None:
         taken = [*groups.aggregates, *(self._input.key if len(self._input.key) > 1 else [])]
         name = free_aggregate(item, taken)
-        piece = self._input.fields.piece(item.tokens)
+        piece = self._input.fields.of_event(item.tokens, self._input.time)
         groups.aggregates[name] = aggregate_text(piece.text)
         self._input.fields.places[f"aggregates.{name}"] = piece.place
         groups.shown.append(Shown(name, item.alias or item.said))

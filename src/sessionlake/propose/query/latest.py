@@ -150,11 +150,13 @@ class _Reader:
         piece = self._outer_piece(item.tokens)
         self._show_column(self._input.fields.column(piece, name or "column"), name or piece.text, latest)
 
-    def _outer_piece(self, tokens: Tokens) -> Piece:
-        """Return an expression over the subquery's columns as one over the input's."""
+    def _outer_piece(self, tokens: Tokens, *, of_event: bool = False) -> Piece:
+        """Return an expression over the subquery's columns as one over the input's; `of_event` as in `Fields.of_event`."""
         fields, before = self._input.fields, self._input.fields.names
         fields.names = (*before, *self._outer_names())
         try:
+            if of_event:
+                return fields.of_event(tokens, self._input.time, self._renamed)
             return fields.piece(tokens, self._renamed)
         finally:
             fields.names = before
@@ -206,8 +208,8 @@ class _Reader:
         latest.shown.append(Shown(sql, name))
 
     def _delete(self, rest: list[Tokens], latest: Latest) -> None:
-        """Take the other conditions on the latest row: a row of which they are not true is as good as deleted."""
-        pieces = [self._outer_piece(tokens) for tokens in rest]
+        """Take the other conditions on the latest row: a row that does not pass them is as good as deleted."""
+        pieces = [self._outer_piece(tokens, of_event=True) for tokens in rest]
         if pieces:
             latest.delete_when = f"({' and '.join(map(bracketed, pieces))}) is not true"
             self._input.fields.places["table.delete_when"] = pieces[0].place

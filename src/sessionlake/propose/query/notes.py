@@ -43,7 +43,7 @@ def differs(made: Groups | Latest | Pairs) -> Iterator[str]:
         if made.left_out:
             yield f"No plain type, and so left out: {', '.join(made.left_out)}."
     else:
-        yield "A message of which a partner is missing makes no row, as in Spark's inner join; messages are kept for `retention_time`."
+        yield "A message without a partner makes no row, as in Spark's inner join; messages are kept for `retention_time`."
     inputs = [side.input for side in made.sides] if isinstance(made, Pairs) else [made.input]
     what = "of `on`" if isinstance(made, Pairs) else "of the key"
     groups = "" if isinstance(made, Pairs) else " Spark has a group of null keys."

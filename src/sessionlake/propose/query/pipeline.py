@@ -17,12 +17,10 @@ from sessionlake.propose.query.notes import inputs_of
 from sessionlake.propose.query.outer import chosen_of
 from sessionlake.propose.query.ranks import RANK, is_ranked
 from sessionlake.propose.query.toml import Made, query_toml
-from sessionlake.propose.query.words import Query, QueryError, QueryErrors, Tokens, depth_of, name_of
+from sessionlake.propose.query.words import Query, QueryError, QueryErrors, Tokens, depth_of, name_of, unwrapped
 from sessionlake.propose.sample import Sample
 
-_ROW_NUMBER = (
-    f"a subquery is that of {RANK}, with WHERE its alias = 1 outside, or a GROUP BY of which columns are chosen"
-)
+_ROW_NUMBER = f"a subquery is that of {RANK}, with WHERE its alias = 1 outside, or a GROUP BY whose columns are chosen"
 
 
 @dataclass(frozen=True)
@@ -69,7 +67,7 @@ def pipeline_of(
 
 
 def _made(query: Query, samples: Sequence[Sample]) -> Made:
-    tokens, named = _without_with(query, query.tokens)
+    tokens, named = _without_with(query, unwrapped(query.tokens))
     block = block_of(query, tokens)
     inner = _inner(query, block, named)
     if block.joins:
@@ -106,7 +104,7 @@ def _without_with(query: Query, tokens: Tokens) -> tuple[Tokens, tuple[str, Toke
     words: list[Token] = list(tokens[1:at])
     inside = inner_of(words[2:]) if len(words) > 2 and words[1].token_type == TokenType.ALIAS else None
     if inside is None or len(inside) + 4 != len(words):
-        told = f"{shown(query.said(tokens[:at]))!r} has several subqueries, or columns; a pipeline is one query: {_ROW_NUMBER}"
+        told = f"{shown(query.said(tokens[:at]))!r} has several subqueries; a pipeline is one query: {_ROW_NUMBER}"
         raise QueryError("with", told, query.place(tokens[0]))
     return tokens[at:], (name_of(words[0]), inside)
 

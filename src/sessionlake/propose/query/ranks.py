@@ -34,7 +34,7 @@ def is_ranked(query: Query, blocks: Sequence[Block]) -> bool:
 
 
 def rank_of(query: Query, block: Block, inner: Block | None, items: Sequence[Item]) -> Rank:
-    """Return the number of which 1 is kept; QueryError if none is, or if it is not row_number's.
+    """Return the number that a condition compares with 1; QueryError if none does, or if it is not row_number's.
 
     `items` are those of the SELECT that numbers rows: `inner`, or without a subquery `block`.
     """

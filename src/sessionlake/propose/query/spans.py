@@ -84,7 +84,7 @@ def span_of(query: Query, read: Input, call: Call, found: Found) -> Span:
         with found.kept():
             read.set_time(read.fields.piece(arguments[0]))
         if name == SESSION:
-            return gap_of(query, read.fields, arguments[1])
+            return gap_of(query, read.fields, arguments[1], read.time)
         return _grid(query, read, arguments[1:])
     raise found.all
 
@@ -103,7 +103,7 @@ def _grid(query: Query, read: Input, lengths: list[Tokens]) -> Grid:
 
 
 def shown_of(item: Item, call: Call, start: str, end: str) -> Shown | None:
-    """Return an item that is the window, one of its bounds or its time, by the SQL of these; None for another item."""
+    """Return an item that is the window, one of its bounds or its time, given the SQL of both bounds; None for another item."""
     tree, bound = item.tree, None
     if isinstance(tree, exp.Anonymous) and tree.name.lower() == TIME and len(tree.expressions) == 1:
         meant = call.is_meant(tree.expressions[0])

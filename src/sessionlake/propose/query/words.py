@@ -177,7 +177,7 @@ def conjuncts(tokens: Tokens) -> list[Tokens]:
 
     A condition with `or` outside of brackets is one whole.
     """
-    tokens = _unwrapped(tokens)
+    tokens = unwrapped(tokens)
     if any(token.token_type == TokenType.OR for token in _outside(tokens)):
         return [tokens]
     parts: list[list[Token]] = [[]]
@@ -211,14 +211,14 @@ def _outside(tokens: Tokens) -> Iterator[Token]:
             yield token
 
 
-def _unwrapped(tokens: Tokens) -> Tokens:
+def unwrapped(tokens: Tokens) -> Tokens:
     """Return tokens without brackets around all of them."""
     depth = 0
     for number, token in enumerate(tokens):
         depth += depth_of(token)
         if depth == 0:
             whole = number and number == len(tokens) - 1 and tokens[0].token_type == TokenType.L_PAREN
-            return _unwrapped(tokens[1:-1]) if whole else tokens
+            return unwrapped(tokens[1:-1]) if whole else tokens
     return tokens
 
 
