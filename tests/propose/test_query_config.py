@@ -280,6 +280,31 @@ def test_pairs_are_those_of_a_plain_loop() -> None:
 
 
 @pytest.mark.parametrize(
+    ("times", "sizes", "where"),
+    [
+        (
+            "b.happened_at > a.happened_at and b.happened_at < a.happened_at + interval 1 minute",
+            ("59 seconds 999 milliseconds 999 microseconds", "0 seconds"),
+            "right_time >= left_time + interval 1 microsecond",
+        ),
+        (
+            "b.happened_at <= a.happened_at - interval 1 hour",
+            ("0 seconds", "unbounded"),
+            "right_time <= left_time - interval 1 hour",
+        ),
+        ("a.happened_at <= b.happened_at", ("unbounded", "0 seconds"), None),
+        ("a.happened_at = b.happened_at", ("0 seconds", "0 seconds"), None),
+    ],
+)
+def test_ranges_of_a_join(times: str, sizes: tuple[str, str], where: str | None) -> None:
+    query = f"select a.event_id from e a join e b on a.tenant = b.tenant and {times}"
+    made = made_of(query, sample_of(SAMPLE), sample_of(SAMPLE))
+    section = config_of(made).section.model_dump()
+    assert (section["left"]["size"], section["right"]["size"], section["on"]) == (*sizes, ["tenant"])
+    assert made.select == f"select a_event_id as event_id\nfrom joins_live{'' if where is None else f' where {where}'}"
+
+
+@pytest.mark.parametrize(
     ("condition", "bounds"),
     [
         ("b.t <= a.t + interval 1 hour", [("b", "a", HOUR)]),
@@ -290,7 +315,7 @@ def test_pairs_are_those_of_a_plain_loop() -> None:
         ("(b.t between a.t - interval 1 hour and (a.t + interval 2 hours))", [("a", "b", HOUR), ("b", "a", 2 * HOUR)]),
         ("b.t + interval 1 hour >= a.t", [("a", "b", HOUR)]),
         ("b.t > a.t", [("a", "b", -1)]),
-        ("b.t = a.t", []),
+        ("b.t = a.t", [("b", "a", 0), ("a", "b", 0)]),
         ("b.t <= a.t + interval 1 month", []),
         ("b.t + a.t <= interval 1 hour", []),
     ],

@@ -165,6 +165,9 @@ RANGES = [
     "b.happened_at between a.happened_at and a.happened_at + interval 20 minutes",
     "b.happened_at >= a.happened_at - interval 5 minutes and b.happened_at < a.happened_at + interval 1 hour",
     "a.happened_at - b.happened_at <= interval 10 minutes and (b.happened_at <= a.happened_at)",
+    "b.happened_at > a.happened_at and b.happened_at <= a.happened_at + interval 1 hour",
+    "b.happened_at between a.happened_at - interval 2 hours and a.happened_at - interval 10 minutes",
+    "b.happened_at = a.happened_at",
     "b.happened_at > a.happened_at - interval 3 minutes and interval 3 minutes >= b.happened_at - a.happened_at",
 ]
 EQUAL = ["a.user_id = b.user_id", "a.tenant = b.tenant and b.user_id = a.user_id", "a.user_id % 2 = b.user_id % 2"]

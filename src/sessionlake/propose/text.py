@@ -15,7 +15,7 @@ from sessionlake.propose.sample import Sample
 from sessionlake.propose.windows import FULL_ENOUGH, MeasuredWindows
 from sessionlake.sources.columns import TIMESTAMP
 
-_TYPES = {
+TYPE_NAMES = {
     pa.int64(): "long",
     pa.float64(): "double",
     pa.string(): "string",
@@ -23,6 +23,7 @@ _TYPES = {
     TIMESTAMP: "timestamp",
     pa.date32(): "date",
 }
+"""The names of types in a config."""
 
 
 def config_text(
@@ -93,7 +94,7 @@ def source(
         yield ""
         yield f"[{at}.types]{' ' * max(1, 27 - len(at))}# of the columns in use, as the sample has them"
         for column in dict.fromkeys(column for column in used if column):
-            yield f"{quoted(column)} = {quoted(_TYPES[(types or sample.types)[column]])}"
+            yield f"{quoted(column)} = {quoted(TYPE_NAMES[(types or sample.types)[column]])}"
 
 
 def _event(choice: Choice, measured: Seen, skew: str) -> Iterator[str]:

@@ -43,6 +43,9 @@ def distances_of(tree: exp.Expression) -> list[Distance]:
         if isinstance(tree, exp.Between):
             value, low, high = tree.this, tree.args["low"], tree.args["high"]
             return [*_bounds(exp.GTE(this=value, expression=low)), *_bounds(exp.LTE(this=value, expression=high))]
+        if isinstance(tree, exp.EQ):
+            both = (kind(this=tree.this, expression=tree.expression) for kind in (exp.LTE, exp.GTE))
+            return [bound for one in both for bound in _bounds(one)]
         return list(_bounds(tree))
     except _NoLineError:
         return []

@@ -16,6 +16,7 @@ from sessionlake.propose.choose import unit_of
 from sessionlake.propose.query.fields import Fields, tables
 from sessionlake.propose.query.words import Found, Piece, Query, QueryError, Tokens, parsed, split
 from sessionlake.propose.sample import Sample
+from sessionlake.propose.text import TYPE_NAMES
 from sessionlake.sources.columns import TIMESTAMP
 
 _HINTS = re.compile(r"--[ \t]*(watermark|unique)[ \t]+(?P<rest>[^\n]*)", re.IGNORECASE)
@@ -63,7 +64,8 @@ class Input:
             kind = self.fields.types[self.time]
             if self.time in self.fields.computed and kind not in (TIMESTAMP, pa.date32(), pa.string()):
                 raise piece.error(
-                    "time", f"{piece.text!r} is of type {kind}, and a time is needed; make it a timestamp"
+                    "time",
+                    f"{piece.text!r} is of type {TYPE_NAMES.get(kind, kind)}, and a time is needed; make it a timestamp",
                 )
             return
         self.time = column

@@ -5,13 +5,12 @@ from dataclasses import dataclass, field
 
 from sqlglot import Token, TokenType, exp
 
-from sessionlake.propose.choose import unit_of
 from sessionlake.propose.keyed import is_plain
 from sessionlake.propose.query.blocks import Block, refused, shown
-from sessionlake.propose.query.distances import Distance, distances_of
 from sessionlake.propose.query.inputs import Input, new_input, take_all_hints
 from sessionlake.propose.query.items import Item, item_of
 from sessionlake.propose.query.live import Shown, identifier
+from sessionlake.propose.query.ranges import FORM, Range
 from sessionlake.propose.query.words import (
     Found,
     Query,
@@ -23,9 +22,9 @@ from sessionlake.propose.query.words import (
     split,
 )
 from sessionlake.propose.sample import Sample
+from sessionlake.propose.text import TYPE_NAMES
 from sessionlake.sources.columns import TIMESTAMP
 
-_FORM = "write a.id = b.id and b.t between a.t and a.t + interval 1 hour"
 _BEHIND = "make a pipeline of the join alone, and another one behind it (a chain)"
 
 
@@ -48,6 +47,8 @@ class Pairs:
     right: Side
     on: list[str] = field(default_factory=list)
     shown: list[Shown] = field(default_factory=list)
+    conditions: list[str] = field(default_factory=list)
+    """Conditions on pairs that the live view has, too, in DuckDB's SQL."""
     view: str = "joins_live"
 
     @property
@@ -91,7 +92,7 @@ def _joined(query: Query, block: Block) -> tuple[Tokens, Tokens]:
         (number for number, token in enumerate(first) if token.token_type in (TokenType.ON, TokenType.USING)), None
     )
     if on is None or first[on].token_type == TokenType.USING:
-        told = f"{shown(query.said(first))!r} has no ON; {_FORM}"
+        told = f"{shown(query.said(first))!r} has no ON; {FORM}"
         raise QueryError("join", told, query.place(first[0]))
     return first[at + 1 : on], first[on + 1 :]
 
@@ -100,6 +101,10 @@ class _Reader:
     def __init__(self, query: Query, block: Block, pairs: Pairs, condition: Tokens, found: Found) -> None:
         self._query, self._block, self._pairs, self._found = query, block, pairs, found
         self._condition = condition
+        left, right = pairs.sides
+        self._range = Range(
+            query, (left.input, right.input), lambda column, tokens: self._side_of(column.name, column.table, tokens[0])
+        )
         for tokens in (block.group, block.qualify):
             if tokens:
                 told = f"{shown(query.said(tokens))!r} is beside a join; {_BEHIND}"
@@ -108,16 +113,19 @@ class _Reader:
     def pairs(self) -> Pairs:
         conditions = [*conjuncts(self._condition), *conjuncts(self._block.where)]
         own: tuple[list[Tokens], list[Tokens]] = ([], [])
-        ranges: list[tuple[Tokens, list[Distance]]] = []
+        same_times: list[Tokens] = []
         for tokens in conditions:
             with self._found.kept():
                 of = self._sides_of(tokens)
                 if len(of) == 1:
                     own[of.pop()].append(tokens)
-                elif not self._equality(tokens):
-                    ranges.append((tokens, self._distances(tokens)))
-        with self._found.kept():
-            self._set_range(ranges)
+                elif self._parts(tokens) is None:
+                    self._range.add(tokens)
+                elif all(self._range.is_time(c, tokens) for c in parsed(self._query.said(tokens)).find_all(exp.Column)):
+                    same_times.append(tokens)
+                else:
+                    self._equal(tokens)
+        self._set_range(same_times)
         for side, chosen in zip(self._pairs.sides, own, strict=True):
             with self._found.kept():
                 side.input.set_where(chosen)
@@ -128,6 +136,20 @@ class _Reader:
                 self._show(item)
         self._found.raise_any()
         return self._pairs
+
+    def _set_range(self, same_times: list[Tokens]) -> None:
+        """Take the range. Without another one, equal times are one; with another one they are equal columns."""
+        with self._found.kept():
+            is_range = not any(self._range.times)
+            for tokens in same_times:
+                if is_range:
+                    self._range.add(tokens)
+                else:
+                    self._equal(tokens)
+            if not self._found.errors:
+                self._range.set_times(self._condition or [self._block.start])
+        self._pairs.left.size_us, self._pairs.right.size_us = self._range.sizes
+        self._pairs.conditions = list(self._range.beyond())
 
     def _sides_of(self, tokens: Tokens) -> set[int]:
         """Return the numbers of the sides whose columns an expression reads."""
@@ -149,91 +171,29 @@ class _Reader:
             raise QueryError("column", f"{f'{table}.{name}' if table else name!r} {told}", self._query.place(token))
         return having[0]
 
-    def _equality(self, tokens: Tokens) -> bool:
-        """Take a condition that is an equality of one column of each side; False for another one."""
+    def _parts(self, tokens: Tokens) -> tuple[Tokens, Tokens] | None:
+        """Return both sides of an equality of the left and the right table, in this order; None for another condition."""
         at = next((n for n, token in enumerate(tokens) if token.token_type == TokenType.EQ), None)
-        tree = parsed(self._query.said(tokens))
-        if at is None or not isinstance(tree, exp.EQ):
-            return False
-        parts = [tokens[:at], tokens[at + 1 :]]
+        if at is None or not isinstance(parsed(self._query.said(tokens)), exp.EQ):
+            return None
+        parts = tokens[:at], tokens[at + 1 :]
         of = [self._sides_of(part) for part in parts]
         if sorted(map(len, of)) != [1, 1] or of[0] == of[1]:
-            return False
-        if of[0] == {1}:
-            parts.reverse()
-        names = []
+            return None
+        return parts if of[0] == {0} else (parts[1], parts[0])
+
+    def _equal(self, tokens: Tokens) -> None:
+        """Take an equality as equal columns; QueryError if their types differ, because they are compared as texts."""
+        parts, names, types = self._parts(tokens) or (), [], []
         for side, part in zip(self._pairs.sides, parts, strict=True):
-            names.append(side.input.fields.column(side.input.fields.piece(part), f"key_{len(self._pairs.on) + 1}"))
+            fields = side.input.fields
+            names.append(fields.column(fields.piece(part), f"key_{len(self._pairs.on) + 1}"))
+            types.append(fields.types[names[-1]])
+        if types[0] != types[1]:
+            left, right = (TYPE_NAMES.get(kind, kind) for kind in types)
+            told = f"compares {left} with {right}, and equal columns are compared as texts; cast one of them"
+            raise QueryError("on", f"{shown(self._query.said(tokens))!r} {told}", self._query.place(tokens[0]))
         self._pairs.on.append(names[0] if names[0] == names[1] else f"{names[0]} = {names[1]}")
-        return True
-
-    def _distances(self, tokens: Tokens) -> list[Distance]:
-        """Return the bounds of a condition on both times; QueryError for another condition."""
-        found = distances_of(parsed(self._query.said(tokens)))
-        if not found or not all(self._is_time(column, tokens) for one in found for column in (one.later, one.earlier)):
-            said = shown(self._query.said(tokens))
-            told = f"{said!r} compares both sides by neither an equality nor a range of times; {_FORM}, and other conditions in SQL over the live view"
-            raise QueryError("on", told, self._query.place(tokens[0]))
-        return found
-
-    def _is_time(self, column: exp.Column, tokens: Tokens) -> bool:
-        side = self._pairs.sides[self._side_of(column.name, column.table, tokens[0])].input
-        names = [name for name in side.sample.types if name.lower() == column.name.lower()]
-        return bool(names) and unit_of(side.sample.head()[names[0]], names[0], strict=True) != ""
-
-    def _set_range(self, ranges: list[tuple[Tokens, list[Distance]]]) -> None:
-        """Take the bounds of right time - left time as the sizes of the sides."""
-        if not ranges:
-            place = self._query.place(self._condition[0] if self._condition else self._block.start)
-            raise QueryError("on", f"the join has no range of times, so that a message waits for ever; {_FORM}", place)
-        low: int | None = None
-        high: int | None = None
-        times: tuple[set[str], set[str]] = (set(), set())
-        for tokens, distances in ranges:
-            for distance in distances:
-                ends = [self._end(one.name, one.table, tokens) for one in (distance.later, distance.earlier)]
-                if ends[0][0] == ends[1][0]:
-                    raise QueryError(
-                        "on",
-                        f"{shown(self._query.said(tokens))!r} compares two times of one side; {_FORM}",
-                        self._query.place(tokens[0]),
-                    )
-                for number, name in ends:
-                    times[number].add(name)
-                # later - earlier <= most: of right - left it is an upper bound, of left - right a lower one.
-                if ends[0][0] == 1:
-                    high = distance.most_us if high is None else min(high, distance.most_us)
-                else:
-                    low = -distance.most_us if low is None else max(low, -distance.most_us)
-        first = ranges[0][0]
-        for side, names in zip(self._pairs.sides, times, strict=True):
-            if len(names) != 1:
-                raise QueryError(
-                    "on",
-                    f"{', '.join(sorted(names))!r}: a side has one event time; {_FORM}",
-                    self._query.place(first[0]),
-                )
-            side.input.set_time(side.input.fields.piece(self._time_tokens(ranges, names.pop(), side)))
-        if (low is not None and low > 0) or (high is not None and high < 0):
-            told = "leaves out pairs of equal times; a pipeline's range has these: widen it, and write the rest in SQL over the live view, which has left_time and right_time"
-            raise QueryError("on", f"{shown(self._query.said(first))!r} {told}", self._query.place(first[0]))
-        self._pairs.left.size_us = high
-        self._pairs.right.size_us = None if low is None else -low
-
-    def _end(self, name: str, table: str, tokens: Tokens) -> tuple[int, str]:
-        return self._side_of(name, table, tokens[0]), name.lower()
-
-    def _time_tokens(self, ranges: list[tuple[Tokens, list[Distance]]], name: str, side: Side) -> Tokens:
-        """Return the token of a side's time."""
-        for tokens, _ in ranges:
-            for number, token in enumerate(tokens):
-                table = (
-                    name_of(tokens[number - 2]) if number > 1 and tokens[number - 1].token_type == TokenType.DOT else ""
-                )
-                of = self._side_of(name, table, token) if name_of(token) == name else None
-                if of is not None and self._pairs.sides[of] is side:
-                    return [token]
-        raise AssertionError(name)
 
     def _show(self, item: Item) -> None:
         """Show an item of SELECT as columns of pairs."""

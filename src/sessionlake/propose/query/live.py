@@ -54,9 +54,10 @@ def identifier(name: str) -> str:
     return name if plain else '"' + name.replace('"', '""') + '"'
 
 
-def select_over(view: str, columns: Sequence[Shown]) -> list[str]:
+def select_over(view: str, columns: Sequence[Shown], conditions: Sequence[str] = ()) -> list[str]:
     """Return the lines of the SELECT."""
-    return [f"select {', '.join(column.text for column in columns)}", f"from {view}"]
+    where = f" where {' and '.join(conditions)}" if conditions else ""
+    return [f"select {', '.join(column.text for column in columns)}", f"from {view}{where}"]
 
 
 def key_sql(column: str, kind: pa.DataType) -> str:

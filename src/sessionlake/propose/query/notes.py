@@ -11,12 +11,13 @@ from sessionlake.propose.query.joined import Pairs
 from sessionlake.propose.query.latest import Latest
 
 _OF_FUNCTIONS = {
-    r"first|last|any_value": "first, last and any_value are the earliest (latest) value by time that is not null; in Spark they follow the order of rows.",
-    r"percentile": "percentile is within 1 % of the value, as Spark's approx_percentile is about its own; quantile is exact.",
-    r"count_distinct|count\s*\(\s*distinct\b.*": "Distinct values are counted exactly up to 4,096, and beyond within about 2 % (docs/aggregates.md).",
-    r"approx_count_distinct": "approx_count_distinct is exact up to 1,024 values, which Spark's need not be.",
-    r"mode": "Of equally frequent values mode is the least; in Spark it is any.",
+    r"\b(first|last|any_value)\s*\(": "first, last and any_value are the earliest (latest) value by time that is not null; in Spark they follow the order of rows.",
+    r"\bpercentile\s*\(": "percentile is within 1 % of the exact value; Spark's approx_percentile has a precision of its own.",
+    r"\bcount_distinct\s*\(|\bcount\s*\(\s*distinct\b": "Distinct values are counted exactly up to 4,096, and beyond within about 2 % (docs/aggregates.md).",
+    r"\bapprox_count_distinct\s*\(": "approx_count_distinct is exact up to 1,024 values; in Spark it need not be.",
+    r"\bmode\s*\(": "Of equally frequent values mode is the least; in Spark it is any.",
 }
+"""Notes by the aggregates' texts that they are about."""
 
 
 def better(made: Groups | Latest | Pairs) -> Iterator[str]:
@@ -44,6 +45,8 @@ def differs(made: Groups | Latest | Pairs) -> Iterator[str]:
             yield f"No plain type, and so left out: {', '.join(made.left_out)}."
     else:
         yield "A message without a partner makes no row, as in Spark's inner join; messages are kept for `retention_time`."
+        if made.conditions:
+            yield f"`{made.view}` also has pairs between equal times and the query's range, which the SELECT above leaves out."
     inputs = [side.input for side in made.sides] if isinstance(made, Pairs) else [made.input]
     what = "of `on`" if isinstance(made, Pairs) else "of the key"
     groups = "" if isinstance(made, Pairs) else " Spark has a group of null keys."
@@ -59,13 +62,14 @@ def _of_groups(made: Groups) -> Iterator[str]:
         gap = "a gap" if made.span.by is not None else spoken_duration(made.span.gap_us)
         yield f"Two events exactly {gap} apart are of one session here, and of two in Spark, whose gap is exclusive."
     texts = " ".join(made.aggregates.values())
-    for pattern, told in _OF_FUNCTIONS.items():
-        if re.search(rf"\b(?:{pattern})\s*\(", texts, re.IGNORECASE) or (
-            "distinct" in pattern and re.search(rf"\b(?:{pattern})", texts, re.IGNORECASE)
-        ):
-            yield told
+    yield from (note for pattern, note in _OF_FUNCTIONS.items() if re.search(pattern, texts, re.IGNORECASE))
     if made.input.key == [EVERYTHING]:
         yield "The query has no key. A session needs one: all events have the same, so that one shard does the work."
+
+
+def conditions_of(made: Groups | Latest | Pairs) -> list[str]:
+    """Return conditions on rows of the live view that the query does not have."""
+    return made.conditions if isinstance(made, Pairs) else []
 
 
 def inputs_of(made: Groups | Latest | Pairs) -> list[Input]:

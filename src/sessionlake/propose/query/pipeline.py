@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sqlglot import Token, TokenType
+from sqlglot.errors import SqlglotError
 
 from sessionlake.config.positions import Place
 from sessionlake.config.problems import InvalidConfigError, Problem
@@ -13,7 +14,7 @@ from sessionlake.propose.query.grouped import groups_of
 from sessionlake.propose.query.joined import pairs_of
 from sessionlake.propose.query.latest import latest_of
 from sessionlake.propose.query.live import select_over
-from sessionlake.propose.query.notes import inputs_of
+from sessionlake.propose.query.notes import conditions_of, inputs_of
 from sessionlake.propose.query.outer import chosen_of
 from sessionlake.propose.query.ranks import RANK, is_ranked
 from sessionlake.propose.query.toml import Made, query_toml
@@ -61,9 +62,11 @@ def pipeline_of(
         raise InvalidConfigError([query.problem(error) for error in found.errors]) from found
     except QueryError as error:
         raise InvalidConfigError([query.problem(error)]) from error
+    except SqlglotError as error:  # a part that is no expression, though the whole was a query
+        raise query.not_sql(error) from error
     places = {key: place for one in inputs_of(made) for key, place in one.fields.places.items()}
     toml = query_toml(query, made, name=name, directory=directory, output=output)
-    return Pipeline(toml, "\n".join(select_over(made.view, made.shown)), places, query)
+    return Pipeline(toml, "\n".join(select_over(made.view, made.shown, conditions_of(made))), places, query)
 
 
 def _made(query: Query, samples: Sequence[Sample]) -> Made:

@@ -14,7 +14,7 @@ from sessionlake.propose.query.joined import Pairs
 from sessionlake.propose.query.latest import Latest
 from sessionlake.propose.query.live import select_over
 from sessionlake.propose.query.measured import Patience, groups_patience, join_grace, measured_input, table_patience
-from sessionlake.propose.query.notes import better, differs, inputs_of
+from sessionlake.propose.query.notes import better, conditions_of, differs, inputs_of
 from sessionlake.propose.query.words import Query
 from sessionlake.propose.text import grace, pipeline, quoted, source
 
@@ -43,7 +43,7 @@ def _head(query: Query, made: Made, seen: Iterable[Seen], output: str) -> Iterat
     yield from (f"#   {_printable(line)}".rstrip() for line in query.text.strip().splitlines())
     yield "#"
     yield f'# The query\'s columns, under its names, of the live view (`sessionlake sql {output} "..."`):'
-    yield from (f"#   {line}" for line in select_over(made.view, made.shown))
+    yield from (f"#   {line}" for line in select_over(made.view, made.shown, conditions_of(made)))
     yield "#"
     yield "# What gets better:"
     yield from (f"# - {line}" for line in better(made))

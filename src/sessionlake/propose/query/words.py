@@ -18,6 +18,7 @@ from sessionlake.errors import first_line
 WINDOW = "w1nd0w"
 """Stands for the word `window`, which is as long: sqlglot takes some uses of that word for a clause."""
 Tokens = Sequence[Token]
+_BEGINNINGS = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN)
 
 
 class QueryError(Exception):
@@ -71,17 +72,25 @@ class Query:
     @cached_property
     def tokens(self) -> list[Token]:
         """The tokens, without a semicolon at the end; InvalidConfigError for a text that is not one query of Spark's SQL."""
-        text = masked(self.text)
         try:
+            text = masked(self.text)
+            found = _once(Spark().tokenize(text))
+            # sqlglot would only log that it can't read another statement.
+            if found and found[0].token_type not in _BEGINNINGS:
+                told = f"{found[0].text!r} begins no query; pass the SELECT alone, without the statement around it"
+                raise self.error("sql", told, self.place(found[0]))
             statements = [one for one in sqlglot.parse(text, read="spark") if one is not None]
         except (SqlglotError, RecursionError) as error:
-            raise self.error("sql", _not_sql(error), _place_of(error)) from error
+            raise self.not_sql(error) from error
         if len(statements) != 1:
             raise self.error("sql", f"has {len(statements)} statements; pass one query", Place(1, 1))
-        found = _once(Spark().tokenize(text))
         while found and found[-1].token_type == TokenType.SEMICOLON:
             found.pop()
         return found
+
+    def not_sql(self, error: Exception) -> InvalidConfigError:
+        """Return the error of a text that sqlglot can't read."""
+        return self.error("sql", _not_sql(error), _place_of(error))
 
     def error(self, key: str, message: str, place: Place) -> InvalidConfigError:
         """Return an error of one place."""

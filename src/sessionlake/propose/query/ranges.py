@@ -1,0 +1,92 @@
+"""The range of times of a join: how much later the right message of a pair may be than the left one."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from sessionlake.propose.choose import unit_of
+from sessionlake.propose.query.blocks import shown
+from sessionlake.propose.query.distances import Distance, distances_of
+from sessionlake.propose.query.fields import quoted_name
+from sessionlake.propose.query.inputs import Input
+from sessionlake.propose.query.live import interval
+from sessionlake.propose.query.words import Piece, Query, QueryError, Tokens, parsed
+
+FORM = "write a.id = b.id and b.t between a.t and a.t + interval 1 hour"
+SideOf = Callable[[exp.Column, Tokens], int]
+"""Returns the number of the side that a column of some tokens is of: 0 is the left one."""
+
+
+@dataclass
+class Range:
+    """The bounds of right time - left time, in microseconds; both are inclusive."""
+
+    query: Query
+    inputs: tuple[Input, Input]
+    side_of: SideOf
+    low: int | None = None
+    high: int | None = None
+    times: tuple[dict[str, Tokens], dict[str, Tokens]] = field(default_factory=lambda: ({}, {}))
+    """By side the columns of the times, with the conditions that name them."""
+
+    def add(self, tokens: Tokens) -> None:
+        """Take a condition on both times; QueryError for another condition."""
+        found = distances_of(parsed(self.query.said(tokens)))
+        columns = [column for one in found for column in (one.later, one.earlier)]
+        if not found or not all(self.is_time(column, tokens) for column in columns):
+            told = f"compares both sides by neither an equality nor a range of times; {FORM}, and other conditions in SQL over the live view"
+            raise self._error(tokens, told)
+        for distance in found:
+            self._add(distance, tokens)
+
+    def is_time(self, column: exp.Column, tokens: Tokens) -> bool:
+        """Say whether a column of a condition holds times."""
+        sample = self.inputs[self.side_of(column, tokens)].sample
+        name = _same(column.name, sample.types)
+        return name is not None and unit_of(sample.head()[name], name, strict=True) != ""
+
+    def set_times(self, start: Tokens) -> None:
+        """Give the inputs their times; QueryError, at `start`, if there is no range."""
+        if not any(self.times):
+            place = self.query.place(start[0])
+            raise QueryError("on", f"the join has no range of times, so that a message waits for ever; {FORM}", place)
+        for read, times in zip(self.inputs, self.times, strict=True):
+            tokens = next(iter(times.values()))
+            if len(times) > 1:
+                raise self._error(tokens, f"gives one side several times, {', '.join(times)}; {FORM}")
+            text = quoted_name(next(iter(times)))
+            read.set_time(Piece(text, self.query.place(tokens[0]), parsed(text)))
+
+    @property
+    def sizes(self) -> tuple[int | None, int | None]:
+        """How long a left message waits for a later right one, and a right one for a left one; None for ever."""
+        high = None if self.high is None else max(self.high, 0)
+        return high, None if self.low is None else max(-self.low, 0)
+
+    def beyond(self) -> Iterator[str]:
+        """Yield the conditions on pairs that the sizes do not have: a pair of equal times is always one."""
+        if self.low is not None and self.low > 0:
+            yield f"right_time >= left_time + {interval(self.low)}"
+        if self.high is not None and self.high < 0:
+            yield f"right_time <= left_time - {interval(-self.high)}"
+
+    def _add(self, distance: Distance, tokens: Tokens) -> None:
+        later, earlier = (self.side_of(column, tokens) for column in (distance.later, distance.earlier))
+        if later == earlier:
+            raise self._error(tokens, f"compares two times of one side; {FORM}")
+        for side, column in ((later, distance.later), (earlier, distance.earlier)):
+            name = _same(column.name, self.inputs[side].sample.types)
+            self.times[side].setdefault(str(name), tokens)
+        if later == 1:
+            self.high = distance.most_us if self.high is None else min(self.high, distance.most_us)
+        else:
+            self.low = -distance.most_us if self.low is None else max(self.low, -distance.most_us)
+
+    def _error(self, tokens: Tokens, told: str) -> QueryError:
+        return QueryError("on", f"{shown(self.query.said(tokens))!r} {told}", self.query.place(tokens[0]))
+
+
+def _same(name: str, names: Iterable[str]) -> str | None:
+    """Return one of some names, in whatever case; None if it is not there."""
+    return next((one for one in names if one.lower() == name.lower()), None)
