@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from sessionlake.config.durations import parse_duration
 from sessionlake.propose.query.distances import distances_of
 from sessionlake.propose.query.words import parsed
 from sessionlake.propose.sample import read_sample
@@ -118,6 +119,21 @@ def test_ids_that_are_remembered_for_longer_make_the_retention_longer() -> None:
         )
     )
     assert (config.event.id, config.retention_us) == (["event_id", "tenant"], 90 * 24 * HOUR)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "stream events WATERMARK happened_at DELAY OF INTERVAL 90 minutes",
+        "stream(events) watermark `happened_at` delay of interval '90' minutes as e",
+        "events watermark\n happened_at delay of interval 1 hour 30 minutes",
+    ],
+)
+def test_the_clause_of_a_watermark(table: str) -> None:
+    query = f"select count(*) as watermark from {table}\nwhere type <> 'delay of interval 1 hour' group by window(happened_at, '1 hour')"
+    config = config_of(made_of(query, sample_of(SAMPLE)))
+    assert parse_duration(config.section.model_dump()["grace"]) == 90 * 60_000_000
+    assert (config.event.where, config.aggregates) == ("type <> 'delay of interval 1 hour'", {"watermark": "count(*)"})
 
 
 def test_a_comment_in_a_text_is_none() -> None:

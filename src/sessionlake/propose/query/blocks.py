@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from sqlglot import Token, TokenType
 
-from sessionlake.propose.query.words import Query, QueryError, Tokens, depth_of, name_of
+from sessionlake.propose.query.brackets import Tokens, depth_of
+from sessionlake.propose.query.words import Query, QueryError, name_of
 
 _T = TokenType
 _JOINS = (_T.JOIN, _T.INNER, _T.LEFT, _T.RIGHT, _T.FULL, _T.CROSS, _T.SEMI, _T.ANTI, _T.NATURAL, _T.OUTER)

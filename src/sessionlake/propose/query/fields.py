@@ -13,7 +13,8 @@ from sessionlake.columnar.spark_sql import parse
 from sessionlake.columnar.spark_sql.chain import ARROW
 from sessionlake.config.positions import Place
 from sessionlake.errors import ConfigError
-from sessionlake.propose.query.words import Piece, Query, QueryError, Tokens, name_of, parsed, unmasked
+from sessionlake.propose.query.brackets import Tokens
+from sessionlake.propose.query.words import Piece, Query, QueryError, name_of, parsed, unmasked
 from sessionlake.sources.columns import TIMESTAMP
 
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]*")

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from sqlglot import TokenType
 
 from sessionlake.propose.query.blocks import shown
+from sessionlake.propose.query.brackets import Tokens
 from sessionlake.propose.query.fields import Fields
 from sessionlake.propose.query.inputs import duration_of
 from sessionlake.propose.query.live import interval
-from sessionlake.propose.query.words import Piece, Query, QueryError, Tokens
+from sessionlake.propose.query.words import Piece, Query, QueryError
 
 _SUPPORTED = (
     "write one duration, or a CASE over conditions on the event with a duration in quotes in each THEN and in ELSE"

@@ -8,13 +8,14 @@ from sqlglot import TokenType, exp
 
 from sessionlake.propose.query.aggregates import TAKEN, aggregate_text, free_aggregate, has_aggregate, is_aggregate
 from sessionlake.propose.query.blocks import Block, refused, shown
+from sessionlake.propose.query.brackets import Tokens, split
 from sessionlake.propose.query.fields import free_name, quoted_name
 from sessionlake.propose.query.gaps import Gap
 from sessionlake.propose.query.inputs import Input, new_input, take_all_hints
 from sessionlake.propose.query.items import Item, item_of
 from sessionlake.propose.query.live import Shown, interval, key_sql
 from sessionlake.propose.query.spans import Call, Grid, Span, call_of, is_span, shown_of, span_of
-from sessionlake.propose.query.words import Found, Piece, Query, QueryError, Tokens, name_of, parsed, split
+from sessionlake.propose.query.words import Found, Piece, Query, QueryError, name_of, parsed
 from sessionlake.propose.sample import Sample
 
 EVERYTHING = "everything"

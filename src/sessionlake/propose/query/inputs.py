@@ -13,8 +13,10 @@ from sessionlake.config.durations import parse_duration
 from sessionlake.config.positions import Place
 from sessionlake.errors import ConfigError
 from sessionlake.propose.choose import unit_of
+from sessionlake.propose.query.brackets import Tokens, split
+from sessionlake.propose.query.delays import delays_in
 from sessionlake.propose.query.fields import Fields, tables
-from sessionlake.propose.query.words import Found, Piece, Query, QueryError, Tokens, parsed, split
+from sessionlake.propose.query.words import Found, Piece, Query, QueryError, parsed
 from sessionlake.propose.sample import Sample
 from sessionlake.propose.text import TYPE_NAMES
 from sessionlake.sources.columns import TIMESTAMP
@@ -132,7 +134,7 @@ def new_input(query: Query, sample: Sample, table: Tokens, *, at: str = "event")
 
 
 def hints_in(query: Query) -> list[Hint]:
-    """Return the comments about watermarks and duplicates; QueryError for one that can't be read."""
+    """Return the comments about watermarks and duplicates, and the clauses about watermarks; QueryError for one that can't be read."""
     found = []
     for match in _HINTS.finditer(query.text):
         if any(token.start <= match.start() <= token.end for token in query.tokens):
@@ -148,7 +150,8 @@ def hints_in(query: Query) -> list[Hint]:
             raise QueryError(word, str(error).removeprefix(f"{word}: "), place) from error
         columns = tuple(name.strip() for name in parts["columns"].split(","))
         found.append(Hint(word, columns, parts["length"], place))
-    return found
+    clauses = [Hint("watermark", (one.column,), one.length, query.place_at(one.start)) for one in delays_in(query.text)]
+    return [*found, *clauses]
 
 
 def take_all_hints(query: Query, inputs: Sequence[Input], found: Found) -> None:

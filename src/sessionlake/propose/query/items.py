@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 from sqlglot import TokenType, exp
 
+from sessionlake.propose.query.brackets import Tokens
 from sessionlake.propose.query.fields import Fields
-from sessionlake.propose.query.words import Query, Tokens, parsed, unmasked
+from sessionlake.propose.query.words import Query, parsed, unmasked
 
 
 @dataclass(frozen=True)

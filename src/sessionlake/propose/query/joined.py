@@ -7,20 +7,12 @@ from sqlglot import Token, TokenType, exp
 
 from sessionlake.propose.keyed import is_plain
 from sessionlake.propose.query.blocks import Block, refused, shown
+from sessionlake.propose.query.brackets import Tokens, conjuncts, split
 from sessionlake.propose.query.inputs import Input, new_input, take_all_hints
 from sessionlake.propose.query.items import Item, item_of
 from sessionlake.propose.query.live import Shown, identifier
 from sessionlake.propose.query.ranges import FORM, Range
-from sessionlake.propose.query.words import (
-    Found,
-    Query,
-    QueryError,
-    Tokens,
-    conjuncts,
-    name_of,
-    parsed,
-    split,
-)
+from sessionlake.propose.query.words import Found, Query, QueryError, name_of, parsed
 from sessionlake.propose.sample import Sample
 from sessionlake.propose.text import TYPE_NAMES
 from sessionlake.sources.columns import TIMESTAMP

@@ -9,21 +9,12 @@ from sqlglot import TokenType, exp
 from sessionlake.operators.keyed.section import RESERVED
 from sessionlake.propose.keyed import is_plain
 from sessionlake.propose.query.blocks import Block, refused, shown
+from sessionlake.propose.query.brackets import Tokens, depth_of, split
 from sessionlake.propose.query.inputs import Input, bracketed, new_input, take_all_hints
 from sessionlake.propose.query.items import Item, item_of
 from sessionlake.propose.query.live import Shown, identifier, key_sql
 from sessionlake.propose.query.ranks import Rank, rank_of
-from sessionlake.propose.query.words import (
-    Found,
-    Piece,
-    Query,
-    QueryError,
-    Tokens,
-    depth_of,
-    name_of,
-    parsed,
-    split,
-)
+from sessionlake.propose.query.words import Found, Piece, Query, QueryError, name_of, parsed
 from sessionlake.propose.sample import Sample
 from sessionlake.sources.columns import TIMESTAMP
 

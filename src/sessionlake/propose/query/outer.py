@@ -3,11 +3,12 @@
 from sqlglot import exp
 
 from sessionlake.propose.query.blocks import Block, refused, shown
+from sessionlake.propose.query.brackets import split
 from sessionlake.propose.query.grouped import Groups
 from sessionlake.propose.query.items import Item, item_of
 from sessionlake.propose.query.live import Shown, interval, struct_of
 from sessionlake.propose.query.spans import TIME
-from sessionlake.propose.query.words import Found, Query, QueryError, split, unmasked
+from sessionlake.propose.query.words import Found, Query, QueryError, unmasked
 
 _BEHIND = "make a pipeline of the subquery, and another one behind it (a chain), or write it in SQL over the live view (`sessionlake sql`)"
 

@@ -10,6 +10,7 @@ from sqlglot.errors import SqlglotError
 from sessionlake.config.positions import Place
 from sessionlake.config.problems import InvalidConfigError, Problem
 from sessionlake.propose.query.blocks import Block, block_of, inner_of, shown
+from sessionlake.propose.query.brackets import Tokens, depth_of, unwrapped
 from sessionlake.propose.query.grouped import groups_of
 from sessionlake.propose.query.joined import pairs_of
 from sessionlake.propose.query.latest import latest_of
@@ -18,7 +19,7 @@ from sessionlake.propose.query.notes import conditions_of, inputs_of
 from sessionlake.propose.query.outer import chosen_of
 from sessionlake.propose.query.ranks import RANK, is_ranked
 from sessionlake.propose.query.toml import Made, query_toml
-from sessionlake.propose.query.words import Query, QueryError, QueryErrors, Tokens, depth_of, name_of, unwrapped
+from sessionlake.propose.query.words import Query, QueryError, QueryErrors, name_of
 from sessionlake.propose.sample import Sample
 
 _ROW_NUMBER = f"a subquery is that of {RANK}, with WHERE its alias = 1 outside, or a GROUP BY whose columns are chosen"

@@ -7,11 +7,12 @@ from sqlglot import exp
 
 from sessionlake.propose.choose import unit_of
 from sessionlake.propose.query.blocks import shown
+from sessionlake.propose.query.brackets import Tokens
 from sessionlake.propose.query.distances import Distance, distances_of
 from sessionlake.propose.query.fields import quoted_name
 from sessionlake.propose.query.inputs import Input
 from sessionlake.propose.query.live import interval
-from sessionlake.propose.query.words import Piece, Query, QueryError, Tokens, parsed
+from sessionlake.propose.query.words import Piece, Query, QueryError, parsed
 
 FORM = "write a.id = b.id and b.t between a.t and a.t + interval 1 hour"
 SideOf = Callable[[exp.Column, Tokens], int]

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from sqlglot import TokenType, exp
 
 from sessionlake.propose.query.blocks import Block, inner_of, shown
+from sessionlake.propose.query.brackets import Tokens, conjuncts, split
 from sessionlake.propose.query.items import Item
-from sessionlake.propose.query.words import Query, QueryError, Tokens, conjuncts, name_of, split
+from sessionlake.propose.query.words import Query, QueryError, name_of
 
 RANK = "row_number() over (partition by key order by time desc)"
 _FORM = f"write {RANK} in a subquery, and its alias = 1 in WHERE outside"

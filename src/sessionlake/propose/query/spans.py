@@ -5,12 +5,13 @@ from dataclasses import dataclass, field
 from sqlglot import TokenType, exp
 
 from sessionlake.propose.query.blocks import shown
+from sessionlake.propose.query.brackets import Tokens, depth_of
 from sessionlake.propose.query.fields import Fields
 from sessionlake.propose.query.gaps import Gap, gap_of
 from sessionlake.propose.query.inputs import Input, arguments_of, duration_of
 from sessionlake.propose.query.items import Item
 from sessionlake.propose.query.live import Shown, interval, struct_of
-from sessionlake.propose.query.words import Found, Query, QueryError, Tokens, depth_of, name_of, parsed, unmasked
+from sessionlake.propose.query.words import Found, Query, QueryError, name_of, parsed, unmasked
 
 SESSION, TIME = "session_window", "window_time"
 _CALLS = {SESSION: 2, "window": 4}

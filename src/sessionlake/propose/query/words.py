@@ -14,10 +14,11 @@ from sqlglot.errors import SqlglotError
 from sessionlake.config.positions import Place
 from sessionlake.config.problems import InvalidConfigError, Problem
 from sessionlake.errors import first_line
+from sessionlake.propose.query.brackets import Tokens
+from sessionlake.propose.query.delays import without_delays
 
 WINDOW = "w1nd0w"
 """Stands for the word `window`, which is as long: sqlglot takes some uses of that word for a clause."""
-Tokens = Sequence[Token]
 _BEGINNINGS = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN)
 
 
@@ -73,7 +74,7 @@ class Query:
     def tokens(self) -> list[Token]:
         """The tokens, without a semicolon at the end; InvalidConfigError for a text that is not one query of Spark's SQL."""
         try:
-            text = masked(self.text)
+            text = masked(without_delays(self.text))
             found = _once(Spark().tokenize(text))
             # sqlglot would only log that it can't read another statement.
             if found and found[0].token_type not in _BEGINNINGS:
@@ -166,69 +167,6 @@ def unmasked(text: str) -> str:
 def name_of(token: Token) -> str:
     """Return the name that a token is, in small letters."""
     return unmasked(token.text).lower()
-
-
-def split(tokens: Tokens, at: TokenType = TokenType.COMMA) -> list[Tokens]:
-    """Return tokens between those of a type that are in no brackets; nothing of no tokens."""
-    parts: list[list[Token]] = [[]]
-    depth = 0
-    for token in tokens:
-        depth += depth_of(token)
-        if depth == 0 and token.token_type == at:
-            parts.append([])
-        else:
-            parts[-1].append(token)
-    return [part for part in parts if part]
-
-
-def conjuncts(tokens: Tokens) -> list[Tokens]:
-    """Return the conditions that `and` joins, as far as that is outside of brackets, of `between` and of `case`.
-
-    A condition with `or` outside of brackets is one whole.
-    """
-    tokens = unwrapped(tokens)
-    if any(token.token_type == TokenType.OR for token in _outside(tokens)):
-        return [tokens]
-    parts: list[list[Token]] = [[]]
-    depth = between = 0
-    for token in tokens:
-        depth += depth_of(token) + (token.token_type == TokenType.CASE) - (token.token_type == TokenType.END)
-        between += depth == 0 and token.token_type == TokenType.BETWEEN
-        if depth == 0 and token.token_type == TokenType.AND and not between:
-            parts.append([])
-            continue
-        between -= depth == 0 and token.token_type == TokenType.AND
-        parts[-1].append(token)
-    if len(parts) == 1:
-        return [tokens] if tokens else []
-    return [inner for part in parts for inner in conjuncts(part)]
-
-
-def depth_of(token: Token) -> int:
-    """Return how much deeper in brackets the tokens after one are."""
-    opens = (TokenType.L_PAREN, TokenType.L_BRACKET)
-    closes = (TokenType.R_PAREN, TokenType.R_BRACKET)
-    return (token.token_type in opens) - (token.token_type in closes)
-
-
-def _outside(tokens: Tokens) -> Iterator[Token]:
-    """Yield the tokens that are in no brackets and in no `case`."""
-    depth = 0
-    for token in tokens:
-        depth += depth_of(token) + (token.token_type == TokenType.CASE) - (token.token_type == TokenType.END)
-        if depth == 0:
-            yield token
-
-
-def unwrapped(tokens: Tokens) -> Tokens:
-    """Return tokens without brackets around all of them."""
-    depth = 0
-    for number, token in enumerate(tokens):
-        depth += depth_of(token)
-        if depth == 0:
-            whole = number and number == len(tokens) - 1 and tokens[0].token_type == TokenType.L_PAREN
-            return unwrapped(tokens[1:-1]) if whole else tokens
-    return tokens
 
 
 def _once(tokens: Tokens) -> list[Token]:
