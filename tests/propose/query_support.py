@@ -42,8 +42,11 @@ Row = dict[str, Any]
 
 
 def events(seed: int, number: int = 240) -> list[Row]:
-    """Return events at whole minutes of half a day, in any order. Prices are quarters, so that their sums are exact."""
-    draw = random.Random(seed)
+    """Return events at whole minutes of half a day, in any order. Prices are quarters, so that their sums are exact.
+
+    Of every third seed they are at multiples of ten minutes, so that many have the same time.
+    """
+    draw, step = random.Random(seed), 10 if seed % 3 == 2 else 1
     found = []
     for n in range(number):
         kind = draw.choice(["buy", "buy", "view", "call", None])
@@ -51,7 +54,7 @@ def events(seed: int, number: int = 240) -> list[Row]:
             {
                 "tenant": draw.choice(["acme", "it's", "ßig"]),
                 "user_id": draw.choice([-7, 0, 3, 12345678901]),
-                "happened_at": START + dt.timedelta(minutes=draw.randrange(720)),
+                "happened_at": START + dt.timedelta(minutes=draw.randrange(0, 720, step)),
                 "type": kind,
                 "price": draw.choice([None, draw.randrange(1, 80) / 4]),
                 "quantity": draw.choice([None, draw.randrange(-2, 6)]),

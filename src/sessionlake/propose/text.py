@@ -11,19 +11,8 @@ import pyarrow as pa
 from sessionlake.propose.choose import Choice
 from sessionlake.propose.keyed import MeasuredTable
 from sessionlake.propose.measure import FEW, LATE_ENOUGH, MOST_AHEAD, Lateness, Measured, Seen
-from sessionlake.propose.sample import Sample
+from sessionlake.propose.sample import TYPE_NAMES, Sample
 from sessionlake.propose.windows import FULL_ENOUGH, MeasuredWindows
-from sessionlake.sources.columns import TIMESTAMP
-
-TYPE_NAMES = {
-    pa.int64(): "long",
-    pa.float64(): "double",
-    pa.string(): "string",
-    pa.bool_(): "boolean",
-    TIMESTAMP: "timestamp",
-    pa.date32(): "date",
-}
-"""The names of types in a config."""
 
 
 def config_text(

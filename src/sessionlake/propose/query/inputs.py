@@ -17,8 +17,7 @@ from sessionlake.propose.query.brackets import Tokens, split
 from sessionlake.propose.query.delays import delays_in
 from sessionlake.propose.query.fields import Fields, tables
 from sessionlake.propose.query.words import Found, Piece, Query, QueryError, parsed
-from sessionlake.propose.sample import Sample
-from sessionlake.propose.text import TYPE_NAMES
+from sessionlake.propose.sample import TYPE_NAMES, Sample
 from sessionlake.sources.columns import TIMESTAMP
 
 _HINTS = re.compile(r"--[ \t]*(watermark|unique)[ \t]+(?P<rest>[^\n]*)", re.IGNORECASE)

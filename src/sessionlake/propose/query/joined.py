@@ -13,8 +13,7 @@ from sessionlake.propose.query.items import Item, item_of
 from sessionlake.propose.query.live import Shown, identifier
 from sessionlake.propose.query.ranges import FORM, Range
 from sessionlake.propose.query.words import Found, Query, QueryError, name_of, parsed
-from sessionlake.propose.sample import Sample
-from sessionlake.propose.text import TYPE_NAMES
+from sessionlake.propose.sample import TYPE_NAMES, Sample
 from sessionlake.sources.columns import TIMESTAMP
 
 _BEHIND = "make a pipeline of the join alone, and another one behind it (a chain)"

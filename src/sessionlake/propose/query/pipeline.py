@@ -1,6 +1,6 @@
 """From a query to a config: the operator that the query asks for, and errors with their places in the query."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -8,7 +8,8 @@ from sqlglot import Token, TokenType
 from sqlglot.errors import SqlglotError
 
 from sessionlake.config.positions import Place
-from sessionlake.config.problems import InvalidConfigError, Problem
+from sessionlake.config.problems import InvalidConfigError, Problem, problems_of
+from sessionlake.errors import ConfigError
 from sessionlake.propose.query.blocks import Block, block_of, inner_of, shown
 from sessionlake.propose.query.brackets import Tokens, depth_of, unwrapped
 from sessionlake.propose.query.grouped import groups_of
@@ -39,13 +40,7 @@ class Pipeline:
 
     def located(self, problems: Sequence[Problem]) -> list[Problem]:
         """Return problems of the config with their places in the query, as far as their text is from it."""
-        return [self._located(problem) for problem in problems]
-
-    def _located(self, problem: Problem) -> Problem:
-        place = self.places.get(problem.key or "")
-        if place is None:
-            return problem
-        return replace(problem, file=self.query.file, line=place.line, column=place.column)
+        return [_located(self.query, self.places, problem) for problem in problems]
 
 
 def pipeline_of(
@@ -66,8 +61,18 @@ def pipeline_of(
     except SqlglotError as error:  # a part that is no expression, though the whole was a query
         raise query.not_sql(error) from error
     places = {key: place for one in inputs_of(made) for key, place in one.fields.places.items()}
-    toml = query_toml(query, made, name=name, directory=directory, output=output)
+    try:
+        toml = query_toml(query, made, name=name, directory=directory, output=output)
+    except ConfigError as error:  # SQL that does not fit the sample
+        raise InvalidConfigError([_located(query, places, problem) for problem in problems_of(error)]) from error
     return Pipeline(toml, "\n".join(select_over(made.view, made.shown, conditions_of(made))), places, query)
+
+
+def _located(query: Query, places: Mapping[str, Place], problem: Problem) -> Problem:
+    place = places.get(problem.key or "")
+    if place is None:
+        return problem
+    return replace(problem, file=query.file, line=place.line, column=place.column)
 
 
 def _made(query: Query, samples: Sequence[Sample]) -> Made:
