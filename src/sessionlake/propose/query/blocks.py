@@ -15,7 +15,7 @@ _ELSEWHERE = (
     *(_T.LATERAL, _T.PIVOT, _T.UNPIVOT, _T.TABLE_SAMPLE, _T.UNION, _T.EXCEPT, _T.INTERSECT),
 )
 _LIVE = "leave it out here, and write it in SQL over the live view (`sessionlake sql`)"
-REMEDIES = {
+_REMEDIES = {
     _T.HAVING: f"a pipeline keeps all groups; {_LIVE.replace('it in', 'it as WHERE in')}",
     _T.ORDER_BY: f"rows of a stream have no order; {_LIVE}",
     _T.SORT_BY: f"rows of a stream have no order; {_LIVE}",
@@ -107,7 +107,7 @@ def refused(query: Query, block: Block) -> Iterator[QueryError]:
         yield QueryError("hint", told, query.place(block.hint))
     for tokens in block.elsewhere:
         word = name_of(tokens[0])
-        told = f"{shown(query.said(tokens))!r} can't be part of a pipeline: {REMEDIES[tokens[0].token_type]}"
+        told = f"{shown(query.said(tokens))!r} can't be part of a pipeline: {_REMEDIES[tokens[0].token_type]}"
         yield QueryError("_".join(word.split()), told, query.place(tokens[0]))
 
 
