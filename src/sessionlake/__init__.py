@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sessionlake.config.load import Config, load_config
     from sessionlake.config.project import Project, load_project
+    from sessionlake.define.names import *  # noqa: F403 (the classes of sections and aggregates)
+    from sessionlake.define.pipeline import Pipeline
     from sessionlake.operators.counts.definition import CountSessions, CountWindows, SlidingCountWindows
     from sessionlake.operators.sessions.windows import SessionWindows
     from sessionlake.operators.windows.definition import HoppingWindows, SlidingWindows, TumblingWindows
@@ -19,6 +21,7 @@ __all__ = [
     "CountWindows",
     "Emit",
     "HoppingWindows",
+    "Pipeline",
     "Project",
     "SessionWindows",
     "SlidingCountWindows",
@@ -42,6 +45,7 @@ _PLACES = {
     "CountWindows": "sessionlake.operators.counts.definition",
     "Emit": "sessionlake.standalone.emit",
     "HoppingWindows": "sessionlake.operators.windows.definition",
+    "Pipeline": "sessionlake.define.pipeline",
     "Project": "sessionlake.config.project",
     "SessionWindows": "sessionlake.operators.sessions.windows",
     "SlidingCountWindows": "sessionlake.operators.counts.definition",
@@ -62,4 +66,6 @@ def __getattr__(name: str) -> Any:
     # A name is imported when it is used: the command line's help needs no Arrow, tests of windows need no Spark.
     if name in _PLACES:
         return getattr(import_module(_PLACES[name]), name)
+    if name[:1].isupper():
+        return getattr(import_module("sessionlake.define.names"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -73,7 +73,7 @@ def test_commands_take_the_words_of_a_console(block: str, tmp_path: Path, monkey
             command.make_context(name, words[:-2])
 
 
-@pytest.mark.parametrize("text", [e for e in examples("python") if "Harness(" in e.values[0]])
+@pytest.mark.parametrize("text", [e for e in examples("python") if re.search(r"Harness\(|\.test\(", e.values[0])])
 def test_a_harness_does_what_the_page_says(text: str) -> None:
     assert "assert" in text
     exec(text, {})  # noqa: S102 (our own pages)

@@ -77,7 +77,7 @@ def run_command(
     only: str | None,
     parallel: int | None,
     no_restart: bool,  # noqa: FBT001
-    **options: bool,
+    **options: Any,
 ) -> None:
     """Run the stream, or all streams of a project, until stopped (ctrl-C), or once.
 
@@ -99,28 +99,44 @@ def run_command(
     config = load_config(config_path)
     require_versions(spark=True)
     show_warnings([with_place(warning, config_path) for warning in config.warnings()])
+    summary = run_stream(config, print_batch, config_path, once=once, drain=drain, **options)
+    print_summary(summary)
+    print_metrics(summary)
+
+
+def run_stream(
+    config: Config,
+    on_commit: "Callable[[BatchCommit], None]",
+    config_path: str | None = None,
+    *,
+    once: bool,
+    drain: bool = False,
+    spark: "SparkSession | None" = None,
+    **options: Any,
+) -> "RunSummary":
+    """Run a pipeline until it is stopped, or once, after all checks that are possible before Spark starts.
+
+    `config_path` is its file, if it has one. Without `spark` the active session is used, or one is started.
+    """
     from sessionlake.preflight.check import require_ready
     from sessionlake.preflight.needs import OF_STREAM
 
-    needs = replace(OF_STREAM, drops=options["drop_aggregates"])
-    if once:
-        with observed(config, SESSIONIZE) as counted, progress() as shown:
-            require_ready(config, config_path, needs)
-            spark = open_session(config, little_java=is_little(config))
-            shown.step("sessionizing")
-
-            def on_commit(batch: "BatchCommit") -> None:
-                print_batch(batch)
-                shown.step(f"sessionizing, {batch.batch_id + 1:,} batches are committed")
-
-            summary = stream_once(spark, config, on_commit, drain=drain, **options)
-            counted({"batches": summary.batches, **summary.counts})
-    else:
+    needs = replace(OF_STREAM, drops=options.get("drop_aggregates", False))
+    if not once:
         require_ready(config, config_path, needs)
-        spark = open_session(config, little_java=is_little(config))
-        summary = stream_on(spark, config, print_batch, **options)
-    print_summary(summary)
-    print_metrics(summary)
+        return stream_on(spark or open_session(config, little_java=is_little(config)), config, on_commit, **options)
+    with observed(config, SESSIONIZE) as counted, progress() as shown:
+        require_ready(config, config_path, needs)
+        spark = spark or open_session(config, little_java=is_little(config))
+        shown.step("sessionizing")
+
+        def committed(batch: "BatchCommit") -> None:
+            on_commit(batch)
+            shown.step(f"sessionizing, {batch.batch_id + 1:,} batches are committed")
+
+        summary = stream_once(spark, config, committed, drain=drain, **options)
+        counted({"batches": summary.batches, **summary.counts})
+        return summary
 
 
 def stream_once(

@@ -82,10 +82,10 @@ def misfits() -> list[Problem]:
     return found.problems
 
 
-def require_ready(config: Config, file: str | Path, needs: Needs = OF_STREAM) -> None:
-    """Raise InvalidConfigError, with all problems, if a command can't do its work on a pipeline; `file` is its config."""
+def require_ready(config: Config, file: str | Path | None, needs: Needs = OF_STREAM) -> None:
+    """Raise InvalidConfigError, with all problems, if a command can't do its work on a pipeline; `file` is its config, if it has one."""
     from sessionlake.preflight.checks import problems_of_pipeline  # noqa: PLC0415 (as above)
 
     problems = problems_of_pipeline(config, needs)
     if problems:
-        raise InvalidConfigError(ConfigFile.read(file).located(problems))
+        raise InvalidConfigError(problems if file is None else ConfigFile.read(file).located(problems))

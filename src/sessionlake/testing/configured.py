@@ -58,6 +58,9 @@ class Harness(OperatorHarness[Operator[Any], LocalTables]):
     [(0, 20000000, 2)]
     """
 
+    last: ConfigOutput
+    """The outputs of the last micro-batch; empty before the first."""
+
     def __init__(
         self,
         config: Config | Mapping[str, Any] | str | Path,
@@ -68,6 +71,7 @@ class Harness(OperatorHarness[Operator[Any], LocalTables]):
         """Raise ConfigError for an invalid config."""
         self._config = local_config(config)
         self._of = changelog_of(self._config)
+        self.last = ConfigOutput([], [], [], [], {})
         super().__init__(local_tables(self._config), shards, schema=schema)
 
     def process(
@@ -80,15 +84,19 @@ class Harness(OperatorHarness[Operator[Any], LocalTables]):
         chunks = [(name, chunk) for name, some in given.items() for chunk in self._chunks(name, some)]
         ids = [{"correction_id": f"{number:012d}", **row} for number, row in enumerate(corrections)]
         table = pa.Table.from_pylist(ids, schema=CORRECTIONS_SCHEMA) if ids else None
-        return _output(self._batch(clock_us, chunks, corrections=table), given, self._of)
+        return self._told(self._batch(clock_us, chunks, corrections=table), given)
 
     def tick(self, clock_us: int, *, flush: bool = False) -> ConfigOutput:
         """Run a micro-batch without rows; `flush` sends all that waits for a period, as the end of a finite run does."""
-        return _output(self._ticked(clock_us, flush=flush), {}, self._of)
+        return self._told(self._ticked(clock_us, flush=flush), {})
 
     def advance(self, watermark_us: int, clock_us: int = 0) -> ConfigOutput:
         """Run a micro-batch that moves the watermark, as `sessionlake run --drain` does."""
-        return _output(self._advanced(watermark_us, clock_us), {}, self._of)
+        return self._told(self._advanced(watermark_us, clock_us), {})
+
+    def _told(self, batch: LocalBatch, given: Inputs) -> ConfigOutput:
+        self.last = _output(batch, given, self._of)
+        return self.last
 
     def _make_operator(self, rows: Sequence[Row]) -> Operator[Any]:
         return local_operator(self._config, dict.fromkeys(self._config.inputs, self._types(rows)))
