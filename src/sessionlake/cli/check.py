@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sessionlake.cli.graph import tree
+from sessionlake.cli.operands import EITHER, config_argument
 from sessionlake.cli.shared import console, one_line_errors
 from sessionlake.config.problems import Problem
 from sessionlake.config.project import is_project
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command("check")
-@click.argument("config_path", metavar="CONFIG|PROJECT")
+@config_argument(EITHER)
 @click.option(
     "--format",
     "form",

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 
 import click
 
+from sessionlake.cli.operands import CONFIG, PROJECT, config_argument
 from sessionlake.cli.shared import console, one_line_errors
 from sessionlake.config.file import ConfigFile
 from sessionlake.config.graph import Graph
@@ -16,7 +17,7 @@ FORMATS = ("tree", "mermaid", "json")
 
 
 @click.command("graph")
-@click.argument("project_path", metavar="PROJECT")
+@config_argument(PROJECT, "project_path")
 @click.option("--format", "form", type=click.Choice(FORMATS), default=FORMATS[0], show_default=True, help="tree: lines for people. mermaid: a picture for Markdown. json: pipelines and edges.")  # fmt: skip
 @one_line_errors
 def graph_command(project_path: str, form: str) -> None:
@@ -31,7 +32,7 @@ def graph_command(project_path: str, form: str) -> None:
 
 
 @click.command("show")
-@click.argument("config_path", metavar="CONFIG")
+@config_argument(CONFIG)
 @one_line_errors
 def show_command(config_path: str) -> None:
     """Print a config with the defaults of its project, and where each value comes from: file and line."""

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from sessionlake.cli.each import over_projects, reported
 from sessionlake.cli.observed import observed
+from sessionlake.cli.operands import CONFIG, EITHER, complete_place
 from sessionlake.cli.progress import progress
 from sessionlake.cli.reports import report_lines
 from sessionlake.cli.shared import console, one_line_errors, open_session
@@ -34,7 +35,7 @@ _TYPES: Mapping[Kind, click.ParamType[Any]] = {
     Kind.SHARE: click.FloatRange(0, 1),
     Kind.DIRECTORY: click.Path(file_okay=False, path_type=Path),
 }
-_OPERANDS = {"CONFIG": "config_path", "DIR": "directory"}
+_OPERANDS = {CONFIG: "config_path", "DIR": "directory"}
 _RUN = (
     click.Option(
         ["--run-id"],
@@ -55,10 +56,8 @@ def command_of(name: str, *more: click.Parameter) -> Callable[[Callable[..., Non
     job = BY_NAME[name]
 
     def made(function: Callable[..., None]) -> click.Command:
-        shown = {"CONFIG": "CONFIG|PROJECT" if job.over_project else "CONFIG"}
-        operands = [
-            click.Argument([_OPERANDS[operand]], metavar=shown.get(operand, operand)) for operand in job.operands
-        ]
+        shown = {CONFIG: EITHER if job.over_project else CONFIG}
+        operands = [_operand(operand, shown.get(operand, operand)) for operand in job.operands]
         return click.Command(
             job.command,
             callback=one_line_errors(over_projects(job.name, function) if job.over_project else function),
@@ -163,6 +162,11 @@ def print_report(report: "JobReport") -> None:
         console.print(f"  {line}")
     reported(report.counts)
     click.echo(json.dumps({"job": report.job, "run_id": report.run_id, "dry_run": report.dry_run, **report.counts}))
+
+
+def _operand(operand: str, metavar: str) -> click.Argument:
+    completed = complete_place if operand == CONFIG else None
+    return click.Argument([_OPERANDS[operand]], metavar=metavar, shell_complete=completed)
 
 
 def _option(option: Option) -> click.Option:

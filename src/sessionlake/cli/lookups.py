@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sessionlake.cli.operands import CONFIG, config_argument
 from sessionlake.cli.progress import progress
 from sessionlake.cli.rows import format_options, limit_option, print_rows
 from sessionlake.cli.shared import one_line_errors
@@ -24,7 +25,7 @@ def lookup_command(names: RowNames) -> click.Command:
     """Return the command that looks up a key's rows."""
     earliest, latest = names.times
     options = (
-        click.argument("config_path", metavar="CONFIG"),
+        config_argument(CONFIG),
         click.option("--key", "keys", required=True, multiple=True, help=f"The {names.key} to look up; - reads it from a line of standard input. Of a key of several columns COLUMN=TEXT, once for each column or for the first ones."),
         click.option("--from", "from_text", metavar="TIME", help=f"{earliest}: an ISO date or time in UTC."),
         click.option("--to", "to_text", metavar="TIME", help=f"{latest}: an ISO date or time in UTC."),

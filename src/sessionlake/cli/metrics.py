@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sessionlake.cli.operands import CONFIG, config_argument
 from sessionlake.cli.shared import console, one_line_errors, positive_duration, show_warnings
 from sessionlake.config.load import load_config
 from sessionlake.errors import MetricsError, SessionlakeError, first_line
@@ -16,7 +17,7 @@ PORT = 9465
 
 
 @click.command("metrics")
-@click.argument("config_path", metavar="CONFIG")
+@config_argument(CONFIG)
 @click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0 takes a free one.")
 @click.option("--host", help="Address to listen on.  [default: the config's metrics.host, 127.0.0.1]")
 @click.option("--interval", default="1 minute", show_default=True, help="The time between two looks at the tables.")

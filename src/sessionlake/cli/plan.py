@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sessionlake.cli.operands import EITHER, config_argument
 from sessionlake.cli.rows import TABLE, format_options, print_object, print_rows
 from sessionlake.cli.shared import console, format_time, one_line_errors
 from sessionlake.config.load import load_config
@@ -19,7 +20,7 @@ _COLUMNS = ("pipeline", "change", "setting", "told")
 
 
 @click.command("plan")
-@click.argument("config_path", metavar="CONFIG|PROJECT")
+@config_argument(EITHER)
 @format_options("one object", "a line for each change, below a line of the column names")
 @one_line_errors
 def plan_command(config_path: str, form: str) -> None:

@@ -29,6 +29,7 @@ _PIPELINE = {
 _MACHINE = {
     "jars": ("jars:jars_command", "Fetch the jars that Spark needs, if they are missing, and print their folder."),
     "fast-start": ("fast_start:fast_start_command", "Archive the classes that Spark uses, once for this installation: commands then start with a third less work."),
+    "completion": ("completion:completion_command", "Print the script by which a shell completes commands, options, configs and names of pipelines."),
     "files": ("files:files_command", "Print the path of the DAGs, of spark-submit's entry or of the suites of checks, or copy them."),
     "demo": ("sessionlake.examples.command:demo_command", "Turn 62,726 real commit events into sessions, run all jobs on them, and show the results."),
 }  # fmt: skip

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from sessionlake.cli.operands import EITHER, config_argument
 from sessionlake.cli.shared import console, one_line_errors
 from sessionlake.config.load import Config, load_config
 from sessionlake.config.project import Project, is_project, load_project
@@ -26,7 +27,7 @@ _SWITCH_S = 0.0005
 
 
 @click.command("serve")
-@click.argument("config_path", metavar="CONFIG|PROJECT")
+@config_argument(EITHER)
 @click.option("--host", help="Address to listen on.  [default: the config's serve.host, 127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65535), help="0 takes a free one.  [default: serve.port, 8787]")
 @one_line_errors

@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from sessionlake.cli.operands import EITHER, config_argument
 from sessionlake.cli.overview import print_project_status
 from sessionlake.cli.progress import progress
 from sessionlake.cli.rows import TABLE, format_options, print_object
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @click.command("status")
-@click.argument("config_path", metavar="CONFIG|PROJECT")
+@config_argument(EITHER)
 @click.option("--watch", is_flag=True, help="Show the status repeatedly, until ctrl-C.")
 @click.option("--interval", default="5 seconds", show_default=True, help="With --watch: the time between two looks.")
 @format_options("one object; with --watch one a line", "a line of names and a line of values, without the last batches")

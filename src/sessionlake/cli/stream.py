@@ -9,6 +9,7 @@ import click
 
 from sessionlake.cli.error_lines import with_place
 from sessionlake.cli.observed import observed, observed_stream
+from sessionlake.cli.operands import CONFIG, EITHER, complete_names, config_argument
 from sessionlake.cli.progress import progress
 from sessionlake.cli.shared import console, format_time, one_line_errors, open_session, show_warnings
 from sessionlake.config.load import Config, load_config
@@ -36,7 +37,7 @@ _OF_ONE = {
 
 
 @click.command("run")
-@click.argument("config_path", metavar="CONFIG|PROJECT")
+@config_argument(EITHER)
 @click.option("--once", is_flag=True, help="Process all input that is available now, then exit.")
 @click.option(
     "--drain", is_flag=True, help="With --once: then close all open results, as at the end of a finite input."
@@ -60,7 +61,12 @@ _OF_ONE = {
     is_flag=True,
     help="Drop the aggregates that are gone from the config: their columns are null from now on.",
 )
-@click.option("--only", metavar="NAMES", help="Of a project: these pipelines, with commas between their names.")
+@click.option(
+    "--only",
+    metavar="NAMES",
+    shell_complete=complete_names,
+    help="Of a project: these pipelines, with commas between their names.",
+)
 @click.option(
     "--parallel",
     type=click.IntRange(min=1),
@@ -184,7 +190,7 @@ def is_little(config: Config) -> bool:
 
 
 @click.command("bootstrap")
-@click.argument("config_path", metavar="CONFIG")
+@config_argument(CONFIG)
 @one_line_errors
 def bootstrap_command(config_path: str) -> None:
     """Process all existing input in one bulk pass, for first use on old data; then `run` goes on."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sessionlake.cli.operands import EITHER, config_argument
 from sessionlake.cli.progress import progress
 from sessionlake.cli.rows import at_most, format_options, limit_option, print_note, print_rows
 from sessionlake.cli.shared import one_line_errors, open_session
@@ -20,7 +21,7 @@ ENGINES = ("duckdb", "spark")
 
 
 @click.command("sql")
-@click.argument("config_path", metavar="CONFIG|PROJECT")
+@config_argument(EITHER)
 @click.argument("query")
 @limit_option
 @format_options("an object a line, for each row")

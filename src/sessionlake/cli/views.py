@@ -2,6 +2,7 @@
 
 import click
 
+from sessionlake.cli.operands import CONFIG, config_argument
 from sessionlake.cli.shared import one_line_errors
 from sessionlake.config.load import load_config
 
@@ -9,7 +10,7 @@ DIALECTS = ("spark", "duckdb", "trino")
 
 
 @click.command("views")
-@click.argument("config_path", metavar="CONFIG")
+@config_argument(CONFIG)
 @click.option("--dialect", type=click.Choice(DIALECTS), required=True, help="The engine for which the SQL is written.")
 @click.option("--schema", help="Schema in which the tables are registered, as in 'delta.clicks'. Without it the tables are named by their paths; in Trino, which knows no paths, they are those of the schema in use.")  # fmt: skip
 @one_line_errors
