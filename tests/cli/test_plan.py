@@ -61,7 +61,7 @@ def test_each_change_has_its_class(tmp_path: Path) -> None:
     file = written(config, tmp_path, **changed)
     result = plan(file, "--json")
     assert result.exit_code == 2
-    found = json.loads(result.stdout)
+    (found,) = json.loads(result.stdout)
     classes = {change["setting"]: change["change"] for change in found["changes"]}
     assert (classes["session.grace"], classes["session.gap"]) == ("live", "rebuild")
     assert found["runs"] is False

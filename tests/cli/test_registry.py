@@ -88,7 +88,7 @@ def test_a_jobs_command_has_the_options_of_its_entry(job: Job) -> None:
     command = main.get_command(click.Context(main), job.command)
     assert command is not None
     found = {flag for param in command.params for flag in (*param.opts, *param.secondary_opts) if flag[:2] == "--"}
-    run = {"--run-id", "--dry-run"} if job.recorded else set()
+    run = {"--run-id", "--dry-run", "--format", "--json"} if job.recorded else set()
     assert found == {option.flag for option in job.options} | run | (
         {"--apply", "--no-apply"} if job.has_apply else set()
     )

@@ -9,13 +9,13 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from sessionlake.cli.rows import format_options, limit_option, print_object, print_rows
+from sessionlake.cli.rows import limit_option, print_objects, print_rows, row_formats
 
 
 @click.command()
 @click.argument("count", type=int)
 @limit_option
-@format_options("a row a line")
+@row_formats()
 def shown(count: int, limit: int | None, form: str) -> None:
     print_rows(["n", "n"], [[n, str(n)] for n in range(count)], limit=limit, form=form, no_rows_line="nothing there")
 
@@ -39,20 +39,22 @@ def test_a_table_stops_at_a_hundred_rows_and_says_so() -> None:
 def test_programs_get_all_rows_unless_a_limit_is_given(form: str, heads: int) -> None:
     lines, said = run("101", "--format", form)
     assert (len(lines), said) == (101 + heads, "")
+    if form == "json":
+        assert [row["n"] for row in json.loads("\n".join(lines))] == [*range(101)]
     lines, said = run("101", "--format", form, "--limit", "7")
     assert (len(lines), said) == (7 + heads, f"{MORE.format(7)}\n")
 
 
 @pytest.mark.parametrize(
     ("arguments", "stdout", "stderr"),
-    [([], ["nothing there"], ""), (["--json"], [], "nothing there\n"), (["--format", "csv"], ["n,n"], "nothing there\n")],
+    [([], ["nothing there"], ""), (["--json"], ["[]"], "nothing there\n"), (["--format", "csv"], ["n,n"], "nothing there\n")],
 )  # fmt: skip
 def test_no_rows(arguments: list[str], stdout: list[str], stderr: str) -> None:
     assert run("0", *arguments) == (stdout, stderr)
 
 
 def test_columns_of_one_name_are_told_apart_in_an_object() -> None:
-    assert [json.loads(line) for line in run("1", "--json")[0]] == [{"n": 0, "n_1": "0"}]
+    assert run("1", "--json")[0] == ['[{"n": 0, "n_1": "0"}]']
     assert run("1", "--format", "csv")[0] == ["n,n", "0,0"]
 
 
@@ -68,8 +70,8 @@ def test_csv_quotes_and_writes_lists_as_json() -> None:
 def test_an_object_as_csv_is_flat_and_has_no_lists() -> None:
     @click.command()
     def command() -> None:
-        print_object({"a": 1, "b": {"c": None, "d": "x"}, "e": [1]}, "csv")
-        print_object({"a": 2, "b": {"c": 3, "d": "y"}, "e": []}, "csv", headed=False)
+        print_objects([{"a": 1, "b": {"c": None, "d": "x"}, "e": [1]}], "csv")
+        print_objects([{"a": 2, "b": {"c": 3, "d": "y"}, "e": []}], "csv", headed=False)
 
     assert CliRunner().invoke(command).stdout == "a,b_c,b_d\n1,,x\n2,3,y\n"
 

@@ -32,8 +32,7 @@ def used(ran: Project) -> Project:
 
 def test_lines_of_json(used: Project) -> None:
     result = used.call("sessions", "--key", "u", "--json")
-    (line,) = result.stdout.splitlines()
-    session = json.loads(line)
+    (session,) = json.loads(result.stdout)
     assert isinstance(session.pop("session_id"), int)
     assert session == {
         "session_key": "u",
@@ -59,7 +58,7 @@ def test_lines_of_json(used: Project) -> None:
 )
 def test_which_sessions(used: Project, arguments: list[str], found: int) -> None:
     result = used.call("sessions", *arguments, "--format", "json")
-    assert (result.exit_code, result.stdout.count("\n")) == (0, found)
+    assert (result.exit_code, len(json.loads(result.stdout))) == (0, found)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +69,7 @@ def test_which_sessions(used: Project, arguments: list[str], found: int) -> None
     ],
 )
 def test_a_key_that_has_none(used: Project, arguments: list[str], line: str) -> None:
-    for more, stdout, stderr in ([], f"{line}\n", ""), (["--json"], "", f"{line}\n"):
+    for more, stdout, stderr in ([], f"{line}\n", ""), (["--json"], "[]\n", f"{line}\n"):
         result = used.call("sessions", *arguments, *more)
         assert (result.exit_code, result.stdout, result.stderr) == (0, stdout, stderr)
 
@@ -134,7 +133,7 @@ def test_a_query_that_needs_the_disk_to_sort(used: Project, monkeypatch: pytest.
         "sql", "select i, md5(i::varchar) m from range(1500000) t(i) order by m limit 1000000", "--limit", "1", "--json"
     )
     assert result.exit_code == 0, result.stderr
-    assert json.loads(result.stdout).keys() == {"i", "m"}
+    assert [row.keys() for row in json.loads(result.stdout)] == [{"i", "m"}]
 
 
 def test_tables_that_show_tables_lists(used: Project) -> None:
@@ -150,7 +149,8 @@ def test_the_command_of_another_operator(used: Project, command: str) -> None:
 
 
 def test_status_as_an_object(used: Project) -> None:
-    found = json.loads(used.call("status", "--format", "json").stdout)
+    (found,) = json.loads(used.call("status", "--format", "json").stdout)
+    assert (found["name"], found["state"], found["lag_seconds"] > 0) == ("clicks", "stopped", True)
     assert (found["pipeline"], found["batch_id"], found["reconciles"], found["refused"]) == ("clicks", 0, True, None)
     assert found["watermark"] == "2023-11-14T22:13:20+00:00"
     assert found["counts"]["input"] == found["last_batches"][0]["input"] == 1
@@ -168,7 +168,7 @@ def test_status_of_a_config_that_a_run_would_refuse(used: Project) -> None:
         in result.stdout
     )
     refused = used.call("run", "--once").stderr.strip()
-    assert refused.endswith(json.loads(used.call("status", "--json").stdout)["refused"])
+    assert refused.endswith(json.loads(used.call("status", "--json").stdout)[0]["refused"])
 
 
 def test_a_key_from_standard_input(used: Project) -> None:
@@ -203,7 +203,7 @@ def test_tables_that_no_batch_has_reached(used: Project, tmp_path: Path) -> None
     path = str(tmp_path / "new" / "clicks.toml")
     told = CliRunner().invoke(main, ["sql", path, "select * from sessions_live", "--json"])
     line = "no batch is committed yet, so that the tables are empty; run `sessionlake run` first"
-    assert (told.exit_code, told.stdout, told.stderr.splitlines()) == (0, "", ["no rows", line])
+    assert (told.exit_code, told.stdout, told.stderr.splitlines()) == (0, "[]\n", ["no rows", line])
     missing = CliRunner().invoke(main, ["sessions", path, "--key", "u"])
     assert missing.exit_code == 6
     assert "has no batches yet; run `sessionlake run` first" in missing.stderr

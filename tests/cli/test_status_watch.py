@@ -23,7 +23,8 @@ from sessionlake.cli import main
 from sessionlake.config.load import load_config
 from sessionlake.errors import PipelineStateError
 from sessionlake.observe import watch
-from sessionlake.observe.status import read_status
+from sessionlake.observe.overview import Tables
+from sessionlake.observe.status import Status, read_status
 from tests.cli.statuses import STATUS
 from tests.cli.support import CONFIG, Project
 
@@ -36,6 +37,10 @@ def config(tmp_path: Path) -> Path:
     file = tmp_path / "clicks.toml"
     file.write_text(CONFIG)
     return file
+
+
+def tables(status: Status) -> Tables:
+    return Tables(status, (), None)
 
 
 class Looks:
@@ -62,7 +67,7 @@ def test_tables_come_and_go(ran: Project, monkeypatch: pytest.MonkeyPatch) -> No
     found = read_status(load_config(ran.path))
     older = replace(found, committed_us=time_ns() // 1000 - 3 * 3_600_000_000)
     gone = PipelineStateError("no batches yet\n  at a line of Java")
-    looks = Looks(monkeypatch, gone, found, FileNotFoundError("a file"), older)
+    looks = Looks(monkeypatch, gone, tables(found), FileNotFoundError("a file"), tables(older))
     before = signal.getsignal(signal.SIGTERM)
     result = CliRunner().invoke(main, ["status", str(ran.path), "--watch"])
     assert (result.exit_code, result.stderr) == (0, "sessionlake: status: stopped\n")
@@ -80,15 +85,15 @@ def test_tables_come_and_go(ran: Project, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("form", ["json", "csv"])
 def test_watched_by_a_program(config: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
-    Looks(monkeypatch, PipelineStateError("no batches yet"), STATUS, replace(STATUS, batch_id=2))
+    Looks(monkeypatch, PipelineStateError("no batches yet"), *(tables(replace(STATUS, batch_id=n)) for n in (1, 2)))
     result = CliRunner().invoke(main, ["status", str(config), "--watch", "--format", form])
     assert (result.exit_code, result.stderr) == (0, "sessionlake: no batches yet\nsessionlake: status: stopped\n")
     lines = result.stdout.splitlines()
     if form == "csv":
-        assert lines[0].startswith("pipeline,batch_id,")
-        assert [line.split(",")[1] for line in lines[1:]] == ["1", "2"]
+        at = lines[0].split(",").index("batch_id")
+        assert [line.split(",")[at] for line in lines[1:]] == ["1", "2"]
     else:
-        assert [json.loads(line)["batch_id"] for line in lines] == [1, 2]
+        assert [[one["batch_id"] for one in json.loads(line)] for line in lines] == [[1], [2]]
 
 
 def test_a_defect_is_not_hidden(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:

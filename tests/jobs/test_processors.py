@@ -69,7 +69,7 @@ def test_jobs_leave_the_output_as_it_is(spark: SparkSession, tmp_path: Path) -> 
     assert "output_key" in live_view(config, "spark")
     assert sessionlake.read(spark, config).count() == len(sessionlake.read(config).fetchall()) == len(machine.sent)
     shown = CliRunner().invoke(main, ["outputs", str(file), "--key", "b", "--json"])
-    lines = [json.loads(line) for line in shown.stdout.splitlines()]
+    lines = json.loads(shown.stdout)
     assert [row["number"] for row in lines] == [row[4]["number"] for row in machine.sent if row[0] == "b"]
     run(spark, config, once=True, drain=True)
     assert live(config) == wanted(machine)

@@ -141,7 +141,7 @@ def test_the_command_windows_and_its_counterpart(ran: Config, tmp_path: Path) ->
     path.write_text(tomli_w.dumps({**sections, **sections_of(ran)}))
     done = CliRunner().invoke(main, ["windows", str(path), "--key", "a", "--json"])
     assert done.exit_code == 0, done.output
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    lines = json.loads(done.stdout)
     assert len(lines) == sum(row[0] == "a" for row in folded(ran))
     assert all(isinstance(line["final"], bool) for line in lines)
     done = CliRunner().invoke(main, ["sessions", str(path), "--key", "a"])

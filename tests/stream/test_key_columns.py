@@ -227,7 +227,7 @@ def test_commands_and_the_query_server_find_rows_by_columns(ran: Config) -> None
         options = [part for key in keys for part in ("--key", key)]
         result = CliRunner().invoke(main, [ran.entry.rows.command, str(file), *options, "--json"])
         assert result.exit_code == 0, result.output
-        rows = [json.loads(line) for line in result.stdout.splitlines()]
+        rows = json.loads(result.stdout)
         assert {row["tenant"] for row in rows} == {tenant}
         return len(rows)
 

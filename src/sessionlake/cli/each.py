@@ -3,19 +3,25 @@
 import functools
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from sessionlake.cli.error_lines import error_lines
+from sessionlake.cli.rows import JSON, lines_aside, print_objects
 from sessionlake.cli.shared import console
 from sessionlake.config.project import Member, is_project, load_project
 from sessionlake.config.secrets import hide
 from sessionlake.errors import ExitCode
 from sessionlake.stopping import leaves, runs_as
 
+if TYPE_CHECKING:
+    from sessionlake.jobs.run import JobReport
+
 _REPORTS = "sessionlake.reports"
 """The place in click's context of the counts of the pipelines' reports."""
+_OBJECTS = "sessionlake.objects"
+"""The place in click's context of the objects that are printed at the end, if the command prints JSON."""
 _HARMLESS = (ExitCode.NOT_NEEDED, ExitCode.NO_BATCHES)
 """A pipeline that ends so is left out: its operator has no such job, or it has not run yet."""
 _WORST = (
@@ -56,9 +62,11 @@ def over_projects(job: str, function: Callable[..., None]) -> Callable[..., None
             console.rule(name)
             own = {**given, "directory": f"{given['directory'].rstrip('/')}/{name}"} if "directory" in given else given
             ended[name] = _done(function, member, own)
+            _ended(name, job, ended[name])
         sums = {name: sum(report.get(name, 0) for report in reports) for report in reports for name in report}
         pipelines = {name: ExitCode(code).name.lower() for name, code in ended.items()}
-        click.echo(json.dumps({"job": job, "dry_run": bool(given.get("dry_run")), "pipelines": pipelines, **sums}))
+        if _OBJECTS not in context.meta:
+            click.echo(json.dumps({"job": job, "dry_run": bool(given.get("dry_run")), "pipelines": pipelines, **sums}))
         codes = set(ended.values())
         if code := worst(codes - set(_HARMLESS) or codes):
             raise SystemExit(code)
@@ -66,11 +74,56 @@ def over_projects(job: str, function: Callable[..., None]) -> Callable[..., None
     return called
 
 
-def reported(counts: dict[str, int]) -> None:
-    """Take the counts of a pipeline's report, if the command goes over a project."""
+def with_forms(function: Callable[..., None]) -> Callable[..., None]:
+    """Return a job's command that takes `form`: as JSON it prints a list with an object for each report, and lines for people aside."""
+
+    @functools.wraps(function)
+    def called(form: str, **given: Any) -> None:
+        if form != JSON:
+            function(**given)
+            return
+        objects: list[dict[str, Any]] = click.get_current_context().meta.setdefault(_OBJECTS, [])
+        code: SystemExit | None = None
+        with lines_aside():
+            try:
+                function(**given)
+            except SystemExit as exit_:  # the work is done, and its verdict is no
+                code = exit_
+        print_objects(objects, form)
+        if code is not None:
+            raise code
+
+    return called
+
+
+def reported(report: "JobReport", pipeline: str) -> None:
+    """Take a pipeline's report: its counts, if the command goes over a project, and print it as a line of JSON or with all others."""
     context = click.get_current_context(silent=True)
-    if context is not None and _REPORTS in context.meta:
-        context.meta[_REPORTS].append(dict(counts))
+    meta = {} if context is None else context.meta
+    if _REPORTS in meta:
+        meta[_REPORTS].append(dict(report.counts))
+    found = {"job": report.job, "run_id": report.run_id, "dry_run": report.dry_run, **report.counts}
+    if not listed({"name": pipeline, **found, "notes": report.notes}):
+        click.echo(json.dumps(found))
+
+
+def listed(found: dict[str, Any]) -> bool:
+    """Add an object to the list that the command prints at the end; False if it prints lines for people."""
+    context = click.get_current_context(silent=True)
+    if context is None or _OBJECTS not in context.meta:
+        return False
+    context.meta[_OBJECTS].append(found)
+    return True
+
+
+def _ended(pipeline: str, job: str, code: int) -> None:
+    """Add how the job of one pipeline of several ended to its object; the object is made if there is no report."""
+    objects = click.get_current_context().meta.get(_OBJECTS)
+    if objects is None:
+        return
+    if not objects or objects[-1]["name"] != pipeline:
+        objects.append({"name": pipeline, "job": job})
+    objects[-1]["ended"] = ExitCode(code).name.lower()
 
 
 def _done(function: Callable[..., None], member: Member, given: dict[str, Any]) -> int:

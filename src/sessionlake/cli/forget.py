@@ -1,11 +1,13 @@
 """The command `forget`."""
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from sessionlake.cli.each import listed
 from sessionlake.cli.jobs import command_of, run_job
 from sessionlake.cli.keys_file import read_keys, refuse_arguments
 from sessionlake.cli.progress import progress
@@ -51,6 +53,7 @@ def _prove(config_path: str, keys: list[str], data_docs: Path | None) -> NoRetur
 
     with progress() as shown:
         found = check(open_session(config), config, keys, shown.step, data_docs)
+    listed({"name": config.pipeline.name, "job": "forget", "clean": found.clean, **asdict(found)})
     for line in found.lines():
         console.print(line)
     sys.exit(ExitCode.DONE if found.clean else ExitCode.FOUND)

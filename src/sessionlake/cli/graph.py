@@ -1,11 +1,11 @@
 """The commands that show a project's graph, and a config with its project's defaults."""
 
-import json
 from collections.abc import Callable, Iterator
 
 import click
 
 from sessionlake.cli.operands import CONFIG, PROJECT, config_argument
+from sessionlake.cli.rows import JSON, format_options, print_objects
 from sessionlake.cli.shared import console, one_line_errors
 from sessionlake.config.file import ConfigFile
 from sessionlake.config.graph import Graph
@@ -13,18 +13,20 @@ from sessionlake.config.load import config_of
 from sessionlake.config.project import Project, load_project
 from sessionlake.config.secrets import hide
 
-FORMATS = ("tree", "mermaid", "json")
-
 
 @click.command("graph")
 @config_argument(PROJECT, "project_path")
-@click.option("--format", "form", type=click.Choice(FORMATS), default=FORMATS[0], show_default=True, help="tree: lines for people. mermaid: a picture for Markdown. json: pipelines and edges.")  # fmt: skip
+@format_options(
+    tree="lines for people",
+    mermaid="a picture for Markdown",
+    json="a list with an object for each pipeline, and the tables that it reads of others",
+)
 @one_line_errors
 def graph_command(project_path: str, form: str) -> None:
     """Show which pipelines of a project read which others."""
     project = load_project(project_path)
-    if form == "json":
-        click.echo(json.dumps(_object(project), ensure_ascii=False))
+    if form == JSON:
+        print_objects(_objects(project), form)
         return
     lines = _mermaid(project) if form == "mermaid" else tree(project.graph, lambda name: project.members[name].path)
     for line in lines:
@@ -33,14 +35,21 @@ def graph_command(project_path: str, form: str) -> None:
 
 @click.command("show")
 @config_argument(CONFIG)
+@format_options(
+    toml="a config, with comments",
+    json="a list with an object for each key: its value, and the file and line that set it",
+)
 @one_line_errors
-def show_command(config_path: str) -> None:
+def show_command(config_path: str, form: str) -> None:
     """Print a config with the defaults of its project, and where each value comes from: file and line."""
-    from sessionlake.config.show import shown
+    from sessionlake.config.show import shown, values
 
     file = ConfigFile.read(config_path)
     config_of(file)
-    click.echo(hide(shown(file)), nl=False)
+    if form == JSON:
+        print_objects(values(file), form)
+    else:
+        click.echo(hide(shown(file)), nl=False)
 
 
 def tree(graph: Graph, told: Callable[[str], str]) -> Iterator[str]:
@@ -67,10 +76,7 @@ def _mermaid(project: Project) -> Iterator[str]:
         yield f"    {edge.upstream} -- {edge.table} --> {edge.downstream}"
 
 
-def _object(project: Project) -> dict[str, object]:
-    pipelines = [
-        {"name": name, "operator": member.config.operator, "file": member.path, "reads": project.graph.upstream(name)}
-        for name, member in project.members.items()
-    ]
-    edges = [edge.fields() for edge in project.graph.edges]
-    return {"pipelines": pipelines, "edges": edges}
+def _objects(project: Project) -> Iterator[dict[str, object]]:
+    for name, member in project.members.items():
+        reads = [{"pipeline": e.upstream, "table": e.table} for e in project.graph.edges if e.downstream == name]
+        yield {"name": name, "operator": member.config.operator, "file": member.path, "reads": reads}

@@ -1,6 +1,5 @@
 """The commands of jobs, made of their entries in the registry: options, the run, and its report."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -9,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.text import Text
 
-from sessionlake.cli.each import over_projects, reported
+from sessionlake.cli.each import over_projects, reported, with_forms
 from sessionlake.cli.observed import observed
 from sessionlake.cli.operands import CONFIG, EITHER, complete_place
 from sessionlake.cli.progress import progress
 from sessionlake.cli.reports import report_lines
+from sessionlake.cli.rows import form_parameters
 from sessionlake.cli.shared import console, one_line_errors, open_session
 from sessionlake.cli.stream import print_batch
 from sessionlake.config.load import Config, load_config
@@ -43,6 +43,10 @@ _RUN = (
     ),
     click.Option(["--dry-run"], is_flag=True, help="Print what the run would do; write nothing."),
 )
+_FORMS = form_parameters(
+    text="lines for people, and a last one of JSON",
+    json="a list with an object for the report, or for that of each pipeline",
+)
 _APPLY = click.Option(
     ["--apply/--no-apply"],
     default=True,
@@ -58,14 +62,15 @@ def command_of(name: str, *more: click.Parameter) -> Callable[[Callable[..., Non
     def made(function: Callable[..., None]) -> click.Command:
         shown = {CONFIG: EITHER if job.over_project else CONFIG}
         operands = [_operand(operand, shown.get(operand, operand)) for operand in job.operands]
+        callback = over_projects(job.name, function) if job.over_project else function
         return click.Command(
             job.command,
-            callback=one_line_errors(over_projects(job.name, function) if job.over_project else function),
+            callback=one_line_errors(with_forms(callback) if job.recorded else callback),
             params=[
                 *operands,
                 *more,
                 *map(_option, job.options),
-                *(_RUN if job.recorded else ()),
+                *((*_RUN, *_FORMS) if job.recorded else ()),
                 *((_APPLY,) if job.has_apply else ()),
             ],
             help=f"{job.summary}\n\n{job.more}".strip(),
@@ -132,7 +137,7 @@ def run_job(
         leaves(f"the job is done{', and the next batch of `sessionlake run` takes its corrections' if changed else ''}")
         if changed:
             _apply(config, report)
-        print_report(report)
+        print_report(report, config.pipeline.name)
         counted(report.counts)
         if report.failed:
             raise SystemExit(ExitCode.FOUND)
@@ -152,16 +157,15 @@ def _apply(config: Config, report: "JobReport") -> None:
         report.notes.append(f"a stream runs {where}; it takes the corrections with its next batch")
 
 
-def print_report(report: "JobReport") -> None:
-    """Print a job's report: lines for people, then one line of JSON for the calling program."""
+def print_report(report: "JobReport", pipeline: str) -> None:
+    """Print a job's report: lines for people, then its object for the calling program."""
     state = (
         "dry run, nothing written" if report.dry_run else "done before, nothing repeated" if report.repeated else "done"
     )
     console.print(Text.assemble((report.job, "bold"), f" {report.run_id}: {state}"))
     for line in (*report_lines(report.counts), *report.notes):
         console.print(f"  {line}")
-    reported(report.counts)
-    click.echo(json.dumps({"job": report.job, "run_id": report.run_id, "dry_run": report.dry_run, **report.counts}))
+    reported(report, pipeline)
 
 
 def _operand(operand: str, metavar: str) -> click.Argument:

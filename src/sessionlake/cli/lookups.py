@@ -9,7 +9,7 @@ import click
 
 from sessionlake.cli.operands import CONFIG, config_argument
 from sessionlake.cli.progress import progress
-from sessionlake.cli.rows import format_options, limit_option, print_rows
+from sessionlake.cli.rows import limit_option, print_rows, row_formats
 from sessionlake.cli.shared import one_line_errors
 from sessionlake.config.joint_keys import named_key
 from sessionlake.config.load import Config, load_config
@@ -30,7 +30,7 @@ def lookup_command(names: RowNames) -> click.Command:
         click.option("--from", "from_text", metavar="TIME", help=f"{earliest}: an ISO date or time in UTC."),
         click.option("--to", "to_text", metavar="TIME", help=f"{latest}: an ISO date or time in UTC."),
         limit_option,
-        format_options(f"an object a line, for each {names.one}", f"a line for each {names.one}, below a line of the column names"),
+        row_formats(names.one),
     )  # fmt: skip
     function = one_line_errors(partial(_look_up, names.command))
     for option in reversed(options):

@@ -1,14 +1,10 @@
-"""`status` of a project: a line for each pipeline."""
+"""`status` of a project, a line for each pipeline, and a pipeline's status as an object."""
 
-import json
 import time
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from sessionlake.cli.cells import plain
 from sessionlake.cli.progress import progress
-from sessionlake.cli.rows import JSON, TABLE, print_note, print_rows
+from sessionlake.cli.rows import JSON, TABLE, print_note, print_objects, print_rows
 from sessionlake.cli.status_text import status_object
 from sessionlake.config.durations import rough_duration
 from sessionlake.config.project import load_project
@@ -26,10 +22,13 @@ def print_project_status(directory: str, form: str) -> None:
         shown.step("reading the tables")
         from sessionlake.observe.overview import overview
 
-        found = [overview(config) for config in project.configs.values()]
+        found = []
+        for config in project.configs.values():
+            found.append(overview(config))
+            shown.count(len(found), len(project.configs), "pipelines")
     now_us = time.time_ns() // 1000
     if form == JSON:
-        click.echo(json.dumps([plain(_object(one, now_us)) for one in found], ensure_ascii=False))
+        print_objects([pipeline_object(one, now_us) for one in found], form)
         return
     rows = [_row(one, now_us, words=form == TABLE) for one in found]
     print_rows(_COLUMNS, rows, limit=len(rows), form=form)
@@ -56,8 +55,8 @@ def _row(one: "Overview", now_us: int, *, words: bool) -> list[Any]:
     ]
 
 
-def _object(one: "Overview", now_us: int) -> dict[str, Any]:
-    """Return a pipeline as one object: its name, state, lag in seconds and whether its counts reconcile; and all that `status` of one has."""
+def pipeline_object(one: "Overview", now_us: int) -> dict[str, Any]:
+    """Return a pipeline as one object: its name, state, lag in seconds and whether its counts reconcile; and all that its tables say."""
     status = {} if one.status is None else status_object(one.config, one.status, now_us)
     jobs = [{"job": run.job, "at": run.at, "finished": run.finished} for run in one.jobs]
     return {

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sessionlake.cli.operands import EITHER, config_argument
-from sessionlake.cli.rows import TABLE, format_options, print_object, print_rows
+from sessionlake.cli.rows import CSV, JSON, format_options, print_objects, print_rows
 from sessionlake.cli.shared import console, format_time, one_line_errors
 from sessionlake.config.load import load_config
 from sessionlake.config.project import is_project, load_project
@@ -21,7 +21,11 @@ _COLUMNS = ("pipeline", "change", "setting", "told")
 
 @click.command("plan")
 @config_argument(EITHER)
-@format_options("one object", "a line for each change, below a line of the column names")
+@format_options(
+    table="lines for people",
+    json="a list with an object for each pipeline",
+    csv="a line for each change, below a line of the column names",
+)
 @one_line_errors
 def plan_command(config_path: str, form: str) -> None:
     """Compare a config with the tables that are there, and say of each change if `run` takes it.
@@ -33,14 +37,13 @@ def plan_command(config_path: str, form: str) -> None:
     from sessionlake.preflight.plan import read_plan
 
     plans = [read_plan(config) for config in configs]
-    if form == "csv":
-        rows = [row for plan in plans for row in _rows(plan)]
-        print_rows(_COLUMNS, rows, limit=None, form=form)
-    for plan in plans if form != "csv" else ():
-        if form == TABLE:
+    if form == CSV:
+        print_rows(_COLUMNS, [row for plan in plans for row in _rows(plan)], limit=None, form=form)
+    elif form == JSON:
+        print_objects([plan.fields() for plan in plans], form)
+    else:
+        for plan in plans:
             _print(plan)
-        else:
-            print_object(plan.fields(), form)
     if any(plan.refused for plan in plans):
         sys.exit(ExitCode.USER)
 

@@ -1,21 +1,25 @@
-"""Rows as every command prints them: a table that fits the terminal, a line of JSON each, or CSV."""
+"""Rows and objects as every command prints them: a table that fits the terminal, a list of JSON, or CSV."""
 
 import csv
+import functools
 import io
 import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from itertools import chain, islice
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 
 from sessionlake.cli.cells import plain
 from sessionlake.cli.layout import laid_out
 from sessionlake.cli.shared import console
+from sessionlake.config.secrets import hide
 
-TABLE, JSON, CSV = FORMATS = ("table", "json", "csv")
+TABLE, JSON, CSV = "table", "json", "csv"
+FITS = "fits the terminal; plain text in columns in a pipe"
 FIRST = 100
 """Rows of a table if --limit is not given."""
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -27,23 +31,55 @@ limit_option = click.option(
 )
 
 
-def format_options(
-    json_told: str, csv_told: str = "a line for each row, below a line of the column names"
-) -> Callable[[_Command], _Command]:
-    """Return a decorator that gives a command --format and --json; their value is its argument `form`."""
+def format_options(**told: str) -> Callable[[_Command], _Command]:
+    """Return a decorator that gives a command --format and --json; their value is its argument `form`.
+
+    `told` describes each form; the first one is the default, and `json` is one of them. While a program is printed for, lines
+    for people go to standard error.
+    """
 
     def added(command: _Command) -> _Command:
-        synonym = click.option("--json", "form", flag_value=JSON, help="The same as --format json.")
-        return click.option(
-            "--format",
-            "form",
-            type=click.Choice(FORMATS),
-            default=TABLE,
-            show_default=True,
-            help=f"table: fits the terminal; plain text in columns in a pipe. json: {json_told}. csv: {csv_told}.",
-        )(synonym(command))
+        @functools.wraps(command)
+        def called(*arguments: Any, form: str, **given: Any) -> Any:
+            with lines_aside() if form in (JSON, CSV) else nullcontext():
+                return command(*arguments, form=form, **given)
+
+        option: Any = called
+        for flag, settings in _form_options(told):
+            option = click.option(flag, "form", **settings)(option)
+        return cast("_Command", option)
 
     return added
+
+
+def form_parameters(**told: str) -> list[click.Parameter]:
+    """Return the options --format and --json of a command that is made of parameters; see `format_options`."""
+    return [click.Option([flag, "form"], **settings) for flag, settings in reversed(_form_options(told))]
+
+
+def _form_options(told: Mapping[str, str]) -> list[tuple[str, dict[str, Any]]]:
+    words = " ".join(f"{form}: {words}." for form, words in told.items())
+    choices = {"type": click.Choice(list(told)), "default": next(iter(told)), "show_default": True, "help": words}
+    return [("--json", {"flag_value": JSON, "help": "The same as --format json."}), ("--format", choices)]
+
+
+@contextmanager
+def lines_aside() -> Iterator[None]:
+    """Let the console print on standard error while the block runs."""
+    before, console.stderr = console.stderr, True
+    try:
+        yield
+    finally:
+        console.stderr = before
+
+
+def row_formats(one: str = "row") -> Callable[[_Command], _Command]:
+    """Return `format_options` for rows of one kind, as `one` calls them."""
+    return format_options(
+        table=FITS,
+        json=f"a list with an object for each {one}",
+        csv=f"a line for each {one}, below a line of the column names",
+    )
 
 
 def print_rows(
@@ -75,14 +111,17 @@ def print_note(line: str, form: str) -> None:
     click.echo(line, err=form != TABLE)
 
 
-def print_object(found: Mapping[str, Any], form: str, *, headed: bool = True) -> None:
-    """Print an object as a line of JSON, or as CSV: a column for each number and text in it, below their names if `headed`."""
+def print_objects(found: Iterable[Mapping[str, Any]], form: str, *, headed: bool = True) -> None:
+    """Print objects as a list of JSON, one on each line; or as CSV: a column for each number and text in them.
+
+    The line of the columns' names is that of the first object, and left out if the lines are not `headed`.
+    """
     if form == JSON:
-        click.echo(json.dumps(plain(found), ensure_ascii=False))
+        _send(_listed(hide(json.dumps(plain(one), ensure_ascii=False)) for one in found))
         return
-    flat = _flat(found)
-    lines = list(_csv(list(flat), [list(flat.values())]))
-    click.echo("".join(lines if headed else lines[1:]), nl=False)
+    rows = [_flat(one) for one in found]
+    lines = list(_csv(list(rows[0]), [list(row.values()) for row in rows])) if rows else []
+    _send(lines if headed else lines[1:])
 
 
 def _flat(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,23 +147,42 @@ def _print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> int:
 def _write(columns: Sequence[str], rows: Iterable[Sequence[Any]], form: str) -> int:
     """Write rows as they come; return how many there were."""
     count = 0
-    try:
-        for line in _csv(columns, rows) if form == CSV else _json(columns, rows):
-            sys.stdout.write(line)
+
+    def counted() -> Iterator[Sequence[Any]]:
+        nonlocal count
+        for row in rows:
             count += 1
+            yield row
+
+    _send(_csv(columns, counted()) if form == CSV else _json(columns, counted()))
+    return count
+
+
+def _send(texts: Iterable[str]) -> None:
+    """Write texts to standard output as they come."""
+    try:
+        for text in texts:
+            sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader has closed the pipe, as `head` does. Python still flushes its buffer at the end, so the output
         # needs a target.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
-    return count - (form == CSV)
 
 
 def _json(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
     names = _apart(columns)
-    for row in rows:
-        yield json.dumps(dict(zip(names, map(plain, row), strict=True)), ensure_ascii=False) + "\n"
+    return _listed(json.dumps(dict(zip(names, map(plain, row), strict=True)), ensure_ascii=False) for row in rows)
+
+
+def _listed(objects: Iterable[str]) -> Iterator[str]:
+    """Yield the pieces of a list, each object on a line of its own."""
+    before = "["
+    for text in objects:
+        yield f"{before}{text}"
+        before = ",\n "
+    yield "[]\n" if before == "[" else "]\n"
 
 
 def _csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:

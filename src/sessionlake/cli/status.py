@@ -11,17 +11,17 @@ from rich.live import Live
 from rich.text import Text
 
 from sessionlake.cli.operands import EITHER, config_argument
-from sessionlake.cli.overview import print_project_status
+from sessionlake.cli.overview import pipeline_object, print_project_status
 from sessionlake.cli.progress import progress
-from sessionlake.cli.rows import TABLE, format_options, print_object
+from sessionlake.cli.rows import FITS, TABLE, format_options, print_objects
 from sessionlake.cli.shared import console, format_time, one_line_errors, positive_duration
-from sessionlake.cli.status_text import rendered, status_object
+from sessionlake.cli.status_text import rendered
 from sessionlake.config.load import Config, load_config
 from sessionlake.config.project import is_project
 from sessionlake.errors import first_line
 
 if TYPE_CHECKING:
-    from sessionlake.observe.status import Status
+    from sessionlake.observe.overview import Tables
     from sessionlake.observe.watch import Watch
 
 
@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 @config_argument(EITHER)
 @click.option("--watch", is_flag=True, help="Show the status repeatedly, until ctrl-C.")
 @click.option("--interval", default="5 seconds", show_default=True, help="With --watch: the time between two looks.")
-@format_options("one object; with --watch one a line", "a line of names and a line of values, without the last batches")
+@format_options(
+    table=FITS,
+    json="a list with an object for each pipeline; with --watch such a list a line",
+    csv="a line of names and a line of values, without the last batches",
+)
 @one_line_errors
 def status_command(config_path: str, watch: bool, interval: str, form: str) -> None:  # noqa: FBT001 (click passes flags by name)
     """Show watermark, lag, counts that reconcile, store size and the last batches. Of a project, a line for each pipeline."""
@@ -43,66 +47,73 @@ def status_command(config_path: str, watch: bool, interval: str, form: str) -> N
     if watch:
         watch_status(config, seconds, form)
         return
-    from sessionlake.observe.status import read_status
+    print_status(config, form)
+
+
+def print_status(config: Config, form: str = TABLE) -> None:
+    """Print a pipeline's status; NoBatchesError if it has no batches yet."""
+    from sessionlake.observe.overview import read_tables
 
     with progress() as shown:
         shown.step("reading the tables")
-        status = read_status(config)
-    print_status(config, status, form)
-
-
-def print_status(config: Config, status: "Status", form: str = TABLE) -> None:
-    """Print a pipeline's status."""
-    now_us = time.time_ns() // 1000
+        found = read_tables(config)
     if form == TABLE:
-        console.print(rendered(config, status, now_us, _width()), soft_wrap=not console.is_terminal)
+        told = rendered(config, found.status, time.time_ns() // 1000, _width())
+        console.print(told, soft_wrap=not console.is_terminal)
     else:
-        print_object(status_object(config, status, now_us), form)
+        _write(config, found, form, headed=True)
 
 
 def watch_status(config: Config, seconds: float, form: str = TABLE) -> None:
     """Show the status until interrupted: on a terminal in one place, elsewhere one after the other."""
     from sessionlake.observe import watch
-    from sessionlake.observe.status import read_status
+    from sessionlake.observe.overview import read_tables
 
-    status = watch.Watch(config, read_status)
+    tables = watch.Watch(config, read_tables)
     seen = False
     live_view = console.is_terminal and form == TABLE
     with Live(console=console, auto_refresh=False) if live_view else nullcontext() as live:
         while True:
             due = time.monotonic() + seconds
             if live:
-                live.update(_look(config, status), refresh=True)
+                live.update(_look(config, tables), refresh=True)
             elif form == TABLE:
-                console.print(_look(config, status), soft_wrap=True)  # a line of a log stays one
+                console.print(_look(config, tables), soft_wrap=True)  # a line of a log stays one
             else:
-                seen |= _write(config, status, form, headed=not seen)
+                seen |= _look_for_programs(config, tables, form, headed=not seen)
             sys.stdout.flush()
             watch.pause_until(due)
 
 
-def _look(config: Config, status: "Watch[Status]") -> RenderableType:
+def _look(config: Config, tables: "Watch[Tables]") -> RenderableType:
     from sessionlake.observe.watch import PASSING
 
     now_us = time.time_ns() // 1000
     moment = Text(f"{format_time(now_us)} UTC", style="dim")
     try:
-        return Group(moment, rendered(config, status.look(), now_us, _width()))
+        return Group(moment, rendered(config, tables.look().status, now_us, _width()))
     except PASSING as error:
         return Group(moment, Text(first_line(error), style="red"))
 
 
-def _write(config: Config, status: "Watch[Status]", form: str, *, headed: bool) -> bool:
+def _look_for_programs(config: Config, tables: "Watch[Tables]", form: str, *, headed: bool) -> bool:
     """Print the status as JSON or CSV; say whether there was one."""
     from sessionlake.observe.watch import PASSING
 
     try:
-        found = status.look()
+        found = tables.look()
     except PASSING as error:
         click.echo(f"sessionlake: {first_line(error)}", err=True)
         return False
-    print_object(status_object(config, found, time.time_ns() // 1000), form, headed=headed)
+    _write(config, found, form, headed=headed)
     return True
+
+
+def _write(config: Config, found: "Tables", form: str, *, headed: bool) -> None:
+    from sessionlake.observe.overview import overview
+
+    one = overview(config, lambda: found)
+    print_objects([pipeline_object(one, time.time_ns() // 1000)], form, headed=headed)
 
 
 def _width() -> int | None:

@@ -8,7 +8,7 @@ import click
 
 from sessionlake.cli.operands import EITHER, config_argument
 from sessionlake.cli.progress import progress
-from sessionlake.cli.rows import at_most, format_options, limit_option, print_note, print_rows
+from sessionlake.cli.rows import at_most, limit_option, print_note, print_rows, row_formats
 from sessionlake.cli.shared import one_line_errors, open_session
 from sessionlake.config.load import Config, load_config
 from sessionlake.config.project import is_project, load_project
@@ -24,7 +24,7 @@ ENGINES = ("duckdb", "spark")
 @config_argument(EITHER)
 @click.argument("query")
 @limit_option
-@format_options("an object a line, for each row")
+@row_formats()
 @click.option(
     "--allow-files",
     is_flag=True,

@@ -20,6 +20,20 @@ def shown(file: ConfigFile) -> str:
     return "\n".join(lines).strip() + "\n"
 
 
+def values(file: ConfigFile) -> Iterator[dict[str, Any]]:
+    """Yield an object for each key of the merged config: `key`, as in "session.gap", `value`, and `from`, the file and line that set it."""
+    yield from _values(file, (), file.merged())
+
+
+def _values(file: ConfigFile, at: tuple[str, ...], section: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for name, value in section.items():
+        place = (*at, name)
+        if isinstance(value, dict):
+            yield from _values(file, place, value)
+        else:
+            yield {"key": ".".join(place), "value": value, "from": _origin(file, place)}
+
+
 def _section(file: ConfigFile, at: tuple[str, ...], section: Mapping[str, Any]) -> Iterator[str]:
     values = {name: value for name, value in section.items() if not isinstance(value, dict)}
     if at and (values or not section):
