@@ -6,10 +6,15 @@ import re
 import subprocess
 import sys
 from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 
 from sessionlake.cli.progress import EVERY_S, PATIENCE_S, Progress, elapsed
+from sessionlake.cli.registry import COMMANDS, LOOKUPS
+from sessionlake.preflight.project import check_project
+from tests.cli.support import CONFIG
 
 STEPS = """
 import time
@@ -89,6 +94,33 @@ def test_what_nobody_counts_is_counted_in_tasks(shown: Progress, clock: Clock) -
     shown.count(1, 2)
     shown.look()
     assert shown.due_line() == "compact: copy, 1 of 2 files"
+
+
+SHORT = {
+    **dict.fromkeys(("graph", "show", "views"), "read configs alone"),
+    "completion": "prints a script",
+    "files": "copies small files",
+    "jars": "fetches with a progress of its own",
+    "demo": "shows what it does itself: examples/demo.py",
+}
+"""Commands that end within `PATIENCE_S`, or show their progress in another way, and the reason."""
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in SHORT])
+def test_a_command_that_may_take_long_shows_it(name: str) -> None:
+    place = COMMANDS[name][0].partition(":")[0] or ("lookups" if name in LOOKUPS else "jobs")
+    module = import_module(f"sessionlake.cli.{place}")
+    assert {"progress", "open_session"} & vars(module).keys()  # `open_session` shows that Spark starts
+
+
+def test_pipelines_of_a_project_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "project.toml").touch()
+    for name in ("clicks", "visits"):
+        text = CONFIG.replace('"clicks"', f'"{name}"').replace('"warehouse"', f'"{name}"')
+        (tmp_path / f"{name}.toml").write_text(text)
+    seen: list[tuple[int, int, str]] = []
+    check_project(tmp_path, lambda *count: seen.append(count))
+    assert seen == [(1, 2, "pipelines"), (2, 2, "pipelines")]
 
 
 def test_elapsed() -> None:

@@ -84,7 +84,7 @@ def test_before_anything_runs(root: Path) -> None:
     found = json.loads(call("check", str(root), "--format", "json").stdout)
     assert (found["ok"], set(found["pipelines"])) == (True, {*PIPELINES})
     graph = {one["name"]: one["reads"] for one in json.loads(call("graph", str(root), "--format", "json").stdout)}
-    reads = {"stragglers": [{"pipeline": "sittings", "table": "late_events"}]}
+    reads = {"stragglers": [{"from": "sittings", "reads": "late_events", "to": "stragglers"}]}
     assert graph == {**{name: [] for name in PIPELINES}, **reads}
     assert "sittings -- late_events --> stragglers" in call("graph", str(root), "--format", "mermaid").stdout
     assert {one["state"] for one in statuses(root).values()} == {"new"}

@@ -33,9 +33,10 @@ def restore_command(config_path: str, directory: str) -> None:
     from sessionlake.jobs.backup.manifest import LocalFiles, check_backup
 
     place = _absolute(directory)
-    if "://" not in place:
-        check_backup(LocalFiles(), config, place)  # before Spark, which takes seconds to start
     with progress() as shown:
+        if "://" not in place:
+            shown.step("checking the backup")
+            check_backup(LocalFiles(), config, place)  # before Spark, which takes seconds to start
         spark = open_session(config)
         shown.step("copying")
         put = restore(spark, config, place, shown.count)

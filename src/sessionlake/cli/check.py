@@ -9,6 +9,7 @@ import click
 
 from sessionlake.cli.graph import tree
 from sessionlake.cli.operands import EITHER, config_argument
+from sessionlake.cli.progress import CHECKING, progress
 from sessionlake.cli.shared import console, one_line_errors
 from sessionlake.config.problems import Problem
 from sessionlake.config.project import is_project
@@ -40,14 +41,18 @@ def check_command(config_path: str, form: str) -> None:
     if is_project(config_path):
         from sessionlake.preflight.project import check_project
 
-        project = check_project(config_path)
+        with progress() as shown:
+            shown.step(CHECKING)
+            project = check_project(config_path, shown.count)
         ok, fields = project.ok, {"project": config_path, **project.fields()}
         if form == "text":
             _print_project(config_path, project)
     else:
         from sessionlake.preflight.check import check
 
-        found = check(config_path)
+        with progress() as shown:
+            shown.step(CHECKING)
+            found = check(config_path)
         ok, fields = found.ok, {"config": config_path, **found.fields()}
         if form == "text":
             _print(config_path, found)

@@ -78,5 +78,5 @@ def _mermaid(project: Project) -> Iterator[str]:
 
 def _objects(project: Project) -> Iterator[dict[str, object]]:
     for name, member in project.members.items():
-        reads = [{"pipeline": e.upstream, "table": e.table} for e in project.graph.edges if e.downstream == name]
+        reads = [edge.fields() for edge in project.graph.edges if edge.downstream == name]
         yield {"name": name, "operator": member.config.operator, "file": member.path, "reads": reads}

@@ -11,7 +11,7 @@ from rich.text import Text
 from sessionlake.cli.each import over_projects, reported, with_forms
 from sessionlake.cli.observed import observed
 from sessionlake.cli.operands import CONFIG, EITHER, complete_place
-from sessionlake.cli.progress import progress
+from sessionlake.cli.progress import CHECKING, progress
 from sessionlake.cli.reports import report_lines
 from sessionlake.cli.rows import form_parameters
 from sessionlake.cli.shared import console, one_line_errors, open_session
@@ -127,8 +127,9 @@ def run_job(
 
     with observed(config, job.name, dry_run=dry_run) as counted:
         check_range(*times)
-        require_job(config, config_path, job)
         with progress() as shown:
+            shown.step(CHECKING)
+            require_job(config, config_path, job)
             spark = open_session(config)
             shown.step("looking at the tables")
             report = work(spark, config, shown.step)

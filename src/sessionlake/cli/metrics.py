@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sessionlake.cli.operands import CONFIG, config_argument
+from sessionlake.cli.progress import progress
 from sessionlake.cli.shared import console, one_line_errors, positive_duration, show_warnings
 from sessionlake.config.load import load_config
 from sessionlake.errors import MetricsError, SessionlakeError, first_line
@@ -34,7 +35,9 @@ def metrics_command(config_path: str, port: int, host: str | None, interval: str
 
     exporter = Exporter(config)
     if once:
-        failure = exporter.refresh()
+        with progress() as shown:
+            shown.step("reading the tables")
+            failure = exporter.refresh()
         if isinstance(failure, SessionlakeError):
             raise failure
         if failure is not None:

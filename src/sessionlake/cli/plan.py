@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sessionlake.cli.operands import EITHER, config_argument
+from sessionlake.cli.progress import progress
 from sessionlake.cli.rows import CSV, JSON, format_options, print_objects, print_rows
 from sessionlake.cli.shared import console, format_time, one_line_errors
 from sessionlake.config.load import load_config
@@ -33,10 +34,15 @@ def plan_command(config_path: str, form: str) -> None:
     Of a project, the changes of each pipeline are told. Starts no Java and changes nothing. The exit code is 0 if `run` takes
     the config, or all of them, and 2 if it does not.
     """
-    configs = load_project(config_path).configs.values() if is_project(config_path) else [load_config(config_path)]
+    configs = [*load_project(config_path).configs.values()] if is_project(config_path) else [load_config(config_path)]
     from sessionlake.preflight.plan import read_plan
 
-    plans = [read_plan(config) for config in configs]
+    plans = []
+    with progress() as shown:
+        shown.step("comparing with the tables")
+        for config in configs:
+            plans.append(read_plan(config))
+            shown.count(len(plans), len(configs), "pipelines")
     if form == CSV:
         print_rows(_COLUMNS, [row for plan in plans for row in _rows(plan)], limit=None, form=form)
     elif form == JSON:

@@ -1,7 +1,7 @@
 """The command `rebuild`."""
 
 from sessionlake.cli.jobs import command_of
-from sessionlake.cli.progress import progress
+from sessionlake.cli.progress import CHECKING, progress
 from sessionlake.cli.shared import console, open_session
 from sessionlake.cli.stream import print_batch, print_summary
 from sessionlake.config.load import load_config
@@ -25,8 +25,9 @@ def rebuild_command(
 
     config = switched(config_path, plan_switch(config_path, warehouse))
     archived = origin["from_archive"]
-    require_ready(config, config_path, OF_REBUILD_FROM_ARCHIVE if archived else OF_REBUILD)
     with progress() as shown:
+        shown.step(CHECKING)
+        require_ready(config, config_path, OF_REBUILD_FROM_ARCHIVE if archived else OF_REBUILD)
         spark = open_session(config)
         shown.step(f"computing all events {'of the archive ' if archived else ''}in one pass")
         summary, edit = rebuild(spark, config_path, warehouse, **origin, on_commit=print_batch)

@@ -3,12 +3,14 @@
 import os
 import secrets
 import sys
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, TextIO
 
 import click
 
 from sessionlake.cli.operands import EITHER, config_argument
+from sessionlake.cli.progress import progress
 from sessionlake.cli.shared import console, one_line_errors
 from sessionlake.config.load import Config, load_config
 from sessionlake.config.project import Project, is_project, load_project
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
     import uvicorn
 
+_PREPARING = "opening stores and tables"
 _TOKEN_BYTES = 24
 _SWITCH_S = 0.0005
 """How long a thread that follows a commit, or reads a page, may keep a request waiting; Python's own 5 ms are longer than one takes."""
@@ -48,20 +51,26 @@ def serve_command(config_path: str, host: str | None, port: int | None) -> None:
 def serve(config: Config) -> None:
     """Serve a pipeline until ctrl-C; ConfigError if it can't listen, MissingExtraError if a package is missing."""
     _require_extras()
-    from sessionlake.serve.server import prepared
-
     tokens, terminal = _tokens(config.serve)
-    with prepared(config, tokens) as (server, bound, url):
+    with ExitStack() as stack:
+        with progress() as shown:
+            shown.step(_PREPARING)
+            from sessionlake.serve.server import prepared
+
+            server, bound, url = stack.enter_context(prepared(config, tokens))
         _run(server, bound, url, f"{config.pipeline.name} at {url}, the page and /openapi.json", tokens, terminal)
 
 
 def serve_project(project: Project, section: ServeSection) -> None:
     """Serve all pipelines of a project until ctrl-C, at the address of a section; errors as of `serve`."""
     _require_extras()
-    from sessionlake.project.server import prepared
-
     tokens, terminal = _tokens(section)
-    with prepared(project, section, tokens) as (server, bound, url):
+    with ExitStack() as stack:
+        with progress() as shown:
+            shown.step(_PREPARING)
+            from sessionlake.project.server import prepared
+
+            server, bound, url = stack.enter_context(prepared(project, section, tokens))
         told = f"{len(project.members)} pipelines at {url}, each at {url}/p/NAME/"
         _run(server, bound, url, told, tokens, terminal)
 

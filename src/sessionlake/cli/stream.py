@@ -10,7 +10,7 @@ import click
 from sessionlake.cli.error_lines import with_place
 from sessionlake.cli.observed import observed, observed_stream
 from sessionlake.cli.operands import CONFIG, EITHER, complete_names, config_argument
-from sessionlake.cli.progress import progress
+from sessionlake.cli.progress import CHECKING, progress
 from sessionlake.cli.shared import console, format_time, one_line_errors, open_session, show_warnings
 from sessionlake.config.load import Config, load_config
 from sessionlake.config.project import is_project
@@ -129,9 +129,13 @@ def run_stream(
 
     needs = replace(OF_STREAM, drops=options.get("drop_aggregates", False))
     if not once:
-        require_ready(config, config_path, needs)
-        return stream_on(spark or open_session(config, little_java=is_little(config)), config, on_commit, **options)
+        with progress() as shown:
+            shown.step(CHECKING)
+            require_ready(config, config_path, needs)
+            spark = spark or open_session(config, little_java=is_little(config))
+        return stream_on(spark, config, on_commit, **options)
     with observed(config, SESSIONIZE) as counted, progress() as shown:
+        shown.step(CHECKING)
         require_ready(config, config_path, needs)
         spark = spark or open_session(config, little_java=is_little(config))
         shown.step("sessionizing")
@@ -201,6 +205,7 @@ def bootstrap_command(config_path: str) -> None:
 
     show_warnings([with_place(warning, config_path) for warning in config.warnings()])
     with observed(config, SESSIONIZE) as counted, progress() as shown:
+        shown.step(CHECKING)
         require_ready(config, config_path)
         spark = open_session(config)
         shown.step("sessionizing all input in one pass")

@@ -13,7 +13,7 @@ import click
 from sessionlake.cli.each import worst
 from sessionlake.cli.error_lines import error_lines, with_place
 from sessionlake.cli.observed import observed
-from sessionlake.cli.progress import progress
+from sessionlake.cli.progress import CHECKING, progress
 from sessionlake.cli.shared import console, open_session, show_warnings
 from sessionlake.cli.stream import is_little, print_batch, print_summary, stream_on, stream_once
 from sessionlake.config.durations import parse_duration
@@ -46,8 +46,9 @@ def run_project(directory: str, *, once: bool, drain: bool, only: list[str], mos
     from sessionlake.preflight.project import require_ready_project
     from sessionlake.project.together import Together
 
-    require_ready_project(project)
-
+    with progress() as shown:
+        shown.step(CHECKING)
+        require_ready_project(project, shown.count)
     with progress() if once else nullcontext() as shown:
         spark = open_project_session(project)
         if shown is not None:

@@ -1,6 +1,6 @@
 """All checks of a project that are possible before it runs: those of each pipeline, and those between them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from sessionlake.preflight.checks import problems_of_pipeline
 from sessionlake.preflight.summary import summary_of
 from sessionlake.warehouse.lake import Lake
 
+OnCount = Callable[[int, int, str], None]
 RUN = "run"
 """The pipeline itself among the schedules of [airflow]."""
 
@@ -45,8 +46,8 @@ class CheckedProject:
         }
 
 
-def check_project(directory: str | Path) -> CheckedProject:
-    """Return all problems of all files of a project. Starts no JVM."""
+def check_project(directory: str | Path, on_count: OnCount = lambda *_: None) -> CheckedProject:
+    """Return all problems of all files of a project. Starts no JVM. `on_count` gets how many pipelines are checked of how many."""
     found = Gathered()
     try:
         loaded = read_project(directory)
@@ -61,15 +62,17 @@ def check_project(directory: str | Path) -> CheckedProject:
         left = tuple(_without_awaited(loaded.project, name, one.problems))
         checked[name] = replace(one, problems=left, summary=one.summary or summary_of(member.config))
         found.add(*left, *member.file.located(_unknown_jobs(member.config.airflow.schedules)))
+        on_count(len(checked), len(loaded.project.members), "pipelines")
     return CheckedProject(loaded.project, tuple(found.problems), checked)
 
 
-def require_ready_project(project: Project) -> None:
-    """Raise InvalidConfigError, with the problems of all pipelines, if one of them can't run."""
+def require_ready_project(project: Project, on_count: OnCount = lambda *_: None) -> None:
+    """Raise InvalidConfigError, with the problems of all pipelines, if one of them can't run; `on_count` as above."""
     found = Gathered()
-    for name, member in project.members.items():
+    for number, (name, member) in enumerate(project.members.items(), 1):
         problems = problems_of_pipeline(member.config)
         found.add(*member.file.located(_without_awaited(project, name, problems)))
+        on_count(number, len(project.members), "pipelines")
     found.raise_any()
 
 
