@@ -66,6 +66,8 @@ def _of_fields(fields: list[FieldInfo], named: dict[type[BaseModel], str]) -> st
     kinds = [kind for field in fields for kind in _kinds(field.annotation, field.metadata, named)]
     if any(field.alias == "class" for field in fields):
         kinds.append("type")
+    if {"str", "int"} <= {*kinds}:  # a length, by time or by count
+        kinds[kinds.index("str")] = "Duration"
     words = dict.fromkeys(word for kind in kinds if kind.startswith("Literal") for word in kind[8:-1].split(", "))
     others = dict.fromkeys(kind for kind in kinds if not kind.startswith("Literal"))
     literal = [f"Literal[{', '.join(words)}]"] if words else []

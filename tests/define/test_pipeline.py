@@ -161,6 +161,8 @@ def test_a_value_that_no_file_has_is_one_line() -> None:
         clicks(source=Kafka("t", bootstrap_servers="k:1", format="json", options={"password": b"secret"}))
     with pytest.raises(ConfigError, match=r"^aggregates\.own: '.*Own' can't be imported"):
         clicks(aggregates={"own": type("Own", (), {"__module__": "__main__"})})
+    with pytest.raises(ConfigError, match=r"^operator: is a dict; write for example Sessions"):
+        clicks(operator={"gap": "1 hour"})
     with pytest.raises(TypeError, match="'more' needs its key"):
         Files("events", "more")  # type: ignore[misc]
 

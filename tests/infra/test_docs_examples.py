@@ -9,9 +9,11 @@ from typing import Any
 
 import click
 import pytest
+import tomli_w
 
+from sessionlake import Pipeline
 from sessionlake.cli import main
-from sessionlake.config.load import parse_config
+from sessionlake.config.load import load_config, parse_config
 from sessionlake.config.operators import SECTIONS
 from sessionlake.config.project import load_project
 from tests.infra.infra_files import ROOT
@@ -56,7 +58,13 @@ def test_a_config_can_be_loaded(text: str, tmp_path: Path) -> None:
     (tmp_path / "events").mkdir()
     raw = tomllib.loads(text)
     operator = (OPERATORS & raw.keys()).pop()
-    assert parse_config(raw if operator == "join" else {**REST, **raw}, tmp_path).operator == operator
+    raw = raw if operator == "join" else {**REST, **raw}
+    config = parse_config(raw, tmp_path)
+    assert config.operator == operator
+    file = tmp_path / "example.toml"
+    file.write_text(tomli_w.dumps(raw))
+    file.write_text(Pipeline.from_toml(file).to_toml())
+    assert load_config(file) == config
 
 
 @pytest.mark.parametrize("block", [*examples("console")])

@@ -165,10 +165,10 @@ class Joins(Operator):
         on: list[str],
         by: Literal["time", "count"] = ...,
         kind: Literal["sliding", "tumbling", "hopping", "session"] = ...,
-        size: str | int | None = ...,
-        advance: str | int | None = ...,
-        offset: str | int | None = ...,
-        gap: str | int | None = ...,
+        size: Duration | int | None = ...,
+        advance: Duration | int | None = ...,
+        offset: Duration | int | None = ...,
+        gap: Duration | int | None = ...,
         grace: Duration = ...,
         retention_time: Duration | None = ...,
         retention_count: int | None = ...,
@@ -260,7 +260,7 @@ class Left(Section):
     """
 
     def __init__(
-        self, *, name: str, size: str | int | None = ..., columns: list[str] = ..., source: Source, event: Event
+        self, *, name: str, size: Duration | int | None = ..., columns: list[str] = ..., source: Source, event: Event
     ) -> None: ...
 
 class Right(Section):
@@ -270,7 +270,7 @@ class Right(Section):
     """
 
     def __init__(
-        self, *, name: str, size: str | int | None = ..., columns: list[str] = ..., source: Source, event: Event
+        self, *, name: str, size: Duration | int | None = ..., columns: list[str] = ..., source: Source, event: Event
     ) -> None: ...
 
 class Event(Section):
