@@ -163,6 +163,8 @@ def test_a_value_that_no_file_has_is_one_line() -> None:
         clicks(aggregates={"own": type("Own", (), {"__module__": "__main__"})})
     with pytest.raises(ConfigError, match=r"^operator: is a dict; write for example Sessions"):
         clicks(operator={"gap": "1 hour"})
+    with pytest.raises(ConfigError, match=r"^session: is the section of the operator"):
+        clicks(session={"gap": "1 hour"})
     with pytest.raises(TypeError, match="'more' needs its key"):
         Files("events", "more")  # type: ignore[misc]
 

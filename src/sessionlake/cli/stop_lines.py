@@ -33,6 +33,7 @@ _LEFT: Mapping[str, str] = {
     "graph": _READS,
     "show": _READS,
     "plan": _READS,
+    "completion": _READS,
     "files": "the copied files stay, start it again for the rest",
     "jars": "the complete jars stay, start it again for the rest",
     "fast-start": "no archive was made, start it again",

@@ -20,6 +20,8 @@ def document_of(name: str, operator: Operator, given: Mapping[str, Any]) -> dict
     """
     if not isinstance(operator, Operator):
         raise ConfigError(f"operator: is a {type(operator).__name__}; write for example Sessions(gap='1 hour')")
+    if operator.AT in given:
+        raise ConfigError(f"{operator.AT}: is the section of the operator, which is given already; remove it")
     pipeline = {"name": name, **{key: value for key, value in given.items() if key in PipelineSection.model_fields}}
     inputs = {key: given[key] for key in ("source", "event") if key in given}
     rest = {key: value for key, value in given.items() if key not in {*pipeline, *inputs}}
