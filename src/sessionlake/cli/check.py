@@ -10,6 +10,7 @@ import click
 from sessionlake.cli.graph import tree
 from sessionlake.cli.operands import EITHER, config_argument
 from sessionlake.cli.progress import CHECKING, progress
+from sessionlake.cli.rows import JSON, format_options
 from sessionlake.cli.shared import console, one_line_errors
 from sessionlake.config.problems import Problem
 from sessionlake.config.project import is_project
@@ -23,14 +24,7 @@ if TYPE_CHECKING:
 
 @click.command("check")
 @config_argument(EITHER)
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(("text", "json")),
-    default="text",
-    show_default=True,
-    help="Lines for people, or one JSON object for editors and CI.",
-)
+@format_options(text="lines for people", json="one object, for editors and CI")
 @one_line_errors
 def check_command(config_path: str, form: str) -> None:
     """Print every problem of a config, or of all configs of a project; a summary if there is none.
@@ -45,7 +39,7 @@ def check_command(config_path: str, form: str) -> None:
             shown.step(CHECKING)
             project = check_project(config_path, shown.count)
         ok, fields = project.ok, {"project": config_path, **project.fields()}
-        if form == "text":
+        if form != JSON:
             _print_project(config_path, project)
     else:
         from sessionlake.preflight.check import check
@@ -54,9 +48,9 @@ def check_command(config_path: str, form: str) -> None:
             shown.step(CHECKING)
             found = check(config_path)
         ok, fields = found.ok, {"config": config_path, **found.fields()}
-        if form == "text":
+        if form != JSON:
             _print(config_path, found)
-    if form == "json":
+    if form == JSON:
         click.echo(hide(json.dumps(fields, ensure_ascii=False)))
     if not ok:
         sys.exit(ExitCode.USER)

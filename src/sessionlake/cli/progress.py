@@ -22,7 +22,7 @@ from sessionlake.cli.shared import console
 PATIENCE_S = 2.0
 EVERY_S = 30.0
 """How often a step that takes long gets another plain line."""
-CHECKING = "checking source and tables"
+CHECKING = "verifying source and tables"
 """The step before Spark is started."""
 _LOOK_S = 0.5
 _BAR = 24

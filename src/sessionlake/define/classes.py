@@ -55,12 +55,9 @@ class Shape:
 
     def doc(self) -> str:
         """Return the text of its help."""
-        one = (
-            self.models[0].__doc__
-            if len(self.models) == 1
-            else f"The section [{self.at}], of which there are variants."
-        )
-        return f"{(one or '').splitlines()[0]}\n\nIts keys are those of [{self.at}]: {', '.join(self.keys())}."
+        variants = f"The section [{self.at}], of which there are variants."
+        first = variants if len(self.models) > 1 else (self.models[0].__doc__ or "").splitlines()[0]
+        return f"{first}\n\nIts keys are those of [{self.at}]: {', '.join(self.keys())}."
 
 
 @cache
