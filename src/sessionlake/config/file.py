@@ -99,6 +99,7 @@ class ConfigFile:
 
     def origin(self, key: str) -> Origin | None:
         """Return the place that sets a key, in whichever of the two files; None if neither does."""
+        key = self._named(key, by_number=True)
         if key in self.own.places:
             return Origin(self.own.path, self.own.places[key])
         if self.project is None:
@@ -122,12 +123,27 @@ class ConfigFile:
     def _located(self, problem: Problem) -> Problem:
         if problem.key is None or problem.line is not None:
             return problem
-        at = self.origin(problem.key)
-        if at is None and (near := place_of(problem.key, self.own.places)) is not None:
+        at, key = self.origin(problem.key), self._named(problem.key, by_number=True)
+        problem = replace(problem, key=self._named(problem.key, by_number=False))
+        if at is None and (near := place_of(key, self.own.places)) is not None:
             at = Origin(self.own.path, near)
         if at is not None:
             return replace(problem, file=at.file, line=at.place.line, column=at.place.column)
         return problem if problem.file is not None else replace(problem, file=self.own.path)
+
+    def _named(self, key: str, *, by_number: bool) -> str:
+        """Return a key with the elements of lists of sections by their numbers, or else by their names, as far as they have one."""
+        found: list[str] = []
+        at: Any = self.own.content
+        for part in key.split("."):
+            if isinstance(at, list):
+                number, name = _element(at, part)
+                found.append(str(number) if by_number and number is not None else name)
+                at = None if number is None else at[number]
+            else:
+                found.append(part)
+                at = at.get(part) if isinstance(at, dict) else None
+        return ".".join(found)
 
     def _with_defaults(self, own: Raw, project: Text) -> Raw:
         defaults = {
@@ -182,6 +198,16 @@ class ConfigFile:
             if isinstance(section, dict) and isinstance(section.get(CONNECTION), str):
                 return ".".join((CONNECTIONS, section[CONNECTION], *parts[depth:]))
         return None
+
+
+def _element(sections: Sequence[Any], part: str) -> tuple[int | None, str]:
+    """Return number and name of the section in a list that a part of a key names, by either; None for one that is not there."""
+    names = [one.get("name") if isinstance(one, dict) else None for one in sections]
+    number = names.index(part) if part in names else int(part) if part.isdigit() else len(names)
+    if number >= len(names):
+        return None, part
+    name = names[number]
+    return number, name if isinstance(name, str) else part
 
 
 def read_text(path: str | Path) -> str:

@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -19,13 +20,14 @@ class Place:
 
 
 def places(text: str) -> dict[str, Place]:
-    """Return the first place of each section and key, by its name as in "session.gap".
+    """Return the first place of each section and key, by its name as in "session.gap"; of a list of sections as in "lookup.0.on".
 
     tomllib reads the text one statement at a time: lines are collected until they parse, because texts and arrays may
     have several lines. Keys after a statement that is no TOML have no place.
     """
     found: dict[str, Place] = {}
     section: Path = ()
+    counts: Counter[str] = Counter()
     gathered: list[str] = []
     for number, line in enumerate(text.split("\n"), 1):
         if not gathered and (not line.strip() or line.lstrip().startswith("#")):
@@ -39,7 +41,8 @@ def places(text: str) -> dict[str, Place]:
         first, is_header = number - len(gathered) + 1, statement.lstrip().startswith("[")
         paths = list(_paths(said))
         if is_header:
-            section = paths[-1]
+            section = _numbered(paths[-1], counts, begins=statement.lstrip().startswith("[["))
+            paths.append(section)
         for path in paths:
             name = ".".join(path if is_header else (*section, *path))
             found.setdefault(name, _place(statement, path[-1], first))
@@ -74,6 +77,19 @@ def _paths(said: Any) -> Iterator[Path]:
         for name, value in said.items():
             yield (name,)
             yield from ((name, *below) for below in _paths(value))
+
+
+def _numbered(path: Path, counts: Counter[str], *, begins: bool) -> Path:
+    """Return a header's path with the number of its element after the name of each list; `begins` says that it begins an element."""
+    found: Path = ()
+    for depth, part in enumerate(path, 1):
+        found = (*found, part)
+        name = ".".join(found)
+        if begins and depth == len(path):
+            counts[name] += 1
+        if counts[name]:
+            found = (*found, str(counts[name] - 1))
+    return found
 
 
 def _place(statement: str, name: str, first: int) -> Place:

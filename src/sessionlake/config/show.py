@@ -35,8 +35,8 @@ def _values(file: ConfigFile, at: tuple[str, ...], section: Mapping[str, Any]) -
 
 
 def _section(file: ConfigFile, at: tuple[str, ...], section: Mapping[str, Any]) -> Iterator[str]:
-    values = {name: value for name, value in section.items() if not isinstance(value, dict)}
-    if at and (values or not section):
+    values = {name: value for name, value in section.items() if not isinstance(value, dict) and not _is_list(value)}
+    if at and (values or not section) and not at[-1].isdigit():
         yield f"\n[{'.'.join(map(_key, at))}]"
     written = [
         (f"{_key(name)} = {tomlkit.item(value).as_string()}", _origin(file, (*at, name)))
@@ -48,6 +48,14 @@ def _section(file: ConfigFile, at: tuple[str, ...], section: Mapping[str, Any]) 
     for name, value in section.items():
         if isinstance(value, dict):
             yield from _section(file, (*at, name), value)
+        for number, one in enumerate(value if _is_list(value) else ()):
+            yield f"\n[[{'.'.join(map(_key, (*at, name)))}]]"
+            yield from _section(file, (*at, name, str(number)), one)
+
+
+def _is_list(value: Any) -> bool:
+    """Say whether a value is a list of sections."""
+    return isinstance(value, list) and any(isinstance(one, dict) for one in value)
 
 
 def _origin(file: ConfigFile, at: tuple[str, ...]) -> str:
