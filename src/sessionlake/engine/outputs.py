@@ -13,15 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyarrow import fs
 
+from sessionlake.warehouse.arrow_files import file_system
 from sessionlake.warehouse.data_file import DataFile
 from sessionlake.warehouse.schemas import YEAR_1_US, YEAR_9999_US
 
 CHANGES = "changes"
 ROWS_HELD = 1 << 16
 BYTES_HELD = 32 << 20
-_SCHEMES = {"s3a": "s3", "s3n": "s3"}
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class OutputWriter:
         self._held: list[pa.Table] = []
         self._rows = self._bytes = 0
         self._bounds = _Bounds()
-        system, folder = _file_system(output.uri)
+        system, folder = file_system(output.uri)
         self._sink = system.open_output_stream(f"{folder}/{self._path}")
         # Columns of few values become dictionaries; to look for those among keys and states costs five times the writing.
         repeated = [
@@ -111,15 +110,6 @@ def write_output(output: Output, rows: pa.Table, marks: Mapping[str, Any], task:
     writer = OutputWriter(output, marks, task)
     writer.write(rows)
     return writer.close()
-
-
-def _file_system(uri: str) -> tuple[fs.FileSystem, str]:
-    """Return the file system of a path or URI, and the path in it. Object stores take credentials as their SDKs do."""
-    scheme, separator, rest = uri.partition("://")
-    if not separator:
-        return fs.LocalFileSystem(), uri
-    system, path = fs.FileSystem.from_uri(f"{_SCHEMES.get(scheme, scheme)}://{rest}")
-    return system, path
 
 
 class _Bounds:
