@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from benchmarks.processes import measure
-from benchmarks.synthetic import RETENTION, write_copies, write_events, write_json, write_sessions
+from benchmarks.synthetic import RETENTION, write_copies, write_events, write_json, write_sessions, write_table
 from benchmarks.trees import Tree
 from sessionlake.engine.spark import LITTLE_JAVA
 
@@ -28,6 +28,7 @@ PARTS = (
     "emit",
     "unique",
     "shape",
+    "lookup",
 )
 SHAPES: dict[str, Found] = {
     "where keeps a third": {"where": "amount <= 33"},
@@ -182,6 +183,18 @@ class Bench:
             name: self._in_turns({"constant": case, "ours": case | SHAPED | {"event": SHAPED["event"] | where}})
             for name, where in SHAPES.items()
         }
+
+    def _lookup(self) -> Found:
+        """The million's events with a column of their own summed up, and with one of the row of their key in a table, in turns."""
+        case, found = self._million_case() | {"conf": STREAM_SETTINGS}, {}
+        for rows in (1_000_000, 10_000_000):
+            table = self.work / f"table_{rows}"
+            if not table.exists():
+                write_table(table, rows // self.scale)
+            lookup = {"name": "users", "path": str(table), "on": "key = id", "columns": ["weight"]}
+            looked_up = case | {"aggregates": {"total": "sum(users_weight)"}, "more": {"lookup": [lookup]}}
+            found[f"lookup in {rows:,} rows"] = self._in_turns({"constant": case, "ours": looked_up})
+        return found
 
     def _in_turns(self, cases: dict[str, Found]) -> Found:
         """Run two cases of this checkout, "constant" and "ours", one after the other."""

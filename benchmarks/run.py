@@ -69,6 +69,7 @@ def _once(results: dict[str, Found]) -> Iterator[tuple[str, Found]]:
         ("emit", "against every change"),
         ("unique", "against as they come"),
         ("shape", "against the events as they are"),
+        ("lookup", "against a column of the event"),
     ):
         for name, one in results.get(part, {}).items():
             yield f"{name}, {label}", one

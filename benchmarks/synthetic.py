@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from deltalake import write_deltalake
 
 BASE_US = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
 EVENTS_PER_SESSION = 5
@@ -89,3 +90,11 @@ def write_sessions(directory: Path, sessions: int) -> None:
         times = pa.array([BASE_US] * len(users)).cast(pa.timestamp("us", "UTC"))
         amounts = pa.array([1] * len(users))
         pq.write_table(pa.table({"key": keys, "ts": times, "amount": amounts}), directory / f"part-{i:05d}.parquet")
+
+
+def write_table(directory: Path, rows: int) -> None:
+    """Write a Delta table (id, weight) with a row for each of so many keys of `write_events`."""
+    for first in range(0, rows, 1_000_000):
+        numbers = np.arange(first, min(first + 1_000_000, rows))
+        keys = np.char.add("user-", numbers.astype(str))
+        write_deltalake(directory, pa.table({"id": keys, "weight": numbers % 100}), mode="append")

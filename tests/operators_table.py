@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pyarrow as pa
+from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from sessionlake.warehouse import schemas
@@ -509,6 +510,72 @@ class GrowingWindowLake(GrowingLake, WindowLake):
     outcomes: ClassVar[tuple[str, ...]] = ("applied",)
 
 
+class LookedUpSessionLake(SessionLake):
+    """Sessions that sum up a column of another table, which gets a new version between the halves of the input."""
+
+    template: ClassVar[str] = (
+        SessionLake.template
+        + """\
+weight = "sum(people_weight)"
+
+[[lookup]]
+name = "people"
+path = "people"
+on = "tag = id"
+columns = ["weight"]
+missing = "dead_letter"
+"""
+    )
+    weights: ClassVar[tuple[dict[str, int], ...]] = (
+        {"a": 1, "b": 20, "c": 300, "d": 4000},
+        {"a": 5, "b": 60, "c": 700, "d": 8000, "e": 90_000},
+    )
+    """By version; an event of e is refused before there is a row for it."""
+
+    def write_files(self, files: range) -> None:
+        super().write_files(files)
+        if not self.versions:
+            self.add_version()
+
+    def add_version(self) -> None:
+        """Write the next version of the table."""
+        rows = [{"id": id_, "weight": weight} for id_, weight in self.weights[self.versions].items()]
+        write_deltalake(self.root / "people", pa.Table.from_pylist(rows), mode="overwrite")
+
+    @property
+    def versions(self) -> int:
+        """The number of versions that are there."""
+        return len(list((self.root / "people" / "_delta_log").glob("*.json")))
+
+    def correct(self, spark: SparkSession) -> None:
+        super().correct(spark)
+        self.add_version()
+
+    def input(self) -> list[list[Row]]:
+        found = []
+        for number, batch in enumerate(super().input()):
+            weights = self.weights[int(number in SECOND and self.versions > 1)]
+            found.append([{**row, "weight": weights[row["tag"]]} for row in batch if row["tag"] in weights])
+        return found
+
+    def answer(self) -> Rows:
+        texts = {"total": "sum(v)", "last": "last(tag)", "weight": "sum(weight)"}
+        model = ReferenceModel(10 * MINUTE_US, 15 * MINUTE_US, 40 * MINUTE_US, texts)
+        for batch in self.input():
+            model.process(
+                [{"time_us": row["time"], **{n: row[n] for n in ("key", "v", "tag", "weight")}} for row in batch]
+            )
+        names = ("key", "start_us", "end_us", "event_count", "total", "last", "weight", "revision")
+        return sorted(tuple(row[name] for name in names) for row in model.all_sessions())
+
+    def sent(self) -> Rows:
+        names = ("event_count", "total", "last", "weight", "revision")
+        return sorted(
+            (row["session_key"], us(row["session_start"]), us(row["session_end"]), *(row[name] for name in names))
+            for row in self.latest("session_key", "session_start")
+        )
+
+
 LAKES: dict[str, type[OperatorLake]] = {
     "session": SessionLake,
     "window": WindowLake,
@@ -520,7 +587,7 @@ LAKES: dict[str, type[OperatorLake]] = {
 """By the names of `config/operators.py`."""
 FORMS: dict[str, type[OperatorLake]] = {**LAKES, "session by policy": PolicyLake, "unique session": UniqueSessionLake}
 FORMS |= {"unique window": UniqueWindowLake, "growing session": GrowingSessionLake}
-FORMS |= {"growing window": GrowingWindowLake}
+FORMS |= {"growing window": GrowingWindowLake, "looked-up session": LookedUpSessionLake}
 """`LAKES`, and operators in further forms, which have other tables."""
 
 

@@ -24,14 +24,14 @@ def examples(number: int) -> settings:
     return settings(max_examples=number if searches else max(number // 4, min(number, 5)))
 
 
-def make_config(root: Path, **sections: dict[str, Any]) -> Config:
+def make_config(root: Path, **sections: Any) -> Config:
     """Return a config with small defaults; `sections` override them key by key."""
     raw = _raw(sections)
     (root / "events").mkdir(exist_ok=True)
     return parse_config(raw, root)
 
 
-def write_config(root: Path, **sections: dict[str, Any]) -> Path:
+def write_config(root: Path, **sections: Any) -> Path:
     """Write what `make_config` would return, for what takes a config's path."""
     (root / "events").mkdir(exist_ok=True)
     file = root / "test.toml"
@@ -39,8 +39,8 @@ def write_config(root: Path, **sections: dict[str, Any]) -> Path:
     return file
 
 
-def _raw(sections: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    raw: dict[str, dict[str, Any]] = {
+def _raw(sections: dict[str, Any]) -> dict[str, Any]:
+    raw: dict[str, Any] = {
         "pipeline": {"name": "test", "warehouse": "warehouse", "shards": 2},
         "source": {"kind": "files", "path": "events", "format": "json", "max_files_per_batch": 1},
         "event": {"key": "key", "time": "time_us", "time_unit": "us"},
@@ -49,7 +49,8 @@ def _raw(sections: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         "expire": {"max_share": 1.0},
     }
     for name, section in sections.items():
-        raw[name] = section if name == "aggregates" else {**raw.get(name, {}), **section}
+        whole = name == "aggregates" or isinstance(section, list)
+        raw[name] = section if whole else {**raw.get(name, {}), **section}
     return raw
 
 

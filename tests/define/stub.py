@@ -20,7 +20,7 @@ ANY_SECTION = "Mapping[str, Any]"
 RUFF = Path(sys.executable).parent / "ruff"
 HEAD = """\
 # Made of the registries by `python -m tests.define.stub`.
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal, Required, TypeAlias, TypedDict
 
@@ -127,7 +127,9 @@ def _given(found: list[Shape], named: dict[type[BaseModel], str]) -> str:
     lines.append("    source: Source | Mapping[str, Any]\n    aggregates: Mapping[str, Aggregate | str | type]\n")
     plain = [shape for shape in found if not issubclass(shape.base, Operator | Source) and "." not in shape.at]
     sections = {EMIT: EMIT.capitalize(), **{shape.at: shape.name for shape in plain}}
-    lines += [f"    {at}: {name} | Mapping[str, Any] | None\n" for at, name in sections.items()]
+    lists = {shape.at for shape in plain if shape.listed}
+    one = {at: f"{name} | {ANY_SECTION}" for at, name in sections.items()}
+    lines += [f"    {at}: {f'Sequence[{kind}]' if at in lists else kind} | None\n" for at, kind in one.items()]
     return f"class Given(TypedDict, total=False):\n{''.join(lines)}"
 
 

@@ -139,3 +139,23 @@ def test_a_computed_column_that_hides_one_that_is_read_is_another_meaning(tmp_pa
     before = live(growing(tmp_path, FIRST))
     read = replace(before, settings=replace(before.settings, types={"v": "int64"}))
     assert "event.columns.v" in str(refusal(growing(tmp_path, FIRST, v="v + 1"), read))
+
+
+def test_lookups_come_and_go_and_their_meaning_stays(tmp_path: Path) -> None:
+    users = {"name": "users", "path": "users", "on": "key = id", "columns": ["plan"]}
+    plain, first = make_config(tmp_path), make_config(tmp_path, lookup=[users])
+    refusing = make_config(tmp_path, lookup=[{**users, "missing": "dead_letter"}])
+    other = make_config(tmp_path, lookup=[{**users, "as_of": "event_time", "valid_from": "since"}])
+
+    def found(before: Config, after: Config) -> list[tuple[str, str]]:
+        committed = live(before)
+        return [
+            (str(change.of), f"{change.name}: {change.told}")
+            for change in changes(after, committed, {})
+            if change.of != Class.RESTORE
+        ]
+
+    assert found(plain, first) == [("live", "lookup.users: + events are looked up from the next batch on")]
+    assert found(first, plain) == [("live", "lookup.users: - events are looked up no more")]
+    assert found(first, refusing) == [("live", "lookup.users.missing: null -> dead_letter")]
+    assert [of for of, _ in found(first, other)] == ["rebuild", "rebuild"]

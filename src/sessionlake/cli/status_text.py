@@ -15,6 +15,7 @@ from sessionlake.config.load import Config
 from sessionlake.config.names import EVENT_INPUT
 
 if TYPE_CHECKING:
+    from sessionlake.observe.lookups import LookupState
     from sessionlake.observe.status import Status
 
 _LABEL = 13
@@ -54,6 +55,7 @@ def status_lines(config: Config, status: "Status", now_us: int) -> list[tuple[st
         ("watermark", _watermark(status, now_us)),
         ("events", _counted(status.counts)),
         ("unique", _unique(status)),
+        ("lookups", _lookups(status, now_us)),
         ("late events", f"{late.events:,} = {late.reprocessed:,} reprocessed + {late.expired:,} expired + {late.waiting:,} waiting"),
         ("corrections", "{corrections:,}: {applied:,} applied, {stale:,} stale, {expired:,} expired".format(**status.counts)),
         ("rows", "" if status.rows is None else f"{status.rows:,}"),
@@ -80,6 +82,7 @@ def status_object(config: Config, status: "Status", now_us: int) -> dict[str, An
         "refused": status.refused,
         "unique_since": dict(status.unique_since) or None,
         "counts": status.counts,
+        "lookups": [_lookup(one) for one in status.lookups] or None,
         "late": asdict(status.late),
         "rows": status.rows,
         "evicted": status.evicted,
@@ -90,6 +93,12 @@ def status_object(config: Config, status: "Status", now_us: int) -> dict[str, An
         "checkpoint": status.checkpoint,
         "last_batches": status.last_batches,
     }
+
+
+def _lookup(one: "LookupState") -> dict[str, Any]:
+    found = asdict(one)
+    made_us = found.pop("made_us")
+    return {**found, "made_at": _time(made_us)}
 
 
 def _time(micros: int | None) -> datetime | None:
@@ -113,6 +122,16 @@ def _unique(status: "Status") -> str:
     if tuple(since) == (EVENT_INPUT,):
         return f"each event counts once since batch {since[EVENT_INPUT]:,}"
     return ", ".join(f"each event of {name} counts once since batch {batch:,}" for name, batch in since.items())
+
+
+def _lookups(status: "Status", now_us: int) -> str:
+    """Return which version of each table the last batch has read."""
+    found = []
+    for one in status.lookups:
+        text = f"{one.name} version {one.version}, {rough_duration(now_us - one.made_us)} old: "
+        text += f"{one.found:,} found and {one.missing:,} missing in the last batch"
+        found.append(text if one.refused is None else f"{text}, and {one.refused}, so it is not used")
+    return "; ".join(found)
 
 
 def _watermark(status: "Status", now_us: int) -> str:

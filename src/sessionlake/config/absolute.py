@@ -4,7 +4,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sessionlake.config.lookups import LookupSection, looked_up_table
 from sessionlake.config.names import EVENT_INPUT, EVENTS
+from sessionlake.config.paths import resolved
 from sessionlake.config.sections import PipelineSection
 from sessionlake.config.source import SinkSection, SourceSection, with_absolute_secrets
 from sessionlake.errors import ConfigError
@@ -18,32 +20,33 @@ def with_absolute_paths(config: "Config", directory: Path) -> "Config":
     store = config.pipeline.store
     pipeline = config.pipeline.model_copy(
         update={
-            "warehouse": _resolve(config.pipeline.warehouse, directory),
-            "store": store if store.startswith("$") else _resolve(store, directory),
+            "warehouse": resolved(config.pipeline.warehouse, directory),
+            "store": store if store.startswith("$") else resolved(store, directory),
             "code": config.pipeline.code and str((directory / config.pipeline.code).resolve()),
         }
     )
-    tables = {name: _resolve(path, directory) for name, path in config.expire.tables.items()}
+    tables = {name: resolved(path, directory) for name, path in config.expire.tables.items()}
     expire = config.expire.model_copy(update={"tables": tables})
     sections: dict[str, Any] = {
         "pipeline": pipeline,
         "expire": expire,
         **_absolute_sources(config, pipeline, directory),
+        "looked_up": _looked_up(config, directory),
     }
     if config.sink.kafka:
         sections["sink"] = SinkSection(kafka=with_absolute_secrets(config.sink.kafka, directory))
     if config.metrics.textfile:
         sections["metrics"] = config.metrics.model_copy(
-            update={"textfile": _resolve(config.metrics.textfile, directory)}
+            update={"textfile": resolved(config.metrics.textfile, directory)}
         )
     tls = {
-        name: _resolve(path, directory)
+        name: resolved(path, directory)
         for name in ("tls_certificate", "tls_key")
         if (path := getattr(config.serve, name))
     }
     sections["serve"] = config.serve.model_copy(update=tls)
     if config.lineage.path:
-        sections["lineage"] = config.lineage.model_copy(update={"path": _resolve(config.lineage.path, directory)})
+        sections["lineage"] = config.lineage.model_copy(update={"path": resolved(config.lineage.path, directory)})
     return config.model_copy(update={**sections, "directory": str(directory)})
 
 
@@ -55,19 +58,26 @@ def _absolute_sources(config: "Config", pipeline: PipelineSection, directory: Pa
             raise ConfigError(
                 f"pipeline.archive: {source.path!r} is both the source and the place of the archive; move the source, or remove pipeline.archive"
             )
+    lookups = {name: [_absolute_lookup(one, directory) for one in side.lookup] for name, side in config.inputs.items()}
     if EVENT_INPUT in sources:
-        return {"source": sources[EVENT_INPUT]}
-    return {"section": config.section.reading(sources)}
+        return {"source": sources[EVENT_INPUT], "lookup": lookups[EVENT_INPUT]}
+    return {"section": config.section.reading(sources, lookups)}
+
+
+def _absolute_lookup(section: LookupSection, directory: Path) -> LookupSection:
+    return section if section.path is None else section.model_copy(update={"path": resolved(section.path, directory)})
+
+
+def _looked_up(config: "Config", directory: Path) -> dict[str, Any]:
+    """Return the [table] pipelines that lookups read, by the lookups' names."""
+    named = ((side.lookup_at, section) for side in config.inputs.values() for section in side.lookup)
+    return {section.name: looked_up_table(at, section, directory) for at, section in named if section.table is not None}
 
 
 def _absolute(source: SourceSection, directory: Path) -> SourceSection:
     named = {name: getattr(source, name) for name in ("path", "avro_schema")}
-    paths = {name: _resolve(path, directory) for name, path in named.items() if path}
+    paths = {name: resolved(path, directory) for name, path in named.items() if path}
     return with_absolute_secrets(source.model_copy(update=paths), directory)
-
-
-def _resolve(path: str, directory: Path) -> str:
-    return path.rstrip("/") if "://" in path else str((directory / path).resolve())
 
 
 def normal_path(path: str) -> str:

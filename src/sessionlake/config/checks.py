@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sessionlake.config.durations import spoken_duration
 from sessionlake.config.jobs import check_quality
+from sessionlake.config.lookups import checks_of_lookups
 from sessionlake.config.names import RESERVED
 from sessionlake.config.observed import check_observed
 from sessionlake.config.paths import check_store_path
@@ -30,6 +31,7 @@ def checks_of(config: "Config", raw: Mapping[str, Any]) -> Iterator[Check]:
     yield from config.section.checks()
     yield from (partial(_check_side, config, side) for side in sides)
     yield from (partial(_check_column, side, name) for side in sides for name in side.event.columns)
+    yield from checks_of_lookups(sides)
     yield partial(_check_key, config)
     yield partial(_check_key_columns, config)
     yield from (partial(_check_aggregate, config, name) for name in config.aggregates)

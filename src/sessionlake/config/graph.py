@@ -1,11 +1,12 @@
-"""Which pipelines of a project read which others: a source that lies in the warehouse of another pipeline is an edge."""
+"""Which pipelines of a project read which others: a source, or a table to look up, in the warehouse of another pipeline is an edge."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
 from sessionlake.config.absolute import normal_path
 from sessionlake.config.load import Config
+from sessionlake.config.operators import named
 from sessionlake.config.problems import Problem
 
 
@@ -51,12 +52,24 @@ def edges_of(configs: Mapping[str, Config]) -> list[Edge]:
     homes = {f"{normal_path(config.pipeline.warehouse)}/": name for name, config in configs.items()}
     found = []
     for name, config in configs.items():
-        for side in config.inputs.values():
-            path = normal_path(side.source.path) if side.source.entry.is_table else ""
+        for path, at in _read(config):
             home = max((home for home in homes if path.startswith(home)), key=len, default=None)
             if home is not None:
-                found.append(Edge(homes[home], path.removeprefix(home), name, side.source.place_at))
+                found.append(Edge(homes[home], path.removeprefix(home), name, at))
     return found
+
+
+def _read(config: Config) -> Iterator[tuple[str, str]]:
+    """Yield the paths of the tables that a pipeline reads, as its source or to look events up, with the keys that name them."""
+    for side in config.inputs.values():
+        if side.source.entry.is_table:
+            yield normal_path(side.source.path), side.source.place_at
+        for section in side.lookup:
+            at, upstream = f"{side.lookup_at}.{section.name}", side.looked_up.get(section.name)
+            if upstream is not None:
+                yield normal_path(f"{upstream.warehouse}/{named(upstream.entry.changelog).changes}"), f"{at}.table"
+            elif section.path is not None and section.format is None:
+                yield normal_path(section.path), f"{at}.path"
 
 
 def graph_of(configs: Mapping[str, Config]) -> tuple[Graph, list[tuple[str, Problem]]]:

@@ -12,6 +12,7 @@ from sessionlake.config.checks import checks_of, wrong_key_columns
 from sessionlake.config.durations import MINUTE_US, parse_duration, spoken_duration
 from sessionlake.config.file import ConfigFile
 from sessionlake.config.jobs import CompactSection, ExpireSection, QualitySection
+from sessionlake.config.lookups import LOOKUP, LookedUpTable, LookupSection
 from sessionlake.config.missing import MissingSection
 from sessionlake.config.names import EVENT_INPUT
 from sessionlake.config.observed import LineageSection, MetricsSection
@@ -32,6 +33,8 @@ class Config(Section):
     source: SourceSection = Field(default=cast("SourceSection", MissingSection("source")))
     """The input; for a join each side has its own (`inputs`)."""
     event: EventSection = Field(default=cast("EventSection", MissingSection("event")))
+    lookup: list[LookupSection] = Field(default=[])
+    """Tables from which each event is enriched, in this order."""
     section: SerializeAsAny[OperatorSection]
     """The operator's section, with the sections that go with it ([aggregates], [emit], [ttl] ...)."""
     compact: CompactSection = CompactSection()
@@ -42,6 +45,8 @@ class Config(Section):
     lineage: LineageSection = LineageSection()
     serve: ServeSection = ServeSection()
     airflow: AirflowSection = AirflowSection()
+    looked_up: dict[str, LookedUpTable] = Field(default={})
+    """The [table] pipelines that lookups read, by the lookups' names."""
     directory: str = "."
     """Directory of the config file."""
     in_project: bool = False
@@ -68,7 +73,8 @@ class Config(Section):
         sides = self.section.sides
         if not sides:
             return {EVENT_INPUT: self}
-        return {name: self.model_copy(update={"source": s.source, "event": s.event}) for name, s in sides.items()}
+        parts = {name: {"source": s.source, "event": s.event, "lookup": list(s.lookup)} for name, s in sides.items()}
+        return {name: self.model_copy(update=part) for name, part in parts.items()}
 
     @property
     def keys(self) -> dict[str, tuple[str, ...]]:
@@ -103,6 +109,11 @@ class Config(Section):
     def event_at(self) -> str:
         """The place of the section of the events."""
         return self.source.AT.removesuffix("source") + "event"
+
+    @property
+    def lookup_at(self) -> str:
+        """The place of the sections of lookups."""
+        return self.source.AT.removesuffix("source") + LOOKUP
 
     @property
     def beyond_retention(self) -> str:
@@ -173,6 +184,8 @@ class Config(Section):
             )
             event["columns"] = event["columns"] or None
             events |= {f"{side.event_at}.{name}": value for name, value in event.items()}
+            if side.lookup:
+                events[side.lookup_at] = {section.name: section.bound for section in side.lookup}
         return {**self.section.bound_settings(), **events, "aggregates": dict(self.aggregates)}
 
     def live_settings(self) -> dict[str, Any]:
@@ -190,6 +203,7 @@ class Config(Section):
                 "max_key_bytes": side.event.max_key_bytes,
                 **({} if side.event.where is None else {"where": side.event.where}),
                 **({} if side.event.unique_us is None else {"unique_for_us": side.event.unique_us}),
+                **({"missing": {section.name: section.missing for section in side.lookup}} if side.lookup else {}),
             }
             for name, side in self.inputs.items()
         }

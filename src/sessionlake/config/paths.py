@@ -17,6 +17,11 @@ def check_store_path(path: str) -> None:
         )
 
 
+def resolved(path: str, directory: Path) -> str:
+    """Return a path as it is if it is a URI, else absolute; relative ones are relative to `directory`."""
+    return path.rstrip("/") if "://" in path else str((directory / path).resolve())
+
+
 def unset_variables(path: str) -> list[str]:
     """Return the path's variables that this process's environment lacks or has empty."""
     return [name for name in Template(path).get_identifiers() if not os.environ.get(name)]

@@ -10,6 +10,7 @@ from sessionlake.config.durations import parse_duration
 from sessionlake.errors import ConfigError
 
 if TYPE_CHECKING:
+    from sessionlake.config.lookups import LookupSection
     from sessionlake.config.source import SourceSection
 
 
@@ -140,6 +141,10 @@ class SideSection(Protocol):
     def event(self) -> EventSection:
         """Which columns make an event."""
 
+    @property
+    def lookup(self) -> "Sequence[LookupSection]":
+        """The tables from which events are enriched, in this order."""
+
 
 class OperatorSection(Section):
     """An operator's section; `config.operators` names them. Subclasses add the keys of their operator."""
@@ -201,9 +206,9 @@ class OperatorSection(Section):
         """Names of columns that users have given the rows, as key columns can't be called; in any case."""
         return self.aggregates
 
-    def reading(self, sources: Mapping[str, "SourceSection"]) -> Self:
-        """Return the section with other sources of its `sides`."""
-        del sources
+    def reading(self, sources: Mapping[str, "SourceSection"], lookups: Mapping[str, Sequence["LookupSection"]]) -> Self:
+        """Return the section with other sources and lookups of its `sides`."""
+        del sources, lookups
         return self
 
     @property

@@ -23,7 +23,7 @@ _STAND_INS: Mapping[str, Raw] = {
     "event": {"key": "key", "time": "time"},
 }
 """Stand-ins for required sections that are wrong, with which the other sections can still be checked."""
-_NO_SECTIONS = ("directory", "in_project", "section")
+_NO_SECTIONS = ("directory", "in_project", "looked_up", "section")
 """Fields of the config that its text does not have."""
 
 
@@ -174,11 +174,11 @@ def _check_inputs(
 ) -> None:
     """Refuse [source] and [event] if each input of the operator has its own, and report them missing if there is one input."""
     sides = () if member is None else member.SIDES
-    for name in ("source", "event"):
+    for name in ("source", "event", "lookup"):
         if sides and rest.pop(name, None) is not None:
             told = f"can't be used with [{operator}], which has one on each side; write {operator}.{sides[0]}.{name}"
             found.add(Problem(name, told))
-        if not sides and name not in rest:
+        if not sides and name not in rest and name != "lookup":
             # Of an operator that is not clear, nobody knows whether it needs them.
             if member is not None:
                 found.add(Problem(name, "is missing; add it to the config"))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, cast
+from typing import Any, cast, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
@@ -37,6 +37,8 @@ class Shape:
     """The key that needs no name."""
     hidden: frozenset[str] = frozenset()
     """Fields of the models that are no keys of the section, or not with the fixed ones."""
+    listed: bool = False
+    """Whether a config has a list of such sections."""
 
     def keys(self) -> dict[str, list[FieldInfo]]:
         """Return the keys by their names in Python, each with its field in the models that have it."""
@@ -114,13 +116,15 @@ def _sides() -> Iterator[Shape]:
 
 def _others() -> Iterator[Shape]:
     """Yield a shape for each section that goes with any operator, or with some."""
+    lists = {n: get_args(f.annotation) for n, f in Config.model_fields.items() if get_origin(f.annotation) is list}
     found = {name: leaves(inner.annotation) for name, inner in Config.model_fields.items()}
+    found |= {name: [leaf for part in parts for leaf in leaves(part)] for name, parts in lists.items()}
     for name, having in companions().items():
         members = [model for section in having for model in _members(section_type(section))]
         found[name] = [leaf for model in members for leaf in leaves(model.model_fields[name].annotation)]
     for name, models in found.items():
         if models and name not in ("pipeline", "source", "section", EMIT):
-            yield Shape(class_name(name), Section, name, tuple(dict.fromkeys(models)))
+            yield Shape(class_name(name), Section, name, tuple(dict.fromkeys(models)), listed=name in lists)
 
 
 def _members(kind: Any) -> list[type[OperatorSection]]:

@@ -1,5 +1,5 @@
 # Made of the registries by `python -m tests.define.stub`.
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal, Required, TypeAlias, TypedDict
 
@@ -43,6 +43,7 @@ __all__ = [
     "LastPosition",
     "Left",
     "Lineage",
+    "Lookup",
     "Max",
     "MaxBy",
     "Median",
@@ -196,7 +197,7 @@ class Processors(Operator):
 class Files(Source):
     """The input of a pipeline.
 
-    Its keys are those of [source]: path, format, max_files_per_batch, max_bytes_per_batch, max_line_bytes, types, max_offsets_per_batch.
+    Its keys are those of [source]: path, format, max_files_per_batch, max_bytes_per_batch, max_line_bytes, types, bootstrap_servers, topic, avro_schema, confluent_header, max_offsets_per_batch, tombstones, options.
     """
 
     def __init__(
@@ -208,13 +209,19 @@ class Files(Source):
         max_bytes_per_batch: int | None = ...,
         max_line_bytes: int = ...,
         types: Mapping[str, Literal["long", "double", "string", "boolean", "timestamp", "date"]] = ...,
+        bootstrap_servers: str | None = ...,
+        topic: str | None = ...,
+        avro_schema: str | None = ...,
+        confluent_header: bool = ...,
         max_offsets_per_batch: int = ...,
+        tombstones: bool = ...,
+        options: Mapping[str, str | int | bool] = ...,
     ) -> None: ...
 
 class Delta(Source):
     """The input of a pipeline.
 
-    Its keys are those of [source]: path, format, max_files_per_batch, max_bytes_per_batch, max_line_bytes, types, max_offsets_per_batch.
+    Its keys are those of [source]: path, format, max_files_per_batch, max_bytes_per_batch, max_line_bytes, types, bootstrap_servers, topic, avro_schema, confluent_header, max_offsets_per_batch, tombstones, options.
     """
 
     def __init__(
@@ -226,7 +233,13 @@ class Delta(Source):
         max_bytes_per_batch: int | None = ...,
         max_line_bytes: int = ...,
         types: Mapping[str, Literal["long", "double", "string", "boolean", "timestamp", "date"]] = ...,
+        bootstrap_servers: str | None = ...,
+        topic: str | None = ...,
+        avro_schema: str | None = ...,
+        confluent_header: bool = ...,
         max_offsets_per_batch: int = ...,
+        tombstones: bool = ...,
+        options: Mapping[str, str | int | bool] = ...,
     ) -> None: ...
 
 class Kafka(Source):
@@ -256,21 +269,35 @@ class Kafka(Source):
 class Left(Section):
     """The left side.
 
-    Its keys are those of [join.left]: name, size, columns, source, event.
+    Its keys are those of [join.left]: name, size, columns, source, event, lookup.
     """
 
     def __init__(
-        self, *, name: str, size: Duration | int | None = ..., columns: list[str] = ..., source: Source, event: Event
+        self,
+        *,
+        name: str,
+        size: Duration | int | None = ...,
+        columns: list[str] = ...,
+        source: Source,
+        event: Event,
+        lookup: list[Lookup] = ...,
     ) -> None: ...
 
 class Right(Section):
     """The right side.
 
-    Its keys are those of [join.right]: name, size, columns, source, event.
+    Its keys are those of [join.right]: name, size, columns, source, event, lookup.
     """
 
     def __init__(
-        self, *, name: str, size: Duration | int | None = ..., columns: list[str] = ..., source: Source, event: Event
+        self,
+        *,
+        name: str,
+        size: Duration | int | None = ...,
+        columns: list[str] = ...,
+        source: Source,
+        event: Event,
+        lookup: list[Lookup] = ...,
     ) -> None: ...
 
 class Event(Section):
@@ -292,6 +319,30 @@ class Event(Section):
         columns: Mapping[str, str] = ...,
         unique_for: Duration | None = ...,
         duplicates: Literal["rows", "number"] = ...,
+    ) -> None: ...
+
+class Lookup(Section):
+    """A table that gives each event more columns: those of the row with the event's key in it.
+
+    Its keys are those of [lookup]: name, table, path, format, types, on, columns, as_of, valid_from, valid_to, missing, refresh, max_rows.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        table: str | None = ...,
+        path: str | None = ...,
+        format: Literal["json", "csv", "parquet"] | None = ...,
+        types: Mapping[str, Literal["long", "double", "string", "boolean", "timestamp", "date"]] = ...,
+        on: str | list[str],
+        columns: list[str],
+        as_of: Literal["latest", "event_time"] = ...,
+        valid_from: str | None = ...,
+        valid_to: str | None = ...,
+        missing: Literal["null", "dead_letter"] = ...,
+        refresh: Duration = ...,
+        max_rows: int = ...,
     ) -> None: ...
 
 class Compact(Section):
@@ -586,6 +637,7 @@ class Given(TypedDict, total=False):
     aggregates: Mapping[str, Aggregate | str | type]
     emit: Emit | Mapping[str, Any] | None
     event: Event | Mapping[str, Any] | None
+    lookup: Sequence[Lookup | Mapping[str, Any]] | None
     compact: Compact | Mapping[str, Any] | None
     quality: Quality | Mapping[str, Any] | None
     expire: Expire | Mapping[str, Any] | None

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from sessionlake.define.names import Given
+    from sessionlake.local.source import Lookups
     from sessionlake.preflight.check import Checked
     from sessionlake.stream.run import RunSummary
     from sessionlake.testing import Harness
@@ -92,15 +93,17 @@ class Pipeline:
         *,
         clock_us: int | None = None,
         schema: Mapping[str, str] | None = None,
+        lookups: "Lookups | None" = None,
     ) -> "Harness":
         """Return a harness that has run the rows as its first batch, whose outputs are its `last`; without rows it has run none.
 
         It needs no Spark. Rows are those of the one input, or by input. `clock_us` is the time of the batch, by default now,
-        which events may not be too far ahead of. `schema` gives the types of columns.
+        which events may not be too far ahead of. `schema` gives the types of columns, `lookups` the rows that events are looked
+        up in, by the name of the lookup.
         """
         from sessionlake.testing import Harness
 
-        harness = Harness(self.config, schema=schema)
+        harness = Harness(self.config, schema=schema, lookups=lookups)
         if rows:
             harness.process(rows, time.time_ns() // 1000 if clock_us is None else clock_us)
         return harness

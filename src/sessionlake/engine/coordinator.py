@@ -25,7 +25,7 @@ from sessionlake.engine.reports import Outcome, places_of, read_reports
 from sessionlake.engine.shard import LAYOUT, ShardTask
 from sessionlake.engine.split import SplitTask
 from sessionlake.errors import FencedError, PipelineStateError
-from sessionlake.warehouse.batch_commit import BatchCommit, Settings
+from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.delta_log import Commit
 from sessionlake.warehouse.tables import Tables, spark_schema
 
@@ -58,7 +58,7 @@ class Coordinator:
         changelog = pipeline.outputs[-1].table
         last = commits[changelog]
         self.last = None if last is None else BatchCommit.of(last, changelog)
-        self._interrupted = self._interrupted_settings(commits)
+        self._interrupted = self._interrupted_batches(commits)
         self.totals: dict[str, int] = {}
         self.on_commit: Callable[[BatchCommit], None] = lambda _: None
 
@@ -86,8 +86,10 @@ class Coordinator:
         commit_id = uuid.uuid4().hex[:16]
         # Its start, not its commit: a clock that was set forward while it was computed has jumped for the next one.
         last, state = (self.last.started_us, self.last.state) if self.last else (None, {})
-        context = BatchContext(batch_id, commit_id, state, clock_us, last, dict(files))
         p = self._pipeline_of(batch_id)
+        before = self._interrupted.get(batch_id)
+        pins = p.pins(None if before is None else before.pins)
+        context = BatchContext(batch_id, commit_id, state, clock_us, last, dict(files), pins)
         outcome = self._compute(p, rows, context)
         failpoints.hit("computed")
         if p.input_of(batch_id) != planned:
@@ -114,7 +116,8 @@ class Coordinator:
 
     def _pipeline_of(self, batch_id: int) -> Pipeline:
         """Return the pipeline under the settings of the interrupted attempt of a batch, if there was one."""
-        settings = self._interrupted.get(batch_id, self._pipeline.settings)
+        before = self._interrupted.get(batch_id)
+        settings = self._pipeline.settings if before is None else before.settings
         return self._pipeline if settings == self._pipeline.settings else self._pipeline.under(settings)
 
     def _is_committed(self, batch_id: int, planned: str | None) -> bool:
@@ -135,14 +138,15 @@ class Coordinator:
     def _batch_of(self, metadata: Mapping[str, Any]) -> int:
         return metadata["batch_id"] if metadata["checkpoint_id"] == self._pipeline.checkpoint_id else -1
 
-    def _interrupted_settings(self, commits: Mapping[str, Commit | None]) -> dict[int, Settings]:
-        """Return the settings of a batch whose side rows were committed but which was not itself.
+    def _interrupted_batches(self, commits: Mapping[str, Commit | None]) -> dict[int, BatchCommit]:
+        """Return a batch whose side rows were committed but which was not itself, as its side tables have it.
 
-        Its rerun skips those commits, and so must judge late and dead by the same settings, whatever the config says now.
+        Its rerun skips those commits, and so must judge late and dead by the same settings and versions, whatever the config
+        says now.
         """
         committed = -1 if self.last is None else self.last.batch_id
         return {
-            batch_id: BatchCommit.of(commit, table).settings
+            batch_id: BatchCommit.of(commit, table)
             for table, commit in commits.items()
             if commit is not None and (batch_id := self._batch_of(commit.metadata)) > committed
         }
@@ -248,6 +252,7 @@ class Coordinator:
             layout=self._layout(p),
             settings=p.settings,
             input=planned,
+            pins=context.pins,
             started_us=started_us,
             committed_us=time.time_ns() // 1000,
             places=places_of(outcome, p.shards, None if self.last is None else self.last.places),

@@ -64,6 +64,8 @@ class BatchContext:
     files: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """For each event input, the batch's source files by name, each with its rank in the source's order. It is empty if the
     pipeline's kind does not ask for it. Operators that number messages use it (`stream/positions.py`)."""
+    pins: Mapping[str, str] = field(default_factory=dict)
+    """The versions of further inputs that the batch reads, by their names; of a lookup the name of its file."""
     task: int = 0
     """In map tasks: the number of the task."""
     part: int = 0
@@ -175,8 +177,14 @@ class Operator(Protocol[Store]):
     def scheduled(self, context: BatchContext) -> Split:
         """Yield the pieces that a map task sends even if it has no rows, for example if a cleanup is due."""
 
+    def split_read(self, context: BatchContext, name: str, number: int, rows: Rows) -> Split:
+        """Turn decoded rows of an event input into pieces; `number` is their place among the `Rows` of the task's table.
+
+        It looks up what the rows lack, and yields the pieces of `split_rows`.
+        """
+
     def split_rows(self, context: BatchContext, name: str, number: int, rows: Rows) -> Split:
-        """Turn decoded rows of an event input into pieces; `number` is their place among the `Rows` of the task's table."""
+        """Turn rows of an event input, with all that is looked up, into pieces; the arguments as in `split_read`."""
 
     def split_corrections(self, context: BatchContext, table: pa.Table) -> Split:
         """Turn rows of the table of corrections into pieces."""

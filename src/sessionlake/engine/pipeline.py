@@ -1,6 +1,6 @@
 """A pipeline as the coordinator sees it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +34,8 @@ class Pipeline:
     """A fingerprint of the input that the stream's offset log has for a batch."""
     store_layout: Callable[[Operator[Any]], str]
     """The settings that a store's content depends on, besides its keys. If the layout changes, every store is restored."""
+    pins: Callable[[Mapping[str, str] | None], Mapping[str, str]] = lambda before: before or {}
+    """Return the versions of further inputs that a batch reads: those of an interrupted attempt of the batch, or, for None, the newest."""
     checked: Callable[[Operator[Any], dict[str, Any], dict[str, int]], Sequence[str]] = lambda *_: ()
     """Check a batch's numbers before any part of it is committed. It takes the operator, the state
     before the batch, and the numbers. It returns messages for the log, or raises an error, which refuses the batch."""

@@ -34,7 +34,7 @@ CONFIG_NAME = "commits.toml"
 DIRECTORY = "demo"
 REPEATED = 20
 """Events at the end of each file that come again in the next one."""
-_MADE = ("warehouse", "store", "events", "quality", joins.COMMITS, tables.CHANGES)
+_MADE = ("warehouse", "store", "events", "quality", joins.COMMITS, tables.CHANGES, windows.KINDS)
 _EARLIER = ("windows",)
 """Folders that the demo of earlier releases made, too."""
 _ACROSS = (
@@ -130,6 +130,7 @@ def prepare(root: Path, console: Console) -> None:
     (root / "events").mkdir(parents=True)
     for config in sorted(shipped_directory("pipelines").glob("*.toml")):
         shutil.copyfile(config, root / config.name)
+    shutil.copytree(shipped_directory("pipelines") / windows.KINDS, root / windows.KINDS)
     for file in sorted(EXAMPLES.glob("*.json.gz")):
         copied = root / "events" / file.name
         shutil.copy(file, copied)

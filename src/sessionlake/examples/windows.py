@@ -13,6 +13,8 @@ from sessionlake.reading import read_windows
 
 PICTURE = "windows.png"
 PIPELINES = ("weeks", "bursts")
+KINDS = "kinds"
+"""The folder of the table in which the weeks look up kinds of files."""
 
 
 def show_windows(spark: SparkSession, root: Path, console: Console) -> None:
@@ -23,8 +25,8 @@ def show_windows(spark: SparkSession, root: Path, console: Console) -> None:
         table_of(
             "tumbling: the busiest weeks of each project",
             spark.sql("""
-                select week, project, changes, added, authors from (
-                  select date_format(window_start, 'yyyy-MM-dd') week, window_key project, event_count changes, lines_added added, authors,
+                select week, project, changes, added, code `of code`, authors from (
+                  select date_format(window_start, 'yyyy-MM-dd') week, window_key project, event_count changes, lines_added added, code_added code, authors,
                          row_number() over (partition by window_key order by event_count desc) n from weeks)
                 where n = 1 order by changes desc limit 6"""),
         )

@@ -10,13 +10,21 @@ import pyarrow as pa
 from sessionlake.config.load import Config, load_config, parse_config
 from sessionlake.config.operators import named
 from sessionlake.engine.operator import Operator
-from sessionlake.local.columns import Types
+from sessionlake.errors import ConfigError
+from sessionlake.local.columns import Types, type_of, types_of
+from sessionlake.local.rows import Row
 from sessionlake.local.tables import LocalTables
 from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.decoding.rows import TypedSource
 from sessionlake.sources.decoding.tables import TableDecoder
+from sessionlake.sources.lookups.dimension import BadVersionError
+from sessionlake.sources.lookups.making import Making
+from sessionlake.sources.lookups.source import WithLookups
 from sessionlake.sources.record_columns import META
 from sessionlake.stream.unique import once
 
+Lookups = Mapping[str, Sequence[Row] | pa.Table]
+"""Rows that are looked up, by the name of the lookup: dicts, or a table."""
 _PIPELINE = {"name": "local", "warehouse": "warehouse", "store": "store"}
 
 
@@ -46,12 +54,54 @@ def local_config(given: Config | Mapping[str, Any] | str | Path) -> Config:
     return given if isinstance(given, Config) else load_config(given)
 
 
-def local_operator(config: Config, types: Mapping[str, Types]) -> Operator[Any]:
-    """Return the operator of a config, over rows whose columns have the given types by input; keys and ids are texts by default."""
-    sources = {}
+@dataclass(frozen=True)
+class LocalTable:
+    """Rows that are looked up; see `LookupTable` for the methods."""
+
+    place: str
+    rows: pa.Table
+
+    @classmethod
+    def of(cls, name: str, rows: Sequence[Row] | pa.Table) -> "LocalTable":
+        """Return plain rows as a table, typed as rows of events are."""
+        if not isinstance(rows, pa.Table):
+            names = dict.fromkeys(column for row in rows for column in row)
+            types = {column: type_of(column, rows) for column in names}
+            rows = pa.Table.from_pylist(list(rows), schema=pa.schema(list(types.items())))
+        return cls(name, rows)
+
+    def types(self) -> dict[str, pa.DataType]:
+        """Return the types of the columns."""
+        return types_of(self.rows)
+
+
+def _looked_up(source: LocalSource, side: Config, lookups: Lookups) -> TypedSource:
+    """Return a source with the lookups of its input; ConfigError if one has no rows, or rows that can't be looked up."""
+    tables, held = {}, {}
+    for section in side.lookup:
+        at = f"{side.lookup_at}.{section.name}"
+        if section.name not in lookups:
+            raise ConfigError(f"{at}: there are no rows for it; give them, as in lookups={{{section.name!r}: rows}}")
+        table = LocalTable.of(section.name, lookups[section.name])
+        tables[section.name] = table
+        WithLookups(source, side, tables).types_of(section)
+        try:
+            held[section.name] = Making.of(section).dimension(table.rows)
+        except BadVersionError as error:
+            raise ConfigError(f"{at}: the table of these rows {error}") from error
+    return WithLookups(source, side, tables, held) if tables else source
+
+
+def local_operator(config: Config, types: Mapping[str, Types], lookups: Lookups | None = None) -> Operator[Any]:
+    """Return the operator of a config, over rows whose columns have the given types by input; keys and ids are texts by default.
+
+    `lookups` are the rows that events are looked up in, by the name of the lookup.
+    """
+    sources: dict[str, TypedSource] = {}
     for name, side in config.inputs.items():
         texts = [*config.keys[name], *side.event.id_columns]
-        sources[name] = LocalSource({**dict.fromkeys(texts, pa.string()), **types.get(name, {})})
+        source = LocalSource({**dict.fromkeys(texts, pa.string()), **types.get(name, {})})
+        sources[name] = _looked_up(source, side, lookups or {})
     return once(named(config.entry.operator)(config, sources, None), config.inputs)
 
 

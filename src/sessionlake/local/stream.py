@@ -79,7 +79,7 @@ class LocalStream(Generic[Store]):
         If the operator raises an error, state and stores stay as they were.
         """
         context = BatchContext(self._batches, f"c{self._batches}", dict(self._state), clock_us)
-        pieces = [list(operator.split_rows(context, name, number, rows)) for number, (name, rows) in enumerate(given)]
+        pieces = [list(operator.split_read(context, name, number, rows)) for number, (name, rows) in enumerate(given)]
         pieces.append([*operator.scheduled(context), Counted(counted or {})])
         if corrections is not None:
             pieces[-1] += operator.split_corrections(context, corrections)

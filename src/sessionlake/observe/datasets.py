@@ -1,6 +1,6 @@
 """Which datasets each job reads and writes, named as OpenLineage's naming rules ask."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -19,6 +19,7 @@ from sessionlake.jobs.registry import (
     Counted,
 )
 from sessionlake.operators.registry import kind_of
+from sessionlake.sources.lookups.tables import changelog_of_table
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.changelog import changelog_of
 
@@ -78,7 +79,8 @@ def _named(config: Config, name: str, rows: int | None) -> list[Dataset]:
     if name == SOURCE:
         sources = [side.source for side in config.inputs.values()]
         # Of several nothing says how many rows are which one's.
-        return [_source(source, rows if len(sources) == 1 else None) for source in sources]
+        read = [_source(source, rows if len(sources) == 1 else None) for source in sources]
+        return read + [dataset for side in config.inputs.values() for dataset in _looked_up(side)]
     return [located(f"{config.pipeline.warehouse}/{table}", rows) for table in _tables(config, name)]
 
 
@@ -93,6 +95,15 @@ def _tables(config: Config, name: str) -> list[str]:
     if name in _STATES and name not in of.state:
         return []
     return [{CHANGES: of.changes, SNAPSHOT: of.snapshot}.get(name, name)]
+
+
+def _looked_up(side: Config) -> Iterator[Dataset]:
+    for section in side.lookup:
+        upstream = side.looked_up.get(section.name)
+        if upstream is not None:
+            yield located(f"{upstream.warehouse}/{changelog_of_table(upstream).changes}")
+        elif section.path is not None:
+            yield located(section.path)
 
 
 def _source(source: SourceSection, rows: int | None) -> Dataset:

@@ -18,6 +18,8 @@ from sessionlake.sources.delta import DeltaSource
 from sessionlake.sources.files import FileSource
 from sessionlake.sources.infer import declared_and_inferred
 from sessionlake.sources.kafka import read_avro_schema
+from sessionlake.sources.lookups.source import with_lookups
+from sessionlake.sources.lookups.tables import tables_of
 from sessionlake.sources.record_columns import META
 
 # These sources are never asked for anything that needs a Spark session.
@@ -77,7 +79,12 @@ class DeclaredTopic:
 
 def sources_without_spark(config: Config) -> dict[str, Source]:
     """Return a pipeline's sources by the names of its event inputs."""
-    return {name: named(side.source.entry.without_spark)(side) for name, side in config.inputs.items()}
+    return {name: with_lookups(_opened(side), side, tables_of(side, _opened)) for name, side in config.inputs.items()}
+
+
+def _opened(config: Config) -> Source:
+    source: Source = named(config.source.entry.without_spark)(config)
+    return source
 
 
 def local_files(config: Config) -> FileSource:

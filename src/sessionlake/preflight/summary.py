@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from sessionlake.config.durations import spoken_duration
 from sessionlake.config.load import Config
+from sessionlake.config.lookups import DEAD_LETTER, LookupSection
 from sessionlake.config.source import SourceSection
 from sessionlake.warehouse.changelog import changelog_of
 
@@ -38,6 +39,15 @@ def _inputs(config: Config) -> Iterator[tuple[str, str]]:
         columns = ", ".join(f"{what} {column}" for what, column in named.items() if column) or "no columns by name"
         ahead = spoken_duration(side.max_future_skew_us)
         yield f"events{of}", f"{columns}; more than {ahead} ahead of the clock: go to dead_letters"
+        if side.lookup:
+            yield f"looks up{of}", "; ".join(map(_looked_up, side.lookup))
+
+
+def _looked_up(section: LookupSection) -> str:
+    equal = " and ".join(f"{right} = {left} of the event" for left, right in section.pairs)
+    which = "valid at the event's time" if section.is_timed else "that is there"
+    missing = "events without one go to dead_letters" if section.missing == DEAD_LETTER else "null without one"
+    return f"{', '.join(section.columns)} of the row of {section.table or section.path} {which} with {equal}; {missing}"
 
 
 def _read(source: SourceSection) -> str:

@@ -18,7 +18,7 @@ def parameters(inputs: Inputs) -> dict[str, Any]:
         **inputs.kind.suite_values(),
         "batch_id": pinned["batch_id"],
         "with_id": inputs.config.with_ids,
-        "with_key": all(spec.decoder.columns.key is not None for spec in inputs.kind.inputs.values()),
+        "with_key": all(spec.columns.key is not None for spec in inputs.kind.inputs.values()),
         "forgotten": pinned["forgotten"],
         "max_age_seconds": parse_duration(quality.max_age) / SECOND_US,
         "max_null_key_rate": quality.max_null_key_rate,

@@ -1,7 +1,7 @@
 """Which columns of the source are read, and as which Arrow types."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -40,6 +40,10 @@ class EventColumns:
     """The source's columns that `where` reads. They come first, so that a wrong type among them is the one that is told."""
     also: tuple[str, ...] = ()
     """The source's columns that a computed key, time and id read."""
+    compared: tuple[str, ...] = ()
+    """The source's columns that lookups compare."""
+    looked_up: Mapping[str, str] = field(default_factory=dict)
+    """Columns that lookups add to those of the source, each with the lookup's name."""
 
     def __post_init__(self) -> None:
         if self.time_unit is not None and self.time_unit not in TIME_UNITS:
@@ -50,10 +54,22 @@ class EventColumns:
 
     @property
     def needed(self) -> tuple[str, ...]:
-        """List the source's columns that are read, once each: `asked`, those of key, time and id, `inputs` and `also`, in that order."""
+        """List the source's columns that are read, once each: `asked`, those of key, time and id, `inputs`, `also` and `compared`, in that order."""
         own = (self.key, *self.further_keys, self.time, self.id, *self.further_ids)
         first = (name for name in own if name is not None and name not in self.computed)
-        return tuple(dict.fromkeys((*self.asked, *first, *self.inputs, *self.also)))
+        return tuple(dict.fromkeys((*self.asked, *first, *self.inputs, *self.also, *self.compared)))
+
+    @property
+    def read(self) -> "EventColumns":
+        """The same without the columns that are looked up: those that a source has to give."""
+        if not self.looked_up:
+            return self
+        asked, inputs, also = (
+            tuple(name for name in names if name not in self.looked_up)
+            for names in (self.asked, self.inputs, self.also)
+        )
+        hidden = {**self.computed, **{name: self.types[name] for name in self.looked_up}}
+        return replace(self, asked=asked, inputs=inputs, also=also, computed=hidden, looked_up={})
 
     @property
     def key_columns(self) -> tuple[str, ...]:
@@ -67,7 +83,7 @@ class EventColumns:
 
     @property
     def lone_key(self) -> str | None:
-        """The key if it is text that is read as nothing but the key, and so may come as a dictionary; else None."""
+        """The key if it is text that is read as nothing but the key, or compared, and so may come as a dictionary; else None."""
         if self.key is None or self.key in self.computed or self.further_keys or self.types[self.key] != pa.string():
             return None
         if self.key in (self.time, self.id, *self.further_ids, *self.asked, *self.inputs, *self.also):

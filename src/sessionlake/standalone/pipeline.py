@@ -12,7 +12,7 @@ from sessionlake.engine.operator import Operator
 from sessionlake.errors import ConfigError
 from sessionlake.local.columns import Types
 from sessionlake.local.rows import Row
-from sessionlake.local.source import local_config, local_operator
+from sessionlake.local.source import Lookups, local_config, local_operator
 from sessionlake.standalone.base import Positions, Standalone
 from sessionlake.standalone.outbox import Downstream
 from sessionlake.warehouse.changelog import changelog_of
@@ -23,7 +23,8 @@ class Pipeline(Standalone[Operator[Any]]):
 
     `config` is a pipeline's TOML file, or its content, which needs no [pipeline]. Of [source] and [event] only the names and
     units of columns mean something. Outputs are dicts with the columns of the operator's changelog, times in microseconds.
-    `schema`, `downstream` and `batch` are those of a `WindowedAggregator`. ConfigError for an invalid config, or for one that
+    `schema`, `downstream` and `batch` are those of a `WindowedAggregator`. `lookups` are the rows that messages are looked up
+    in, by the name of the lookup. ConfigError for an invalid config, or for one that
     is not the directory's.
 
     >>> from tempfile import TemporaryDirectory
@@ -46,7 +47,9 @@ class Pipeline(Standalone[Operator[Any]]):
         schema: Mapping[str, str] | None = None,
         downstream: Downstream | None = None,
         batch: int = 1,
+        lookups: Lookups | None = None,
     ) -> None:
+        self._lookups = lookups
         self._config = local_config(config)
         self._of = changelog_of(self._config)
         asked = {"layout": STATE_LAYOUT, **self._config.rebuild_settings(), **self._config.live_settings()}
@@ -90,4 +93,4 @@ class Pipeline(Standalone[Operator[Any]]):
 
     def _build(self, types: Mapping[str, Types]) -> Operator[Any]:
         given = {name: {**types.get(name, {}), **self._declared} for name in self._config.inputs}
-        return local_operator(self._config, given)
+        return local_operator(self._config, given, self._lookups)

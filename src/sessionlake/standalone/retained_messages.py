@@ -51,7 +51,7 @@ class RetainedMessages:
 
     def __init__(self, room: MessageRetention, events: EventSpec, part: Part) -> None:
         self._room = room
-        types = events.decoder.columns
+        types = events.columns
         self._side = Side("messages", None, types.inputs, events)
         self._db = part
         self._store = MessageStore(Path(), block=room.block, segment=room.segment, opened=lambda _: part)

@@ -12,6 +12,8 @@ from sessionlake.errors import PipelineStateError
 from sessionlake.warehouse.batch_commit import BatchCommit
 
 _REBUILD = "sessionlake rebuild CONFIG --warehouse NEW"
+MISSING = "missing"
+"""The setting of what events get that find no row, by lookup."""
 _NOT_OF_THE_CONFIG = ("allow_expiry",)
 """Settings of classification that options of `run` set."""
 
@@ -66,7 +68,8 @@ def changes(config: Config, last: BatchCommit, bound: Mapping[str, Any], layout:
     """
     if last.pipeline != config.pipeline.name:
         return [_of_another(config, last)]
-    computed, added = list(_computed(config, last)), [*_added(config, last), *_dropped(config, last)]
+    computed = [*_computed(config, last), *_looked_up(config, last)]
+    added = [*_added(config, last), *_dropped(config, last)]
     rebuilt = list(_rebuilt(config, last, bound, {change.name for change in (*computed, *added)}))
     # What a rebuild changes need not be restored. With an aggregate stores are restored in any case.
     restored = [] if rebuilt or added else list(_restored(config, last, layout))
@@ -183,6 +186,19 @@ def _computed(config: Config, last: BatchCommit) -> Iterator[Change]:
                 yield Change(Class.LIVE, f"{side.event_at}.columns.{name}", None, text, f"+ {text}")
 
 
+def _looked_up(config: Config, last: BatchCommit) -> Iterator[Change]:
+    """Yield the lookups that are new or gone: what reads their columns is new or gone, too, or another change."""
+    for side in config.inputs.values():
+        before = last.settings.rebuild.get(side.lookup_at) or {}
+        now = {section.name: section.bound for section in side.lookup}
+        for name in dict.fromkeys((*now, *before)):
+            if name not in before or name not in now:
+                told = (
+                    "+ events are looked up from the next batch on" if name in now else "- events are looked up no more"
+                )
+                yield Change(Class.LIVE, f"{side.lookup_at}.{name}", before.get(name), now.get(name), told)
+
+
 def _live(config: Config, last: BatchCommit) -> Iterator[Change]:
     """Yield the changes of settings that each batch reads again."""
     before, now = last.settings.live, _plain(config.live_settings())
@@ -191,6 +207,8 @@ def _live(config: Config, last: BatchCommit) -> Iterator[Change]:
         if name in _NOT_OF_THE_CONFIG or (not before.get(name) and not now.get(name)):
             continue
         for key, old, new in _differences(name, before.get(name), now.get(name)):
+            if MISSING in key.split(".") and None in (old, new):
+                continue  # of a lookup that is new or gone
             told = f"{_spoken(key, old)} -> {_spoken(key, new)}"
             yield Change(Class.LIVE, _key_in(config, key), old, new, told)
 
@@ -212,14 +230,15 @@ def _key_in(config: Config, key: str) -> str:
     """
     name, _, rest = key.partition(".")
     section, sides = type(config.section), config.section.sides
+    if MISSING in key.split("."):
+        side = config.inputs[name] if name in sides else config
+        return f"{side.lookup_at}.{rest.removeprefix(f'{MISSING}.')}.{MISSING}"
     if name in sides:
         return f"{sides[name].source.AT.removesuffix('source')}event.{rest.removesuffix('_us')}"
     if name in section.BESIDE:
         return key.removesuffix("_us")
     plain = name.removesuffix("_us")
-    if plain == "grace":
-        return f"{config.operator}.{section.PATIENCE}"
-    for written in (plain, f"{plain}_time"):
+    for written in (section.PATIENCE if plain == "grace" else plain, f"{plain}_time"):
         if written in section.model_fields:
             return f"{config.operator}.{written}"
     if plain in type(config.pipeline).model_fields:

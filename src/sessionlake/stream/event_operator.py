@@ -7,7 +7,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from sessionlake.engine.operator import BatchContext, Split
+from sessionlake.engine.operator import BatchContext, Counted, Split
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.stream.ingest import CORRECTIONS, EventSpec, by_input, naming_rows
@@ -40,6 +40,13 @@ class EventOperator(ABC):
         """Return the columns that are read of an input."""
         return self.events(name).decoder.columns
 
+    def split_read(self, context: BatchContext, name: str, number: int, rows: Rows) -> Split:
+        """Look up the rest of decoded rows of an event input, and turn them into pieces."""
+        rows, counts = self.events(name).lookups.added(rows, context.pins)
+        if counts:
+            yield Counted(counts)
+        yield from self.split_rows(context, name, number, rows)
+
     def split(self, rows: pa.Table, context: BatchContext) -> Split:
         """Decode source rows by input, in the order of their source if that counts, and split them and the corrections."""
         yield from self.scheduled(context)
@@ -56,7 +63,7 @@ class EventOperator(ABC):
             else:
                 decoded = decoder.decode(events)
             for number, found in enumerate(decoded):
-                yield from naming_rows(partial(self.split_rows, context, name, number), found)
+                yield from naming_rows(partial(self.split_read, context, name, number), found)
 
     def scheduled(self, context: BatchContext) -> Split:
         """Yield nothing."""

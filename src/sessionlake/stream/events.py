@@ -1,6 +1,7 @@
 """From a config to an event input: the aggregates, the columns that are read, and their types."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 import pyarrow as pa
@@ -12,6 +13,8 @@ from sessionlake.config.problems import InvalidConfigError
 from sessionlake.errors import ConfigError, MissingColumnsError, PipelineStateError
 from sessionlake.sources.columns import EventColumns, type_named
 from sessionlake.sources.decoding.rows import TypedSource
+from sessionlake.sources.lookups.lookup import NO_LOOKUPS
+from sessionlake.sources.lookups.source import WithLookups
 from sessionlake.sources.record_columns import META
 from sessionlake.stream.ingest import EventSpec, column_of
 from sessionlake.stream.named_columns import missing_columns
@@ -51,7 +54,7 @@ def aggregated_events(
         names += [name for name in (*(source.columns() if new else known), *config.event.columns) if name not in names]
     hidden = hidden_columns(specs)
     events = event_spec(config, source, [*names, *more], pinned, ordered=ordered, hidden=hidden)
-    types = {**events.decoder.columns.types, **events.types}
+    types = {**events.columns.types, **events.types}
     with_id = config.event.id is not None
     built = build_aggregates(texts, types, with_id=with_id, directory=config.pipeline.code)
     if pinned is None:
@@ -79,7 +82,9 @@ def event_spec(
     event = config.event
     keys, ids = tuple(keys) or event.key_columns, event.id_columns
     shaping = Shaping.of(config.event_at, event, (*keys, event.time, *ids), inputs, hidden)
-    types = _known_types(config, source, shaping, pinned)
+    looked = source if isinstance(source, WithLookups) else None
+    compared = () if looked is None else looked.compared
+    types = _known_types(config, source, shaping, pinned, compared)
     shape = shaping.shape(types)
     key, id_ = (next(iter(names), None) for names in (keys, ids))
     columns = EventColumns(
@@ -95,25 +100,30 @@ def event_spec(
         computed=shape.types,
         asked=shaping.asked,
         also=shaping.also,
+        compared=tuple(compared),
+        looked_up={}
+        if looked is None
+        else {name: lookup for name, lookup in looked.looked_up.items() if name in types},
     )
     return EventSpec(
-        decoder=source.decoder(columns),
+        decoder=source.decoder(columns.read),
+        lookups=NO_LOOKUPS if looked is None else looked.lookups(columns),
         layouts=() if pinned is None else pinned.layouts,
         beyond_retention=config.beyond_retention,
         max_future_skew_us=config.max_future_skew_us,
         archive=config.pipeline.archive,
         max_key_bytes=event.max_key_bytes,
-        shape=shape,
+        shape=replace(shape, looked_up=columns.looked_up),
         unique_us=event.unique_us,
         shows_duplicates=event.shows_duplicates,
     )
 
 
 def _known_types(
-    config: Config, source: TypedSource, shaping: Shaping, pinned: Pinned | None
+    config: Config, source: TypedSource, shaping: Shaping, pinned: Pinned | None, compared: Sequence[str]
 ) -> dict[str, pa.DataType]:
     """Return the types of the source's columns: as pinned, and as the source has them those that only `where` reads."""
-    needed = tuple(dict.fromkeys((*shaping.plain, *shaping.inputs, *shaping.also)))
+    needed = tuple(dict.fromkeys((*shaping.plain, *shaping.inputs, *shaping.also, *compared)))
     if pinned is None:
         types = _types(config, source, needed)
     else:
@@ -153,7 +163,7 @@ def type_names(inputs: Mapping[str, EventSpec]) -> dict[str, str]:
     return {
         column_of(name, column): str(type_)
         for name, spec in inputs.items()
-        for column, type_ in spec.decoder.columns.types.items()
+        for column, type_ in spec.columns.types.items()
     }
 
 

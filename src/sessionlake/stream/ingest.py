@@ -18,8 +18,10 @@ from sessionlake.columnar.arrays import Bools, Ints, combined, plain_text
 from sessionlake.config.names import EVENT_INPUT
 from sessionlake.engine.operator import Aside, Counted, Split
 from sessionlake.errors import BadEventsError, SessionlakeError, SourceError, first_line
+from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.contract import Checked, check
 from sessionlake.sources.decoding.rows import BATCH, Decoder, Rows
+from sessionlake.sources.lookups.lookup import NO_LOOKUPS, Lookups
 from sessionlake.stream.shape import Shape
 from sessionlake.warehouse.schemas import TIME
 
@@ -68,17 +70,24 @@ class EventSpec:
     """Whether duplicates get a row in their table, besides their number."""
     layouts: tuple[Layout, ...] = ()
     """The layouts that the pipeline's states have had; empty if there was one."""
+    lookups: Lookups = NO_LOOKUPS
+    """The tables from which rows are enriched once they are decoded."""
+
+    @property
+    def columns(self) -> EventColumns:
+        """The columns of rows: those that are decoded, and those that are looked up."""
+        return self.lookups.columns or self.decoder.columns
 
     @property
     def types(self) -> dict[str, pa.DataType]:
         """The types of all columns that events have: of the source's that are read, and of the computed ones, which hide those."""
-        columns = self.decoder.columns
+        columns = self.columns
         return {name: columns.types[name] for name in columns.needed} | self.shape.types
 
     @property
     def stored_types(self) -> dict[str, pa.DataType]:
         """The types of the columns as late events and the archive have them: the source's that the operator reads."""
-        columns = self.decoder.columns
+        columns = self.columns
         return {name: columns.types[name] for name in columns.inputs}
 
 
@@ -140,7 +149,7 @@ def judge(spec: EventSpec, rows: Rows, clock_us: int, expired_us: int) -> Judged
     """Judge rows by `where`, the contract, the batch's clock, and the retention: an event strictly before `expired_us` is beyond it."""
     rows, filtered = spec.shape.filtered(rows)
     table = spec.shape.with_own(rows.table)
-    checked = check(table, rows.error, spec.decoder.columns, spec.max_key_bytes, clock_us)
+    checked = check(table, rows.error, spec.columns, spec.max_key_bytes, clock_us)
     good = np.ones(rows.table.num_rows, bool)
     refused: list[tuple[Ints, pa.Array]] = []
     if checked.reason is not None:
@@ -219,14 +228,14 @@ def event_table(spec: EventSpec, events: Events) -> pa.Table:
         "key": plain_text(events.keys),
         "time_us": events.time_us,
         "event_id": pa.nulls(n, pa.string()) if events.event_id is None else events.event_id,
-        "event": event_struct(spec, [source[name] for name in spec.decoder.columns.inputs], n),
+        "event": event_struct(spec, [source[name] for name in spec.columns.inputs], n),
     }
     return pa.table(columns)
 
 
 def events_of(spec: EventSpec, table: pa.Table) -> Events:
     """Return the events of a table with the columns of `event_table`, and `batch_id` if batches have stored them."""
-    names = spec.decoder.columns
+    names = spec.columns
     event = combined(table["event"])
     columns = {name: pc.struct_field(event, name).cast(names.types[name]) for name in names.inputs}
     event_id = None if names.id is None else combined(table["event_id"])
@@ -240,12 +249,12 @@ def event_struct(spec: EventSpec, inputs: list[pa.Array], rows: int) -> pa.Array
     """Return the source's columns that are read as one struct column; a struct needs one field at least."""
     if not inputs:
         return pa.StructArray.from_arrays([pa.nulls(rows, pa.bool_())], names=["none"])
-    return pa.StructArray.from_arrays(inputs, names=list(spec.decoder.columns.inputs))
+    return pa.StructArray.from_arrays(inputs, names=list(spec.columns.inputs))
 
 
 def checked_events(spec: EventSpec, table: pa.Table, checked: Checked, at: Ints) -> Events:
     """Return the rows at some places of a table, as it came from the source, as events."""
-    columns = {name: combined(table[name]) for name in spec.decoder.columns.inputs}
+    columns = {name: combined(table[name]) for name in spec.columns.inputs}
     if len(at) == table.num_rows:
         return spec.shape.events(Events(checked.key, checked.time_us, columns, checked.event_id))
     index = pa.array(at)
@@ -267,8 +276,9 @@ def with_live_settings(spec: EventSpec, live: Mapping[str, Any]) -> EventSpec:
         max_future_skew_us=live["max_future_skew_us"],
         archive=live.get("archive", False),
         max_key_bytes=live.get("max_key_bytes"),
-        shape=spec.shape.under(live.get("where"), spec.decoder.columns),
+        shape=spec.shape.under(live.get("where"), spec.columns),
         unique_us=live.get("unique_for_us"),
+        lookups=spec.lookups.under(live.get("missing", {})),
     )
 
 

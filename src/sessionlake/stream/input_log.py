@@ -5,7 +5,7 @@ Spark's checkpoint forgets positions after 100 batches, and Delta's log forgets 
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -51,6 +51,9 @@ BATCH_INPUTS_SCHEMA = pa.schema(
             "JSON: position in the event source up to which the batch read, inclusive; of several, a list",
         ),
         _field("corrections", pa.string(), "JSON: position in the control input, likewise"),
+        _field(
+            "pins", pa.string(), "JSON: the version of each further input that the batch read; null if it read none"
+        ),
     ]
 )
 
@@ -82,6 +85,8 @@ class BatchInputs:
     events: Any
     """Spark's JSON of the position in the event source; of several, a list in the order of `Kind.inputs`."""
     corrections: dict[str, Any] | None
+    pins: Mapping[str, str] = field(default_factory=dict)
+    """The versions of further inputs that the batch read (`BatchCommit.pins`)."""
     counts: Mapping[str, int] = field(default_factory=dict, compare=False)
     """The counts of the batch's commit, for the table; not read back from it."""
 
@@ -130,9 +135,14 @@ def batch_inputs(tables: Tables, config: Config, up_to: int) -> list[BatchInputs
     if tables[BATCH_INPUTS].exists():
         times = [F.unix_micros(name).alias(name) for name in ("clock", "watermark_before", "watermark")]
         rows = tables[BATCH_INPUTS].read().where(F.col("batch_id") <= up_to)
-        rows = rows.select("batch_id", "changelog_version", *times, "settings", "events", "corrections")
+        # Tables of before batches read further inputs lack the column.
+        pins = F.col("pins") if "pins" in rows.columns else F.lit(None)
+        rows = rows.select("batch_id", "changelog_version", *times, "settings", "events", "corrections", pins)
         found = [
-            BatchInputs(*row[:5], *(json.loads(text) if text else None for text in row[5:]))
+            replace(
+                BatchInputs(*row[:5], *(json.loads(text) if text else None for text in row[5:8])),
+                pins=json.loads(row[8] or "{}"),
+            )
             for row in rows.toLocalIterator()
         ]
     by_id = {inputs.batch_id: inputs for inputs in (*found, *_unsaved(tables, config, up_to, _last_saved(tables)))}
@@ -161,7 +171,9 @@ def _unsaved(tables: Tables, config: Config, up_to: int, last: _Last) -> Iterato
             *events, corrections = (None if line == "-" else json.loads(line) for line in lines[2:])
             live = dict(commit.settings.live)
             read = events[0] if len(events) == 1 else events
-            yield BatchInputs(batch, commit.version, clock, before, watermark, live, read, corrections, commit.counts)
+            yield BatchInputs(
+                batch, commit.version, clock, before, watermark, live, read, corrections, commit.pins, commit.counts
+            )
         before = watermark
 
 
@@ -181,6 +193,7 @@ def _row(inputs: BatchInputs, sides: Iterable[str]) -> dict[str, Any]:
             ("settings", inputs.settings),
             ("events", inputs.events),
             ("corrections", inputs.corrections),
+            ("pins", dict(inputs.pins) or None),
         )
     }
     return {

@@ -25,4 +25,4 @@ def next_layouts(
 
 def _columns(kind: Kind) -> list[str]:
     """Return the source's columns that late and archived events have."""
-    return [name for spec in kind.inputs.values() for name in spec.decoder.columns.inputs]
+    return [name for spec in kind.inputs.values() for name in spec.columns.inputs]

@@ -30,6 +30,8 @@ def _users(config: Config, column: str) -> Iterator[tuple[str, str]]:
     for name in ("key", "time", "id"):
         if column in as_columns(getattr(config.event, name)):
             yield f"{config.event_at}.{name}", column
+    compared = (f"{config.lookup_at}.{lookup.name}.on" for lookup in config.lookup if column in lookup.of_event)
+    yield from ((key, column) for key in compared)
     shaping = [(f"columns.{name}", text) for name, text in config.event.columns.items()]
     for name, text in (("where", config.event.where or ""), *shaping):
         if re.search(rf"(?<!\w){re.escape(column)}(?!\w)", text):

@@ -35,8 +35,11 @@ def make_pipeline(
     layouts: Sequence[Layout] = (),
     remade: Callable[[Settings], tuple[Config, Kind]] | None = None,
     allow_expiry: bool = False,
+    pins: Callable[[Mapping[str, str] | None], Mapping[str, str]] = lambda before: before or {},
 ) -> Pipeline:
     """Return the coordinator's Pipeline for a kind; with `allow_expiry` the limits on removals by [ttl] are ignored.
+
+    `pins` are those of the Pipeline.
 
     `allow_expiry` is one of the commit's settings, so the rerun of an interrupted batch uses it again. `before` is the last batch,
     or one that was interrupted after it. `layouts` are those of the states, the newest last. `remade` makes config and kind as an interrupted batch had them, if its aggregates are others.
@@ -58,7 +61,7 @@ def make_pipeline(
         if other.rebuild.get(AGGREGATES) != bound.get(AGGREGATES) and remade is not None:
             before, made = remade(other)
             read = [Layout.read(fields) for fields in other.layouts]
-            return make_pipeline(tables, before, made, checkpoint_id, layouts=read).under(other)
+            return make_pipeline(tables, before, made, checkpoint_id, layouts=read, pins=pins).under(other)
         return replace(pipeline, operator=operator_of(kind, layouts, other.live), settings=other)
 
     pipeline = Pipeline(
@@ -73,6 +76,7 @@ def make_pipeline(
         stored_state=partial(_stored, tables, kind),
         asked_for=partial(_answers, tables, kind),
         input_of=lambda batch_id: fingerprint(tables.read_text(f"{config.checkpoint}/offsets/{batch_id}")),
+        pins=pins,
         store_layout=lambda operator: store_layout(operator, kind.store_layout(inner(operator))),
         checked=lambda operator, state, stats: kind.checked(inner(operator), state, stats),
     )

@@ -12,6 +12,7 @@ from sessionlake.aggregates.partials import Partials
 from sessionlake.columnar.arrays import Bools, Ints
 from sessionlake.config.load import Config
 from sessionlake.engine.operator import Inputs, Operator
+from sessionlake.sources.decoding.rows import Rows
 from sessionlake.stream.comparison import Difference
 from sessionlake.stream.ingest import EventSpec
 from sessionlake.stream.input_log import BatchInputs
@@ -30,6 +31,12 @@ Piece = tuple[int, str, Partials]
 them, the column revision holding the batch."""
 Pieces = Callable[[pa.Table], Iterator[Piece]]
 """Returns the pieces of rows of the archive or of a source; pickled to the workers."""
+
+
+def read_again(events: EventSpec, table: pa.Table, inputs: Callable[[int], BatchInputs]) -> Iterator[tuple[int, Rows]]:
+    """Yield the rows of past batches, each with its batch, with all that the batch looked up; `inputs` returns those of a batch."""
+    for batch_id, rows in events.decoder.decode_again(table):
+        yield batch_id, events.lookups.added(rows, inputs(batch_id).pins)[0]
 
 
 @dataclass(frozen=True)

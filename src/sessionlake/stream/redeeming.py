@@ -21,4 +21,4 @@ class Redeeming:
     @property
     def columns(self) -> EventColumns:
         """The columns of the source that are read."""
-        return self.events.decoder.columns
+        return self.events.columns

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,8 @@ from sessionlake.engine.erasure import remove_all_marked
 from sessionlake.engine.error_text import error_in
 from sessionlake.errors import FencedError, PipelineStateError, SessionlakeError, StoreError
 from sessionlake.sources import kafka_cluster as kafka
+from sessionlake.sources.lookups.lookup import FOUND, MISSING
+from sessionlake.sources.lookups.versions import Pins
 from sessionlake.sources.registry import sources_of
 from sessionlake.stream.changes import check_changes, taken
 from sessionlake.stream.clock import check_batch_clock, check_clock
@@ -161,6 +163,7 @@ class _Run:
             pinned, self.kind, config.aggregates, lambda: self._remade(cast("Pinned", pinned))[1]
         )
         self.adds = pinned is not None and self.layouts != pinned.layouts
+        self.pins = Pins(spark, self.sources, {name: spec.lookups.each for name, spec in self.kind.inputs.items()})
         # All checks are above: a warehouse that is refused gets no table.
         create_tables(self.tables, config, self.kind, grow=self.adds)
         checkpoint = checkpoint or make_checkpoint(self.tables, config)
@@ -173,6 +176,7 @@ class _Run:
             layouts=self.layouts,
             remade=lambda settings: self._remade(Pinned.of_settings(settings, -1)),
             allow_expiry=allow_expiry,
+            pins=self.pins.of_batch,
         )
         self.coordinator = Coordinator(spark, self.tables, pipeline)
         self.batches = 0
@@ -251,6 +255,7 @@ class _Run:
         self.remove_marked_stores()
         for source in self.sources.values():
             source.watch()
+        self.pins.refresh()
         last = self.coordinator.last
         if last is not None and self._batch_runs.acquire(blocking=False):
             try:
@@ -266,6 +271,7 @@ class _Run:
                 # A store that can't be removed now keeps its marker, and the job that waits for it reports that.
                 with suppress(StoreError):
                     remove_all_marked(Path(self.config.driver_store_dir))
+                self.pins.erase_marked()
             finally:
                 self._batch_runs.release()
 
@@ -321,6 +327,14 @@ class _Run:
         )
         self.tables[schemas.CORRECTIONS].append_rows(table)
 
+    def _unfound(self) -> Iterator[str]:
+        """Yield a warning for each lookup that found no row at all."""
+        for spec in self.kind.inputs.values():
+            for lookup in spec.lookups.each:
+                found, missing = (self.coordinator.totals.get(f"{name}:{lookup.name}", 0) for name in (FOUND, MISSING))
+                if missing and not found:
+                    yield f"none of {missing:,} events found a row in lookup {lookup.name!r}; compare its columns of `on`, {', '.join(lookup.on)}, with the table's"
+
     def summary(self) -> RunSummary:
         """Return the run's summary."""
         counts = {name: self.coordinator.totals.get(name, 0) for name in schemas.COUNTS}
@@ -331,6 +345,7 @@ class _Run:
                 f"{refused / counts['input']:.0%} of this run's {counts['input']:,} events were late or dead; "
                 f"raise {self.config.operator}.{self.config.section.PATIENCE}, look into late_events and dead_letters, or for old unordered data start with `sessionlake bootstrap`"
             )
+        warnings += self._unfound()
         last = self.coordinator.last
         return RunSummary(self.batches, counts, last.watermark_us if last else None, warnings)
 

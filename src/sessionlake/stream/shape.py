@@ -19,7 +19,7 @@ from sessionlake.columnar.arrays import Bools
 from sessionlake.columnar.expressions import OWN_KEY, OWN_TIME, TIME, Computation
 from sessionlake.errors import PipelineStateError
 from sessionlake.sources.columns import EventColumns
-from sessionlake.sources.decoding.decoded import WRONG_TYPE, wrong_column
+from sessionlake.sources.decoding.decoded import NO_ROW, WRONG_TYPE, no_row, wrong_column
 from sessionlake.sources.decoding.rows import Rows
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ class Shape:
     """That of the columns that the operator reads, as far as they are computed."""
     inputs: tuple[str, ...] = ()
     """The columns that the operator reads."""
+    looked_up: Mapping[str, str] = field(default_factory=dict)
+    """The columns that lookups add, each with the lookup's name."""
 
     def filtered(self, rows: Rows) -> tuple[Rows, int]:
         """Return the rows for which `where` is true, and those that are refused whatever it says; and the number of the others."""
@@ -76,7 +78,16 @@ class Shape:
             return np.ones(table.num_rows, bool)
         true = self.condition.evaluate(_columns(table), table.num_rows)[WHERE]
         keep: Bools = pc.fill_null(true, fill_value=False).to_numpy(zero_copy_only=False)
-        return keep if error is None else keep | _refused(error, self.condition.columns)
+        return keep if error is None else keep | self._refused(error, self.condition.columns)
+
+    def _refused(self, error: pa.Array, asked: Iterable[str]) -> Bools:
+        """Return the rows that are no events whatever the columns say that are not `asked` (rule 213)."""
+        refused = pc.invert(pc.or_(pc.starts_with(error, WRONG_TYPE), pc.starts_with(error, NO_ROW)))
+        for name in asked:
+            refused = pc.or_(refused, pc.starts_with(error, wrong_column(name)))
+            if name in self.looked_up:
+                refused = pc.or_(refused, pc.equal(error, no_row(self.looked_up[name])))
+        return pc.fill_null(refused, fill_value=False).to_numpy(zero_copy_only=False)
 
     def with_own(self, table: pa.Table) -> pa.Table:
         """Return a table of the source's columns with the computed key, time and id in place of columns of their names."""
@@ -117,14 +128,6 @@ class Shape:
 
 def _columns(table: pa.Table) -> dict[str, pa.ChunkedArray]:
     return dict(zip(table.column_names, table.columns, strict=True))
-
-
-def _refused(error: pa.Array, asked: Iterable[str]) -> Bools:
-    """Return the rows that are no events whatever the columns say that are not `asked` (rule 213)."""
-    refused = pc.invert(pc.starts_with(error, WRONG_TYPE))
-    for name in asked:
-        refused = pc.or_(refused, pc.starts_with(error, wrong_column(name)))
-    return pc.fill_null(refused, fill_value=False).to_numpy(zero_copy_only=False)
 
 
 @lru_cache(maxsize=64)

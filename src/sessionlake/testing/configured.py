@@ -11,7 +11,7 @@ from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator, counts_of
 from sessionlake.local.columns import type_of
 from sessionlake.local.rows import Row, event_rows, plain_rows
-from sessionlake.local.source import local_config, local_operator, local_tables
+from sessionlake.local.source import Lookups, local_config, local_operator, local_tables
 from sessionlake.local.stream import LocalBatch
 from sessionlake.local.tables import LocalTables
 from sessionlake.sources.decoding.rows import Origin, Rows
@@ -67,8 +67,10 @@ class Harness(OperatorHarness[Operator[Any], LocalTables]):
         *,
         schema: Mapping[str, str] | None = None,
         shards: int = 1,
+        lookups: Lookups | None = None,
     ) -> None:
-        """Raise ConfigError for an invalid config."""
+        """Raise ConfigError for an invalid config; `lookups` are the rows to look up, by the name of the lookup."""
+        self._lookups = lookups
         self._config = local_config(config)
         self._of = changelog_of(self._config)
         self.last = ConfigOutput([], [], [], [], {})
@@ -80,7 +82,8 @@ class Harness(OperatorHarness[Operator[Any], LocalTables]):
         """Run one micro-batch at a time of the clock: rows of the one input, or by input, and rows of the table of corrections."""
         given = rows if isinstance(rows, Mapping) else {next(iter(self._config.inputs)): rows}
         if self._operator is None:
-            self._operator = local_operator(self._config, {name: self._types(some) for name, some in given.items()})
+            types = {name: self._types(some) for name, some in given.items()}
+            self._operator = local_operator(self._config, types, self._lookups)
         chunks = [(name, chunk) for name, some in given.items() for chunk in self._chunks(name, some)]
         ids = [{"correction_id": f"{number:012d}", **row} for number, row in enumerate(corrections)]
         table = pa.Table.from_pylist(ids, schema=CORRECTIONS_SCHEMA) if ids else None
@@ -99,7 +102,7 @@ class Harness(OperatorHarness[Operator[Any], LocalTables]):
         return self.last
 
     def _make_operator(self, rows: Sequence[Row]) -> Operator[Any]:
-        return local_operator(self._config, dict.fromkeys(self._config.inputs, self._types(rows)))
+        return local_operator(self._config, dict.fromkeys(self._config.inputs, self._types(rows)), self._lookups)
 
     def _types(self, rows: Sequence[Row]) -> dict[str, pa.DataType]:
         names = dict.fromkeys(name for row in rows for name in row)

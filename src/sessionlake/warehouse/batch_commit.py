@@ -85,6 +85,8 @@ class BatchCommit:
     """Per shard a few JSON values of its operator's; empty if no shard has any."""
     driver: str | None = None
     """The host of the driver."""
+    pins: Mapping[str, str] = field(default_factory=dict)
+    """The versions of further inputs that the batch read, by their names (`BatchContext.pins`)."""
     version: int = -1
     """The version of the changelog that the commit made; -1 before it is made."""
 
@@ -118,6 +120,7 @@ class BatchCommit:
             ),
             cursors=tuple(metadata.get("cursors", ())),
             driver=metadata.get("driver"),
+            pins=metadata.get("pins", {}),
             version=commit.version,
         )
 
@@ -149,6 +152,7 @@ class BatchCommit:
             },
             **({"cursors": list(self.cursors)} if any(self.cursors) else {}),
             "driver": self.driver,
+            **({"pins": dict(self.pins)} if self.pins else {}),
         }
 
     def row(self, more: Iterable[str] = ()) -> dict[str, Any]:

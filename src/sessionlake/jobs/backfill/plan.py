@@ -22,6 +22,7 @@ from sessionlake.jobs.backfill.events import at_batch, needed_batches, rows_by_s
 from sessionlake.jobs.backfill.late import late_events
 from sessionlake.jobs.backfill.ledger import backfills_in_flight, restates
 from sessionlake.jobs.late.spans import BACKFILL, LateRun, Span
+from sessionlake.sources.lookups.versions import Pins
 from sessionlake.sources.registry import sources_of
 from sessionlake.stream.ingest import EVENTS, events_of
 from sessionlake.stream.recompute import INCLUDED, LATE, RESTATE, Basis, Recompute, Window
@@ -82,7 +83,10 @@ def _events(basis: RunBasis, recompute: Recompute, buckets: int, needed: set[int
             f"event.unique_for: is set, and the source has duplicates, which only the archive lacks, and {missing}; "
             "set pipeline.archive = true: then events of later batches can be backfilled"
         )
-    source = sources_of(basis.tables.spark, basis.config)[EVENTS]
+    sources = sources_of(basis.tables.spark, basis.config)
+    source, pins = sources[EVENTS], Pins(basis.tables.spark, sources, {EVENTS: recompute.events.lookups.each})
+    for read_by in {tuple(i.pins.items()) for i in basis.inputs if i.batch_id in needed}:
+        pins.of_batch(dict(read_by))
     offsets = [(i.batch_id, i.events) for i in basis.inputs]
     try:
         rows = source.replay(basis.tables, recompute.events.decoder.columns, offsets, needed)
@@ -103,7 +107,7 @@ def _corrected(basis: RunBasis, recompute: Recompute, buckets: int, window: Wind
     tables = basis.tables
     has_backfills = any(run.job == BACKFILL for run in basis.runs)
     in_flight = backfills_in_flight(tables, basis.taken) if has_backfills else set()
-    with_ids = recompute.events.decoder.columns.id is not None
+    with_ids = recompute.events.columns.id is not None
     late = recompute.late(late_events(tables, basis.runs, basis.asked, in_flight=in_flight, with_ids=with_ids))
     late = late.where(F.unix_micros("event_time").between(window.low, window.high)).select(
         F.col("key").alias("key"),

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -19,6 +20,7 @@ from sessionlake.jobs.forget.files import erase_files
 from sessionlake.jobs.forget.keys import Keys, matching
 from sessionlake.jobs.forget.lake import Lake
 from sessionlake.jobs.forget.logs import erase_in_logs
+from sessionlake.jobs.forget.lookups import await_versions, erase_versions
 from sessionlake.jobs.forget.progress import in_flight, read_until
 from sessionlake.jobs.forget.proof import Proof, prove
 from sessionlake.jobs.forget.stores import await_removal, erase_stores, store_if_free
@@ -102,6 +104,7 @@ def _erase(lake: Lake, run: JobRun, wait_budget: WaitBudget, documents: Path, *,
     counts["documents"] = erase_documents(documents, lake.keys)
     with run.step("waiting for the stream to remove its stores"):
         await_removal(lake.config, wait_budget.until_late())
+        await_versions(lake, partial(_is_free, lake.config), wait_budget.until_late())
     # A run that was started by a release which pinned nothing has no hosts.
     proof = proof_of(lake, run.say, run.pinned.get("hosts", ()), documents, seen)
     counts |= {"source_rows": proof.source_rows, "found": proof.found, "unsearched": len(proof.unsearched)}
@@ -223,11 +226,20 @@ def _erase_traces(lake: Lake, run: JobRun, counts: dict[str, int], wait_budget: 
         counts["log_files"] = erase_in_logs(lake, alone=alone)
     with run.step("removing local stores"):
         counts["stores"], counts["stores_marked"] = erase_stores(lake.config, lake.keys, alone=alone)
+    with run.step("removing versions of tables that are looked up"):
+        counts["lookups"] = erase_versions(lake, alone=alone)
+
+
+def _is_free(config: Config) -> bool:
+    with store_if_free(config) as alone:
+        return alone
 
 
 def _remedies(proof: Proof, *, alone: bool) -> Iterable[str]:
     if proof.places and alone:
         yield "repeat the run; if rows came back, a producer or a job still sends the keys"
+    if "versions of tables that are looked up" in proof.places:
+        yield "a table that is looked up still has a key: remove it there first, then repeat the run"
     if proof.places and not alone:
         yield "a stream runs, which may read old checkpoints of logs and files of no log: repeat the run with the stream stopped"
     if proof.unsearched:

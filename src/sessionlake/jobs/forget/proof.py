@@ -15,9 +15,10 @@ from sessionlake.jobs.forget.files import find_files
 from sessionlake.jobs.forget.keys import matching
 from sessionlake.jobs.forget.lake import Lake
 from sessionlake.jobs.forget.logs import find_in_logs
+from sessionlake.jobs.forget.lookups import find_in_versions
 from sessionlake.jobs.forget.stores import elsewhere, find_in_stores
 
-SEARCHED = ("tables", "data files", "logs", "stores", "pending files", "validation results and data docs")
+SEARCHED = ("tables", "data files", "logs", "stores", "pending files", "lookups", "validation results and data docs")
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ def prove(lake: Lake, hosts: Iterable[str], documents: Path, *, alone: bool) -> 
     stores = find_in_stores(lake.config, lake.keys)
     places["local stores still to be removed"] = sum(path.suffix == FORGET for path in stores)
     places["files of local stores"] = len(stores) - places["local stores still to be removed"]
+    places["versions of tables that are looked up"] = len(find_in_versions(lake))
     places[f"validation results and data docs in {documents}"] = len(find_documents(documents, lake.keys))
     rows, limits = 0, []
     for name, side in lake.config.inputs.items():

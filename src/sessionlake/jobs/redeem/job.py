@@ -1,6 +1,6 @@
 """Redeem dead letters: read their text again, and restate the events that now keep the contract."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -35,7 +35,9 @@ from sessionlake.jobs.redeem.rows import (
 from sessionlake.jobs.run import JobReport, JobRun, OnStep, require_known, start_run
 from sessionlake.jobs.stored_kind import stored_kind
 from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.lookups.versions import Pins
 from sessionlake.sources.record_columns import META
+from sessionlake.sources.registry import sources_of
 from sessionlake.stream.kind import Kind
 from sessionlake.stream.redeeming import Redeeming
 from sessionlake.warehouse import schemas
@@ -88,7 +90,7 @@ def redeem(
         claim(run)
     with run.step("reading dead letters again"):
         letters = _letters(run, named, from_us, to_us)
-        judged = _judged(run, kind, reading, letters).persist()
+        judged = _judged(run, kind, reading, letters, _newest(spark, config, reading)).persist()
     try:
         counts = _counts(judged)
         _write(run, kind, judged)
@@ -133,7 +135,13 @@ def _letters(run: JobRun, reasons: list[str], from_us: int | None, to_us: int | 
     return letters if before is None else letters.join(before, LETTER, "left_anti")
 
 
-def _judged(run: JobRun, kind: Kind, reading: Redeeming, letters: DataFrame) -> DataFrame:
+def _newest(spark: SparkSession, config: Config, reading: Redeeming) -> dict[str, str]:
+    """Return the newest versions of the tables that the events are looked up in."""
+    sources = sources_of(spark, config)
+    return Pins(spark, sources, dict.fromkeys(sources, reading.events.lookups.each)).of_batch(None)
+
+
+def _judged(run: JobRun, kind: Kind, reading: Redeeming, letters: DataFrame, pins: Mapping[str, str]) -> DataFrame:
     """Return the dead letters with the outcome of each, and the events of those that are redeemed."""
     pinned, now_us = run.pinned, run.started_us
     latest = now_us + pinned["max_future_skew_us"]
@@ -141,7 +149,7 @@ def _judged(run: JobRun, kind: Kind, reading: Redeeming, letters: DataFrame) -> 
     def judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             if batch.num_rows:
-                yield from judge_letters(reading, batch, pinned["expired_us"], latest).to_batches()
+                yield from judge_letters(reading, batch, pinned["expired_us"], latest, pins).to_batches()
 
     judged = letters.select(LETTER, "batch_id", "raw").mapInArrow(judge, spark_schema(judged_schema(reading)))
     # A restate may begin before its event, and is refused by its start.

@@ -10,6 +10,8 @@ from sessionlake.jobs.redeem.ledger import LETTER
 from sessionlake.sources.contract import Checked, check
 from sessionlake.sources.decoding.decode import decode
 from sessionlake.sources.decoding.raw import is_cut
+from sessionlake.sources.decoding.rows import Rows, no_text
+from sessionlake.sources.lookups.lookup import Pins
 from sessionlake.stream.ingest import checked_events, event_struct, without_raising
 from sessionlake.stream.redeeming import Redeeming
 from sessionlake.warehouse.schemas import TIME
@@ -35,8 +37,8 @@ def judged_schema(spec: Redeeming) -> pa.Schema:
     )
 
 
-def judge_letters(spec: Redeeming, letters: pa.RecordBatch, expired_us: int, latest_us: int) -> pa.Table:
-    """Decode the texts as lines of JSON and check each; `letters` has letter, batch_id and raw."""
+def judge_letters(spec: Redeeming, letters: pa.RecordBatch, expired_us: int, latest_us: int, pins: Pins) -> pa.Table:
+    """Decode the texts as lines of JSON and check each; `letters` has letter, batch_id and raw, `pins` what is looked up."""
     texts = [_line(raw) for raw in letters["raw"].to_pylist()]
     table = pa.Table.from_batches([letters])
     readable = [i for i, text in enumerate(texts) if text is not None]
@@ -44,7 +46,8 @@ def judge_letters(spec: Redeeming, letters: pa.RecordBatch, expired_us: int, lat
     parts = [_rows(spec, lost, pa.array([UNREADABLE] * lost.num_rows, pa.string()))]
     content = "\n".join(texts[i] or "" for i in readable).encode()
     at = 0
-    for decoded in decode(content, "dead_letters", "json", spec.columns):
+    for found in decode(content, "dead_letters", "json", spec.columns.read):
+        decoded, _ = spec.events.lookups.added(Rows(found.table, found.error, no_text, no_text), pins)
         of = pa.array(readable[at : at + decoded.table.num_rows])
         at += len(of)
         shape = spec.events.shape

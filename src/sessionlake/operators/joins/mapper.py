@@ -99,7 +99,7 @@ def _joint(spec: JoinSpec, side: str, events: pa.Table) -> pa.Table:
     """Return events with the struct of both sides' columns, and the side."""
     n, own = len(events), spec.side(side)
     given = combined(events["event"])
-    names = {f"{own.name}_{name}": name for name in own.events.decoder.columns.inputs}
+    names = {f"{own.name}_{name}": name for name in own.events.columns.inputs}
     fields = event_types(spec) or {"none": pa.bool_()}
     arrays = [
         pa.compute.struct_field(given, names[name]) if name in names else pa.nulls(n, type_)

@@ -36,6 +36,6 @@ def restated_messages(spec: JoinSpec, late: pa.Table) -> pa.Table:
 
 def _of_side(side: Side, rows: pa.Table) -> pa.Table:
     """Return late messages of a side with the struct of its own columns."""
-    event, names = combined(rows["event"]), side.events.decoder.columns.inputs
+    event, names = combined(rows["event"]), side.events.columns.inputs
     own = event_struct(side.events, [pc.struct_field(event, f"{side.name}_{name}") for name in names], len(rows))
     return rows.set_column(rows.schema.get_field_index("event"), "event", own)

@@ -1,12 +1,13 @@
 """The sections [join], [join.left], [join.right] and [emit] of a config."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
 from sessionlake.config.durations import parse_duration, spoken_duration
+from sessionlake.config.lookups import LookupSection
 from sessionlake.config.sections import Duration, EventSection, OperatorSection, Section
 from sessionlake.config.source import SourceSection
 from sessionlake.errors import ConfigError
@@ -85,11 +86,10 @@ class JoinSection(OperatorSection):
         """The two sides, by their names in states and inputs."""
         return {LEFT: self.left, RIGHT: self.right}
 
-    def reading(self, sources: Mapping[str, SourceSection]) -> Self:
-        """Return the section with other sources."""
-        return self.model_copy(
-            update={name: side.model_copy(update={"source": sources[name]}) for name, side in self.sides.items()}
-        )
+    def reading(self, sources: Mapping[str, SourceSection], lookups: Mapping[str, Sequence[LookupSection]]) -> Self:
+        """Return the section with other sources and lookups."""
+        given = {name: {"source": sources[name], "lookup": list(lookups[name])} for name in self.sides}
+        return self.model_copy(update={name: side.model_copy(update=given[name]) for name, side in self.sides.items()})
 
     @property
     def own_columns(self) -> list[str]:

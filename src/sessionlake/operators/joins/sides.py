@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from sessionlake.config.lookups import LookupSection
 from sessionlake.config.sections import EventSection, Section
 from sessionlake.config.source import SourceSection
 from sessionlake.errors import ConfigError
@@ -58,6 +59,8 @@ class JoinSideSection(Section):
     """Its columns that pairs have, besides times and positions."""
     source: SourceSection
     event: EventSection
+    lookup: list[LookupSection] = Field(default=[])
+    """Tables from which its messages are enriched, in this order."""
 
 
 class LeftSection(JoinSideSection):

@@ -93,21 +93,21 @@ class KeyedSpec:
     @property
     def types_in_sql(self) -> dict[str, pa.DataType]:
         """The columns that SQL over a row sees besides its key and time."""
-        return {**dict.fromkeys(self.events.decoder.columns.key_columns, pa.string()), **self.types}
+        return {**dict.fromkeys(self.events.columns.key_columns, pa.string()), **self.types}
 
     def key_parts(self, keys: pa.Array) -> dict[str, pa.Array]:
         """Return the columns that keys were made of, if those are several."""
-        return self.events.decoder.columns.key_parts(keys)
+        return self.events.columns.key_parts(keys)
 
     @property
     def has_offsets(self) -> bool:
         """Whether events have offsets, which order events of equal times."""
-        return OFFSET in self.events.decoder.columns.inputs
+        return OFFSET in self.events.columns.inputs
 
     @property
     def has_ids(self) -> bool:
         """Whether ids order events of equal times."""
-        return self.events.decoder.columns.id is not None and not self.has_offsets
+        return self.events.columns.id is not None and not self.has_offsets
 
     @property
     def index(self) -> int | None:

@@ -60,7 +60,7 @@ class ProcessSpec:
 
     def check_class(self) -> None:
         """Raise ConfigError, with file and line, for a class that can't be loaded or opened, or a column named `time_us`."""
-        if "time_us" in self.columns and self.events.decoder.columns.time != "time_us":
+        if "time_us" in self.columns and self.events.columns.time != "time_us":
             raise ConfigError(
                 "process.columns: 'time_us' is the row's time for the class; rename the column in the source"
             )

@@ -30,7 +30,7 @@ from sessionlake.operators.shared.windowing.replay import by_number, progress_be
 from sessionlake.stream.comparison import Difference, correction_schema
 from sessionlake.stream.ingest import events_of
 from sessionlake.stream.input_log import BatchInputs, batch_inputs
-from sessionlake.stream.recompute import REMOVED, STORED, Basis, Piece, Pieces, Window
+from sessionlake.stream.recompute import REMOVED, STORED, Basis, Piece, Pieces, Window, read_again
 from sessionlake.stream.watermark import NO_WATERMARK
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
@@ -160,7 +160,7 @@ def source_pieces(spec: SessionizerSpec, by_batch: _Judges, table: pa.Table) -> 
 
     MERGED rows were always accepted, ALONE rows are single events that may have been late.
     """
-    for batch_id, rows in spec.events.decoder.decode_again(table):
+    for batch_id, rows in read_again(spec.events, table, lambda batch_id: by_batch[batch_id][0]):
         inputs, before = by_batch[batch_id]
         live, bounds = bounds_of(spec, inputs, before)
         live = replace(live, events=replace(live.events, archive=False))

@@ -43,7 +43,7 @@ class SessionizerSpec:
     @property
     def columns(self) -> EventColumns:
         """The columns of the source that are read."""
-        return self.events.decoder.columns
+        return self.events.columns
 
     @property
     def value_types(self) -> dict[str, pa.DataType]:

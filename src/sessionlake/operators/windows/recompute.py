@@ -25,7 +25,7 @@ from sessionlake.operators.windows.spec import TimeWindows, WindowSpec, slices_a
 from sessionlake.stream.comparison import Difference, correction_schema
 from sessionlake.stream.ingest import events_of
 from sessionlake.stream.input_log import BatchInputs, batch_inputs
-from sessionlake.stream.recompute import INCLUDED, REMOVED, STORED, Basis, Piece, Pieces, Window
+from sessionlake.stream.recompute import INCLUDED, REMOVED, STORED, Basis, Piece, Pieces, Window, read_again
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.streamed_files import BATCH
@@ -175,7 +175,7 @@ def _archived(spec: WindowSpec, judges: _Judges, table: pa.Table) -> Iterator[Pi
 
 def _read(spec: WindowSpec, judges: _Judges, table: pa.Table) -> Iterator[Piece]:
     """Yield the rows that their batches accepted, read and judged by the stream's own mapper."""
-    for batch_id, rows in spec.events.decoder.decode_again(table):
+    for batch_id, rows in read_again(spec.events, table, lambda batch_id: judges[batch_id][0]):
         inputs, before = judges[batch_id]
         live = spec.under(inputs.settings)
         live = replace(live, events=replace(live.events, archive=False))

@@ -18,6 +18,8 @@ BLOCK_BYTES = 32 << 20
 _SHOWN = 60
 WRONG_TYPE = "wrong type: "
 """The begin of the error texts of rows that are refused for nothing but values that are not of their columns' types."""
+NO_ROW = "no row in "
+"""The begin of the error texts of rows that are refused because a lookup found nothing for them."""
 
 _Part = TypeVar("_Part")
 Indices = npt.NDArray[np.integer[Any]]
@@ -127,6 +129,11 @@ def wrong_type(name: str, shown: str, kind: pa.DataType) -> str:
 def wrong_column(name: str) -> str:
     """Return the begin of the error texts for values that are not of the column's type."""
     return f"{WRONG_TYPE}{name} = "
+
+
+def no_row(lookup: str) -> str:
+    """Return the error text for a row that a lookup finds nothing for."""
+    return f"{NO_ROW}{lookup}"
 
 
 def typed(read: pa.Table, columns: EventColumns, errors: Mapping[int, str] | None = None) -> tuple[pa.Table, pa.Array]:

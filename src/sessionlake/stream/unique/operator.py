@@ -166,7 +166,7 @@ class Unique(Wrapped):
         found = _Found(self, events, store.ids)
         for name, rows in found.fresh.items():
             ordered = self.columns(name).ordered
-            for chunk, part in arrived(rows, self.inputs[name].decoder.columns.needed or ("",), ordered=ordered):
+            for chunk, part in arrived(rows, self.inputs[name].columns.needed or ("",), ordered=ordered):
                 task, of_task, number = place_of(chunk)
                 found.add(self.operator.split_rows(replace(context, task=task, part=of_task), name, number, part))
         result = self.operator.apply(found.inputs(given), store.store, context)

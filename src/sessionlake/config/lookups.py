@@ -1,0 +1,229 @@
+"""The sections [[lookup]] of a config: tables from which each event is enriched (docs/lookups.md)."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
+
+from sessionlake.config.durations import parse_duration
+from sessionlake.config.file import ConfigFile, pipeline_files
+from sessionlake.config.operators import OPERATORS, OperatorEntry
+from sessionlake.config.paths import resolved
+from sessionlake.config.problems import problems_of
+from sessionlake.config.sections import Columns, Duration, Section, as_columns
+from sessionlake.errors import ConfigError, SessionlakeError
+
+if TYPE_CHECKING:
+    from sessionlake.config.load import Config
+
+LOOKUP = "lookup"
+FOLDER = "_lookups"
+"""The folder of the warehouse with the versions of the tables that are looked up."""
+EVENT_TIME = "event_time"
+DEAD_LETTER = "dead_letter"
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+ColumnType = Literal["long", "double", "string", "boolean", "timestamp", "date"]
+
+
+def _pair(text: str) -> tuple[str, str]:
+    left, _, right = (part.strip() for part in text.partition("="))
+    return left, right or left
+
+
+def _named_pairs(on: str | list[str]) -> str | list[str]:
+    for text in as_columns(on):
+        left, equals, right = (part.strip() for part in text.partition("="))
+        if not left or (equals and not right):
+            raise ValueError(f"{text!r} names no columns; write 'id', or 'user_id = id'")
+    return on
+
+
+class LookupSection(Section):
+    """A table that gives each event more columns: those of the row with the event's key in it."""
+
+    name: str
+    """Its columns are called `<name>_<column>`."""
+    table: str | None = None
+    """A pipeline with one row a key: its name in the project, or the path of its config."""
+    path: str | None = None
+    """Or a Delta table; with `format` a directory of files."""
+    format: Literal["json", "csv", "parquet"] | None = None
+    types: dict[str, ColumnType] = Field(default={})
+    """Column types of text files, if inference from the files is not enough."""
+    on: Annotated[Columns, AfterValidator(_named_pairs)]
+    """The equal columns, as in "user_id = id": that of the event, then that of the table; one name if both are called so."""
+    columns: list[str] = Field(min_length=1)
+    """The columns of the table that events get."""
+    as_of: Literal["latest", "event_time"] = "latest"
+    """Which row of a key counts: the one that is there, or the one that was valid at the event's time."""
+    valid_from: str | None = None
+    """For `event_time`: the column from which time on a row is valid, inclusive; null is from ever."""
+    valid_to: str | None = None
+    """For `event_time`: the column until which time a row is valid, exclusive; null is for ever. Without it, until the key's next row."""
+    missing: Literal["null", "dead_letter"] = "null"
+    """What an event gets that finds no row: nulls, or a dead letter."""
+    refresh: Duration = "1 minute"
+    """How often a newer version of the table is looked for."""
+    max_rows: int = Field(default=10_000_000, ge=1)
+    """A version with more rows is not used."""
+
+    @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """The equal columns of event and table."""
+        return tuple(map(_pair, as_columns(self.on)))
+
+    @property
+    def of_event(self) -> tuple[str, ...]:
+        """The columns of the event that are compared."""
+        return tuple(left for left, _ in self.pairs)
+
+    @property
+    def of_table(self) -> tuple[str, ...]:
+        """The columns of the table that are compared."""
+        return tuple(right for _, right in self.pairs)
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The columns that events get, each with its name in the table."""
+        return {f"{self.name}_{column}": column for column in self.columns}
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether the row counts that was valid at the event's time."""
+        return self.as_of == EVENT_TIME
+
+    @property
+    def refresh_us(self) -> int:
+        """Microseconds between two looks for a newer version."""
+        return parse_duration(self.refresh)
+
+    @property
+    def bound(self) -> dict[str, Any]:
+        """The settings that give its columns their meaning: to change one is to rebuild."""
+        return {
+            "on": [list(pair) for pair in self.pairs],
+            "as_of": self.as_of,
+            "valid_from": self.valid_from,
+            "valid_to": self.valid_to,
+        }
+
+
+@dataclass(frozen=True)
+class LookedUpTable:
+    """The pipeline that a lookup reads."""
+
+    warehouse: str
+    key: tuple[str, ...]
+    """The columns that make its key."""
+    operator: str
+    """The name of its operator's entry."""
+
+    @property
+    def entry(self) -> OperatorEntry:
+        """The entry of its operator."""
+        return OPERATORS[self.operator]
+
+    def called(self, column: str) -> str:
+        """Return how its rows call a column: that of a key of one column has the operator's name."""
+        return self.entry.rows.key if self.key == (column,) else column
+
+
+def looked_up_table(lookup_at: str, section: LookupSection, directory: Path) -> LookedUpTable:
+    """Return the pipeline that a lookup's `table` names; ConfigError in one line if it can't be looked up."""
+    at, named = f"{lookup_at}.{section.name}.table", str(section.table)
+    try:
+        file = _file_of(named, directory)
+        raw = None if file is None else file.merged()
+    except SessionlakeError as error:
+        raise ConfigError(f"{at}: {named!r} can't be read ({problems_of(error)[0]}); correct it") from error
+    if file is None or raw is None:
+        raise ConfigError(
+            f"{at}: there is no pipeline {named!r} beside this file; write its name, or the path of its config"
+        )
+    able = {name: entry for name, entry in OPERATORS.items() if entry.rows.one_per_key}
+    operator = next((name for name, entry in able.items() if entry.section in raw), None)
+    if operator is None:
+        those = " or ".join(f"[{entry.section}]" for entry in able.values())
+        raise ConfigError(
+            f"{at}: {named!r} has no {those}, and so not one row a key; name such a pipeline, or write path"
+        )
+    pipeline, event = (raw.get(name) for name in ("pipeline", "event"))
+    if not isinstance(pipeline, dict) or not isinstance(event, dict) or "warehouse" not in pipeline:
+        raise ConfigError(f"{at}: {named!r} has no pipeline.warehouse or no [event]; correct {file.own.path}")
+    return LookedUpTable(resolved(str(pipeline["warehouse"]), file.directory), as_columns(event.get("key")), operator)
+
+
+def _file_of(named: str, directory: Path) -> ConfigFile | None:
+    """Return the file of a pipeline that is named by its path, or by its name if it lies in the directory; None if there is none."""
+    if named.endswith(".toml"):
+        return ConfigFile.read(directory / named)
+    for path in dict.fromkeys((directory / f"{named}.toml", *pipeline_files(directory))):
+        if path.is_file():
+            file = ConfigFile.read(path)
+            pipeline = file.own.content.get("pipeline", {})
+            if isinstance(pipeline, dict) and pipeline.get("name", path.stem) == named:
+                return file
+    return None
+
+
+def checks_of_lookups(sides: Iterable["Config"]) -> Iterator[Callable[[], None]]:
+    """Yield the checks of the lookups of all inputs; each raises ConfigError."""
+    seen: list[str] = []
+    for side in sides:
+        for section in side.lookup:
+            yield partial(_check, side, section, tuple(seen))
+            seen.append(section.name.lower())
+
+
+def _check(side: "Config", section: LookupSection, before: Sequence[str]) -> None:
+    at = f"{side.lookup_at}.{section.name}"
+    if not _NAME.fullmatch(section.name):
+        raise ConfigError(
+            f"{at}.name: {section.name!r} can't begin a column's name; write letters, digits and _, a letter first"
+        )
+    if section.name.lower() in before:
+        raise ConfigError(f"{at}.name: {section.name!r} is the name of another lookup; write another one")
+    if (section.table is None) == (section.path is None):
+        raise ConfigError(f"{at}.path: write table, the name of a pipeline, or path, and one of the two")
+    if section.table is not None and section.format is not None:
+        raise ConfigError(f"{at}.format: goes with path only; remove it")
+    if section.types and section.format not in ("json", "csv"):
+        raise ConfigError(f"{at}.types: goes with format 'json' or 'csv' only; remove it")
+    if side.event.time in section.names:
+        raise ConfigError(
+            f"{side.event_at}.time: {side.event.time!r} is looked up, and an event's time can't be; name a column of the source"
+        )
+    hidden = next((name for name in section.names if name in side.event.columns), None)
+    if hidden is not None:
+        raise ConfigError(f"{at}.columns: {hidden!r} is a column of {side.event_at}.columns, too; rename one of them")
+    _check_on(side, section, at)
+    _check_time(side, section, at)
+
+
+def _check_on(side: "Config", section: LookupSection, at: str) -> None:
+    for left, _ in section.pairs:
+        if left in side.event.columns:
+            raise ConfigError(
+                f"{at}.on: {left!r} is computed, and lookups come before columns are computed; name a column of the source, "
+                "or of a lookup above"
+            )
+
+
+def _check_time(side: "Config", section: LookupSection, at: str) -> None:
+    if not section.is_timed:
+        told = next((name for name in ("valid_from", "valid_to") if getattr(section, name) is not None), None)
+        if told is not None:
+            raise ConfigError(f"{at}.{told}: goes with as_of = 'event_time' only; remove it, or write that")
+        return
+    if section.valid_from is None:
+        raise ConfigError(
+            f"{at}.valid_from: is missing, and as_of is 'event_time'; name the column from which on a row is valid"
+        )
+    if side.event.time is None or side.event.time in side.event.columns:
+        raise ConfigError(
+            f"{at}.as_of: 'event_time' needs a column of the source in {side.event_at}.time; write 'latest'"
+        )

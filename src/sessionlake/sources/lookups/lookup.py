@@ -1,0 +1,107 @@
+"""A lookup as the workers see it: rows of events in, the same rows with more columns out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sessionlake.columnar.arrays import Bools, Ints
+from sessionlake.config.lookups import DEAD_LETTER
+from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.decoding.decoded import no_row
+from sessionlake.sources.decoding.rows import Rows
+from sessionlake.sources.decoding.times import parse_times
+from sessionlake.sources.lookups.copies import local_copy
+from sessionlake.sources.lookups.dimension import Dimension, key_texts, mapped
+
+FOUND, MISSING = "found", "missing"
+"""The begins of the names of counts, as `found:users`."""
+Pins = Mapping[str, str]
+"""By lookup the name of the file of a version."""
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """One lookup; pickled to the workers."""
+
+    name: str
+    on: tuple[str, ...]
+    """The columns of the event that are compared."""
+    columns: Mapping[str, pa.DataType]
+    """The columns that events get and something reads, by their names in events, with their types."""
+    of_table: Mapping[str, str]
+    """Their names in the table."""
+    time: str | None = None
+    """The column of the event's time, if the row counts that was valid then."""
+    time_unit: str | None = None
+    refuses: bool = False
+    """Whether an event without a row is refused."""
+    folder: str = ""
+    """The files of the versions."""
+    copies: str = ""
+    """The directory of copies of them on this machine, if the folder is not on its disks; variables are not yet replaced."""
+    held: Dimension | None = None
+    """The one version, in runs without files."""
+
+    def added(self, rows: Rows, file: str | None) -> tuple[Rows, dict[str, int]]:
+        """Return the rows with the columns of a version; the numbers of rows that found one and that did not.
+
+        Without a file, the version, the columns are null: the batch was before the lookup.
+        """
+        table = rows.table
+        if file is None and self.held is None:
+            nulls = {name: pa.nulls(table.num_rows, type_) for name, type_ in self.columns.items()}
+            return replace(rows, table=_with(table, nulls)), {}
+        times: tuple[Ints | None, Bools | None] = (None, None)
+        if self.time is not None:
+            times = parse_times(table[self.time], self.time_unit)
+        version = mapped(local_copy(self.folder, str(file), self.copies)) if self.held is None else self.held
+        found = version.find(key_texts([table[name] for name in self.on]), *times)
+        names = {name: self.of_table[name] for name in self.columns}
+        values = version.take(found, names)
+        table = _with(table, {name: column.cast(self.columns[name]) for name, column in values.items()})
+        judged = (
+            np.ones(len(found), bool) if rows.error is None else pc.is_null(rows.error).to_numpy(zero_copy_only=False)
+        )
+        missing = judged & (found < 0)
+        counts = {f"{FOUND}:{self.name}": int((judged & ~missing).sum()), f"{MISSING}:{self.name}": int(missing.sum())}
+        error = rows.error
+        if self.refuses and missing.any():
+            reason = pa.scalar(no_row(self.name), pa.string())
+            before = pa.nulls(len(found), pa.string()) if error is None else error
+            error = pc.if_else(pa.array(missing), reason, before)
+        return replace(rows, table=table, error=error), counts
+
+
+def _with(table: pa.Table, columns: Mapping[str, pa.Array]) -> pa.Table:
+    """Return a table with columns in place of columns of the same names."""
+    others = {name: table[name] for name in table.column_names if name not in columns}
+    return pa.table({**others, **columns})
+
+
+@dataclass(frozen=True)
+class Lookups:
+    """The lookups of an input, in the order in which they are made; without any, rows stay as they are."""
+
+    each: tuple[Lookup, ...] = ()
+    columns: EventColumns | None = None
+    """The columns of rows with all that is looked up; None without lookups."""
+
+    def added(self, rows: Rows, pins: Pins) -> tuple[Rows, dict[str, int]]:
+        """Return the rows with the columns of all lookups, and the numbers of rows that found one or not, by lookup."""
+        counts: dict[str, int] = {}
+        for lookup in self.each:
+            rows, more = lookup.added(rows, pins.get(lookup.name))
+            counts |= more
+        # In the order of `needed`, as decoders give them: rows that travel whole have no names of columns.
+        return rows if self.columns is None else replace(rows, table=rows.table.select(self.columns.needed)), counts
+
+    def under(self, missing: Mapping[str, str]) -> "Lookups":
+        """Return them with other settings of what an event gets that finds no row, by lookup."""
+        each = (replace(one, refuses=missing.get(one.name) == DEAD_LETTER) for one in self.each)
+        return replace(self, each=tuple(each))
+
+
+NO_LOOKUPS = Lookups()

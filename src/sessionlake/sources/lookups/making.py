@@ -1,0 +1,89 @@
+"""The file of a version, made by one task of Spark."""
+
+import os
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from sessionlake.config.lookups import LookupSection
+from sessionlake.sources.columns import TIMESTAMP
+from sessionlake.sources.lookups.dimension import FROM, KEY, UNTIL, BadVersionError, Dimension, key_texts
+from sessionlake.sources.lookups.names import UNFINISHED
+from sessionlake.warehouse.arrow_files import file_system, local_path
+
+UNREAD = "__sessionlake_unread"
+"""The column that has the place of a row that can't be read, null for others."""
+
+
+@dataclass(frozen=True)
+class Making:
+    """How the rows of a table become a file."""
+
+    of_table: tuple[str, ...]
+    """The columns that make the key."""
+    columns: Mapping[str, str]
+    """The columns that events get, by the names that the config calls them, with their names among the rows."""
+    valid_from: str | None
+    valid_to: str | None
+    max_rows: int
+
+    @classmethod
+    def of(cls, section: LookupSection, called: Callable[[str], str] = str) -> "Making":
+        """Return that of a lookup; `called` says how rows call a column."""
+        return cls(
+            tuple(map(called, section.of_table)),
+            {column: called(column) for column in section.columns},
+            section.valid_from and called(section.valid_from),
+            section.valid_to and called(section.valid_to),
+            section.max_rows,
+        )
+
+    def make(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, uri: str) -> Iterator[pa.RecordBatch]:
+        """Make the file of rows with a schema, and yield one row: why the version must not be used, or null."""
+        bad = None
+        try:
+            self.write(pa.concat_tables([schema.empty_table(), *self._gathered(batches, schema)]), uri)
+        except BadVersionError as error:
+            bad = str(error)
+        yield pa.RecordBatch.from_pydict({"bad": pa.array([bad], pa.string())})
+
+    def dimension(self, rows: pa.Table) -> Dimension:
+        """Return the version with these rows; BadVersionError if it must not be used."""
+        columns: dict[str, Any] = {name: rows[column] for name, column in self.columns.items()}
+        columns[KEY] = key_texts([rows[name] for name in self.of_table]).cast(pa.string())
+        for name, column in ((FROM, self.valid_from), (UNTIL, self.valid_to)):
+            if column is not None:
+                columns[name] = rows[column].cast(TIMESTAMP).cast(pa.int64())
+        return Dimension.of(pa.table(columns), self.max_rows)
+
+    def write(self, rows: pa.Table, uri: str) -> None:
+        """Write the file of a version with these rows: under another name first, so that one that is there is whole."""
+        found, here = self.dimension(rows), local_path(uri)
+        if here is None:
+            system, path = file_system(uri)
+            with system.open_output_stream(path) as sink:
+                found.write(sink)
+            return
+        Path(here).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        temporary = f"{here}.{uuid.uuid4().hex}{UNFINISHED}"
+        with pa.OSFile(temporary, "wb") as sink:
+            found.write(sink)
+        os.replace(temporary, here)  # noqa: PTH105 (over that of another attempt)
+
+    def _gathered(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
+        rows = 0
+        for batch in batches:
+            table = pa.Table.from_batches([batch])
+            if UNREAD in table.column_names:
+                unread = table[UNREAD].drop_null()
+                if len(unread):
+                    raise BadVersionError(f"has rows that can't be read, the first at {unread[0].as_py()}")
+                table = table.drop_columns([UNREAD])
+            rows += table.num_rows
+            if rows > self.max_rows:
+                raise BadVersionError(f"has more than {self.max_rows:,} rows, its max_rows")
+            yield table.cast(schema)  # Spark's times have the zone of its session

@@ -1,0 +1,146 @@
+"""A source whose rows have the columns of its lookups, too."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol, TypeVar, cast
+
+import pyarrow as pa
+
+from sessionlake.config.explain import did_you_mean
+from sessionlake.config.load import Config
+from sessionlake.config.lookups import DEAD_LETTER, FOLDER, LookupSection
+from sessionlake.config.problems import InvalidConfigError, Problem
+from sessionlake.sources.columns import EventColumns, normal_type, type_named
+from sessionlake.sources.decoding.rows import Decoder, TypedSource
+from sessionlake.sources.lookups.dimension import Dimension
+from sessionlake.sources.lookups.lookup import Lookup, Lookups
+
+AnySource = TypeVar("AnySource", bound=TypedSource)
+
+
+class LookupTable(Protocol):
+    """A table that is looked up, as far as its columns go; it needs no Spark."""
+
+    @property
+    def place(self) -> str:
+        """The table, as messages name it."""
+
+    def types(self) -> Mapping[str, pa.DataType]:
+        """Return the types of its columns, by the names that a config may call them; an error if it can't be read."""
+
+
+@dataclass(frozen=True)
+class WithLookups:
+    """A source, and the tables that its rows are looked up in; see `TypedSource` for the methods."""
+
+    source: TypedSource
+    config: Config
+    """With the sections of the lookups."""
+    tables: Mapping[str, LookupTable]
+    """By the name of the lookup."""
+    held: Mapping[str, Dimension] | None = None
+    """The only versions, in runs without files."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Return all else as the source has it."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.source, name)
+
+    def columns(self) -> list[str]:
+        """Return the columns of the source, and those that are looked up."""
+        return list(dict.fromkeys((*self.source.columns(), *self.looked_up)))
+
+    def types(self, needed: Sequence[str]) -> dict[str, pa.DataType]:
+        """Return the types of columns, whether they are the source's or looked up."""
+        own = self.source.types([name for name in needed if name not in self.looked_up])
+        asked = {self.looked_up[name] for name in needed if name in self.looked_up}
+        wanted = [self.types_of(section) for section in self.config.lookup if section.name in asked]
+        found = {name: type_ for types in wanted for name, type_ in types.items()}
+        return {name: found[name] if name in self.looked_up else own[name] for name in needed}
+
+    def decoder(self, columns: EventColumns) -> Decoder:
+        """Return the decoder of the source."""
+        return self.source.decoder(columns)
+
+    @cached_property
+    def looked_up(self) -> dict[str, str]:
+        """The columns that are looked up, each with the name of its lookup."""
+        return {name: section.name for section in self.config.lookup for name in section.names}
+
+    @property
+    def compared(self) -> list[str]:
+        """The columns of the source that lookups compare."""
+        names = (name for section in self.config.lookup for name in section.of_event)
+        return list(dict.fromkeys(name for name in names if name not in self.looked_up))
+
+    def lookups(self, columns: EventColumns) -> Lookups:
+        """Return the workers' half, which adds to rows the columns that are looked up; `columns` are those of the whole rows."""
+        return Lookups(tuple(self._lookup(section, columns) for section in self.config.lookup), columns)
+
+    def _lookup(self, section: LookupSection, columns: EventColumns) -> Lookup:
+        # A lookup below this one may compare a column that nothing else reads.
+        compared = {name for one in self.config.lookup for name in one.of_event}
+        read = [name for name in section.names if name in columns.needed or name in compared]
+        types = {name: columns.types[name] if name in columns.types else self.types_of(section)[name] for name in read}
+        config = self.config
+        return Lookup(
+            section.name,
+            section.of_event,
+            types,
+            {name: section.names[name] for name in read},
+            config.event.time if section.is_timed else None,
+            config.event.time_unit,
+            section.missing == DEAD_LETTER,
+            f"{config.pipeline.warehouse}/{FOLDER}/{section.name}",
+            f"{config.store_dir}/{FOLDER}",
+            None if self.held is None else self.held[section.name],
+        )
+
+    def types_of(self, section: LookupSection) -> dict[str, pa.DataType]:
+        """Return the types of the columns that events get; InvalidConfigError for columns that the table lacks, or that no event can have."""
+        table = self.tables[section.name]
+        known, at = table.types(), f"{self.config.lookup_at}.{section.name}"
+        named = {"on": section.of_table, "columns": tuple(section.columns)}
+        named |= {key: (name,) for key in ("valid_from", "valid_to") if (name := getattr(section, key)) is not None}
+        problems = [
+            Problem(
+                f"{at}.{key}",
+                f"{name!r} is no column of {table.place!r}{did_you_mean(name, list(known))}; write one of {', '.join(known)}",
+            )
+            for key, names in named.items()
+            for name in names
+            if name not in known
+        ]
+        problems += [
+            Problem(f"{at}.{key}", f"{name!r} is {known[name]}, and can't be a time; name a timestamp or a date")
+            for key, names in named.items()
+            for name in names
+            if key.startswith("valid_") and name in known and not pa.types.is_temporal(known[name])
+        ]
+        types = {name: normal_type(known[column]) for name, column in section.names.items() if column in known}
+        problems += [
+            Problem(
+                f"{at}.columns",
+                f"{section.names[name]!r} is {type_}, and events have texts, numbers, times, dates, true and false; leave it out",
+            )
+            for name, type_ in types.items()
+            if not _is_plain(type_)
+        ]
+        if problems:
+            raise InvalidConfigError(problems)
+        return types
+
+
+def _is_plain(type_: pa.DataType) -> bool:
+    try:
+        type_named(str(type_))
+    except KeyError:
+        return False
+    return True
+
+
+def with_lookups(source: AnySource, config: Config, tables: Mapping[str, LookupTable]) -> AnySource:
+    """Return a source with the lookups of its input; itself if there are none."""
+    return cast("AnySource", WithLookups(source, config, tables)) if config.lookup else source

@@ -1,0 +1,196 @@
+"""The driver's part of lookups: it looks for newer versions of tables, has their files made, and says which ones a batch reads."""
+
+import hashlib
+import json
+import logging
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from sessionlake.errors import SourceError, first_line
+from sessionlake.sources.decoding.decoded import type_name
+from sessionlake.sources.lookups.lookup import Lookup
+from sessionlake.sources.lookups.making import Making
+from sessionlake.sources.lookups.names import FILE, MARK, REFUSED, UNFINISHED, made_us, marked, version_of
+from sessionlake.sources.lookups.readers import reader_of
+from sessionlake.sources.lookups.source import WithLookups
+from sessionlake.sources.lookups.tables import TableToLookUp
+from sessionlake.warehouse.tables import Tables
+
+KEPT = 10
+"""The newest files of a table that stay: a batch that is repeated, and a backfill, find those that were read."""
+_ERASE_EVERY_S = 5
+_UNFINISHED_US = 86_400_000_000
+_log = logging.getLogger("sessionlake")
+
+
+class Versions:
+    """The versions of one table that is looked up, each a file: `<when it was made>-<version>-<hash of the settings>.arrow`."""
+
+    def __init__(self, spark: SparkSession, table: TableToLookUp, lookup: Lookup) -> None:
+        self._table, self._lookup, self._reader = table, lookup, reader_of(spark, table)
+        self._files = Tables.of(spark, table.config)
+        self._folder = lookup.folder
+        self._file: str | None = None
+        self._used: set[str] = set()
+        self._looked = 0.0
+        self._told: str | None = None
+        self._thread: threading.Thread | None = None
+
+    def newest(self) -> str:
+        """Return the file of the newest version that may be used; SourceError if there is none."""
+        if self._file not in self.erase_marked():
+            self._file = None
+            self._look()
+        if self._file is None:
+            raise SourceError(f"{self._told}; mend the table, because no earlier version of it can be used")
+        self._used = {self._file}
+        return self._file
+
+    def refresh(self) -> None:
+        """Begin to look for a newer version if it is time to; batches go on meanwhile."""
+        if self._file is None or time.monotonic() - self._looked < self._table.section.refresh_us / 1e6:
+            return
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._look_again, name="sessionlake-lookup", daemon=True)
+            self._thread.start()
+
+    def erase_marked(self) -> list[str]:
+        """Remove the files that hold an erased key, and return the names that stay; called if no batch runs."""
+        names = self._files.names(self._folder)
+        erased = marked(names)
+        for name in erased:
+            self._files.delete(f"{self._folder}/{name}")
+            self._files.delete(f"{self._folder}/{name}{MARK}")
+        return [name for name in names if name not in erased]
+
+    def again(self, file: str) -> None:
+        """Make a file anew that a batch has read, if it is gone; SourceError if its version can't be read any more."""
+        self._used = {file}
+        if file not in self._files.names(self._folder):
+            version = version_of(file)
+            if (bad := self._made(version, file)) is not None:
+                raise SourceError(
+                    f"{self._table.place_at}: version {version} of {self._table.place!r} {bad}; a batch has read it before"
+                )
+
+    def _look_again(self) -> None:
+        try:
+            self._look()
+        except Exception as error:  # noqa: BLE001 (of whatever kind: batches go on with the version that there is)
+            self._tell(first_line(error))
+
+    def _look(self) -> None:
+        """Find the newest version, and have its file made unless it is there."""
+        self._looked = time.monotonic()
+        version = self._reader.newest()
+        every = sorted(self._files.names(self._folder))
+        names = [name for name in every if name.endswith((FILE, REFUSED))]
+        ends = {kind: f"-{version}-{self._settings}{kind}" for kind in (FILE, REFUSED)}
+        there = next((name for name in reversed(names) if name.endswith(tuple(ends.values()))), None)
+        bad = None
+        if there is None:
+            there = f"{time.time_ns() // 1000:016d}{ends[FILE]}"
+            bad = self._made(version, there)
+            if bad is not None:
+                there = f"{there.removesuffix(FILE)}{REFUSED}"
+                self._files.write_text_once(f"{self._folder}/{there}", bad)
+        elif there.endswith(REFUSED):
+            bad = self._files.read_text(f"{self._folder}/{there}")
+        if bad is None:
+            self._file, self._told = there, None
+        else:
+            self._tell(f"{self._table.place_at}: version {version} of {self._table.place!r} {bad}")
+            own = [name for name in names if name.endswith(f"-{self._settings}{FILE}")]
+            self._file = self._file or next(reversed(own), None)
+        self._clean([*names, there], [name for name in every if name.endswith(UNFINISHED)])
+
+    def _made(self, version: str, file: str) -> str | None:
+        """Make the file of a version; return why it must not be used, None if it may."""
+        known, wanted, making = self._table.types(), self._table.wanted, self._making
+        if (missing := next((name for name in wanted if name not in known), None)) is not None:
+            return f"has no column {missing!r}"
+        for name, column in self._lookup.of_table.items():
+            found, pinned = known[column], self._lookup.columns[name]
+            if found != pinned:
+                return f"has column {column!r} as {type_name(found)}, and it was {type_name(pinned)}"
+        types = {self._table.called(name): known[name] for name in wanted}
+        uri, rows = f"{self._folder}/{file}", self._reader.rows(version, types)
+        schema = pa.schema(list(types.items()))
+
+        def make(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            yield from making.make(batches, schema, uri)
+
+        result = rows.repartition(1).mapInArrow(make, "bad string").collect()
+        if not result:  # Spark may run no task for a table without rows
+            making.write(schema.empty_table(), uri)
+        return result[0].bad if result else None
+
+    def _clean(self, names: list[str], unfinished: list[str]) -> None:
+        """Remove all but the newest files and those that batches read, and what tasks have left that were killed."""
+        old = [name for name in names[:-KEPT] if name not in (*self._used, self._file)]
+        old += [name for name in unfinished if made_us(name) < time.time_ns() // 1000 - _UNFINISHED_US]
+        for name in old:
+            self._files.delete(f"{self._folder}/{name}")
+
+    def _tell(self, told: str) -> None:
+        """Warn once of a version, and of a table, that can't be used."""
+        if told != self._told:
+            self._told = told
+            if self._file is not None:
+                _log.warning("sessionlake: warning: %s; batches go on with an earlier version", told)
+
+    @cached_property
+    def _making(self) -> Making:
+        return Making.of(self._table.section, self._table.called)
+
+    @cached_property
+    def _settings(self) -> str:
+        """A hash of all that a file depends on besides the table's version."""
+        making = self._making
+        text = json.dumps(
+            [self._table.config.source.path, *(getattr(making, name) for name in Making.__dataclass_fields__)]
+        )
+        return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+class Pins:
+    """The versions that a pipeline's batches read, of all its lookups."""
+
+    def __init__(
+        self, spark: SparkSession, sources: Mapping[str, object], lookups: Mapping[str, Iterable[Lookup]]
+    ) -> None:
+        """`sources` and `lookups` are those of each event input."""
+        self._versions = {
+            lookup.name: Versions(spark, table, lookup)
+            for name, source in sources.items()
+            if isinstance(source, WithLookups)
+            for lookup in lookups[name]
+            if isinstance(table := source.tables[lookup.name], TableToLookUp)
+        }
+        self._erased = 0.0
+
+    def of_batch(self, before: Mapping[str, str] | None) -> dict[str, str]:
+        """Return the files that a batch reads, by lookup: those that an interrupted attempt of it has read, else the newest."""
+        if before is None:
+            return {name: versions.newest() for name, versions in self._versions.items()}
+        for name, file in before.items():
+            if name in self._versions:
+                self._versions[name].again(file)
+        return dict(before)
+
+    def erase_marked(self) -> None:
+        """Remove the files that hold an erased key, unless that was done a moment ago; called if no batch runs."""
+        if time.monotonic() - self._erased >= _ERASE_EVERY_S:
+            self._erased = time.monotonic()
+            for versions in self._versions.values():
+                versions.erase_marked()
+
+    def refresh(self) -> None:
+        """Look for newer versions if it is time to."""
+        for versions in self._versions.values():
+            versions.refresh()
