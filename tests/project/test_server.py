@@ -15,6 +15,7 @@ from sessionlake.errors import ConfigError, PipelineStateError
 from sessionlake.observe import standing
 from sessionlake.operators.run import run
 from sessionlake.project import board
+from sessionlake.project.picture import layout_of
 from sessionlake.project.server import parted, prepared
 from sessionlake.serve.dispatch import Call
 from sessionlake.serve.peers import target
@@ -65,7 +66,7 @@ def states(url: str, headers: Mapping[str, str] | None = None) -> dict[str, Any]
 def test_the_state_of_each_pipeline_and_what_to_do(project: Project) -> None:
     with serving(project) as url:
         found = states(url)
-        edges = ask(url, "/v1/project")[1]["edges"]
+        page = ask(url, "/v1/project")[1]
     assert {name: one["state"] for name, one in found.items()} == {
         "sittings": "stopped", "hours": "stopped", "latest": "failing", "stragglers": "new"
     }  # fmt: skip
@@ -75,7 +76,11 @@ def test_the_state_of_each_pipeline_and_what_to_do(project: Project) -> None:
     assert len(found["hours"]["history"]) == 1
     assert found["hours"]["reconciles"] is True
     assert found["stragglers"]["reads"] == ["sittings"]
-    assert edges == [{"from": "sittings", "reads": "late_events", "to": "stragglers"}]
+    assert page["edges"] == [{"from": "sittings", "reads": "late_events", "to": "stragglers"}]
+    assert page["picture"] == {
+        **layout_of(project.graph).fields(),
+        "places": {name: list(place) for name, place in layout_of(project.graph).places.items()},
+    }
 
 
 def test_each_pipeline_has_its_own_paths(project: Project) -> None:

@@ -19,6 +19,7 @@ from sessionlake.config.secrets import hide
 @format_options(
     tree="lines for people",
     mermaid="a picture for Markdown",
+    svg="a file of a picture",
     json="a list with an object for each pipeline, and the tables that it reads of others",
 )
 @one_line_errors
@@ -27,6 +28,11 @@ def graph_command(project_path: str, form: str) -> None:
     project = load_project(project_path)
     if form == JSON:
         print_objects(_objects(project), form)
+        return
+    if form == "svg":
+        from sessionlake.project.picture import svg
+
+        click.echo(svg(project.graph, {name: config.operator for name, config in project.configs.items()}))
         return
     lines = _mermaid(project) if form == "mermaid" else tree(project.graph, lambda name: project.members[name].path)
     for line in lines:

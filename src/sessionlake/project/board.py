@@ -10,6 +10,7 @@ from sessionlake.config.graph import Graph
 from sessionlake.config.load import Config
 from sessionlake.observe.overview import Overview, State, overview, read_tables
 from sessionlake.observe.watch import Watch
+from sessionlake.project.picture import layout_of
 from sessionlake.serve.follower import Follower
 
 SHOWN = 60
@@ -55,7 +56,13 @@ class Board:
         now_us = time.time_ns() // 1000
         pipelines = [self._pipeline(name, now_us) for name in self.graph.names]
         edges = [edge.fields() for edge in self.graph.edges]
-        return {"directory": self._directory, "at": now_us, "pipelines": pipelines, "edges": edges}
+        return {
+            "directory": self._directory,
+            "at": now_us,
+            "pipelines": pipelines,
+            "edges": edges,
+            "picture": layout_of(self.graph).fields(),
+        }
 
     def _look_on(self) -> None:
         while not self._stopped.wait(_LOOK_S):

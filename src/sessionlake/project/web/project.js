@@ -34,36 +34,22 @@ function rows(found) {
     found.pipelines, row => row.name);
 }
 
-// A column for each step from the sources: a pipeline stands right of all that it reads. Those that are alone fill lines below.
-const WIDE = 150, TALL = 46, APART = 90, ROW = TALL + 12;
-function places(found) {
-  const linked = new Set(found.edges.flatMap(edge => [edge.from, edge.to])), depth = new Map(), columns = [], place = new Map();
-  for (const one of found.pipelines.filter(one => linked.has(one.name))) {
-    depth.set(one.name, Math.max(-1, ...one.reads.map(name => depth.get(name) ?? -1)) + 1);
-    (columns[depth.get(one.name)] ||= []).push(one.name);
-  }
-  columns.forEach((column, i) => column.forEach((name, n) => place.set(name, [2 + i * (WIDE + APART), 2 + n * ROW])));
-  const below = Math.max(0, ...columns.map(column => column.length)) * ROW, alone = found.pipelines.filter(one => !linked.has(one.name));
-  const line = Math.max(1, Math.floor((at("graph").clientWidth - 4) / (WIDE + 12)));
-  alone.forEach((one, i) => place.set(one.name, [2 + i % line * (WIDE + 12), 2 + below + Math.floor(i / line) * ROW]));
-  return place;
-}
-
+// The places are the server's, which has them for `sessionlake graph` too.
 function graph(found) {
-  const place = places(found), width = Math.max(...[...place.values()].map(([x]) => x)) + WIDE + 2, height = Math.max(...[...place.values()].map(([, y]) => y)) + ROW;
+  const { width, height, wide, tall, places } = found.picture;
   const told = found.edges.map(edge => `${edge.to} reads ${edge.reads} of ${edge.from}`).join(", ") || "no pipeline reads another one";
   const drawing = made("svg", { class: "fixed", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": told });
   for (const edge of found.edges) {
-    const [x, y] = place.get(edge.from), [u, v] = place.get(edge.to), half = (x + WIDE + u) / 2, from = y + TALL / 2, to = v + TALL / 2;
+    const [x, y] = places[edge.from], [u, v] = places[edge.to], half = (x + wide + u) / 2, from = y + tall / 2, to = v + tall / 2;
     const rate = found.pipelines.find(one => one.name === edge.to).events_per_second;
-    drawing.append(made("path", { class: "curve", d: `M${x + WIDE} ${from}C${half} ${from} ${half} ${to} ${u} ${to}` }));
+    drawing.append(made("path", { class: "curve", d: `M${x + wide} ${from}C${half} ${from} ${half} ${to} ${u} ${to}` }));
     const label = made("text", { x: half, y: (from + to) / 2 - 6, "text-anchor": "middle" }, rate == null ? "" : `${rough(rate)}/s`);
     label.append(made("title", {}, edge.reads));
     drawing.append(label);
   }
   for (const one of found.pipelines) {
-    const [x, y] = place.get(one.name);
-    drawing.append(made("rect", { class: "node " + (TONES[one.state] || "soft"), x, y, width: WIDE, height: TALL, rx: 8 }),
+    const [x, y] = places[one.name];
+    drawing.append(made("rect", { class: "node " + (TONES[one.state] || "soft"), x, y, width: wide, height: tall, rx: 8 }),
       made("text", { class: "named", x: x + 12, y: y + 20 }, one.name.length > 18 ? one.name.slice(0, 17) + "…" : one.name), made("text", { x: x + 12, y: y + 37 }, `${one.operator}, ${one.state}`));
   }
   at("graph").replaceChildren(drawing);
