@@ -238,7 +238,13 @@ def test_show_is_the_same_config_with_the_place_of_each_value(write: Write, tmp_
     (alone / "clicks.toml").write_text(text.replace('"lake', '"../lake').replace('"events', '"../events'))
     other, config = load_config(alone / "clicks.toml"), load_config(root / "clicks.toml")
     assert (
-        other.model_copy(update={"directory": config.directory, "in_project": True, "pipeline": config.pipeline})
+        other.model_copy(
+            update={
+                "directory": config.directory,
+                "project_warehouse": config.project_warehouse,
+                "pipeline": config.pipeline,
+            }
+        )
         == config
     )
 

@@ -1,5 +1,6 @@
 """The statements that `sessionlake views` prints, run by the engines they are for; Trino's are parsed."""
 
+from contextlib import closing
 from pathlib import Path
 
 import duckdb
@@ -13,7 +14,9 @@ from sessionlake.config.load import Config
 from sessionlake.errors import PipelineStateError
 from sessionlake.jobs.compact.fold import MERGE, fold
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
-from sessionlake.serve.views import DIALECTS, live_view
+from sessionlake.operators.sessions.section import QuarantineSection
+from sessionlake.serve.database import open_database
+from sessionlake.serve.views import DIALECTS, current_schema_remark, live_view, view_statements
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.scan import TableScan
@@ -87,7 +90,8 @@ def test_trino_takes_it(shown: Config) -> None:
 
 
 def test_trino_without_a_schema_means_the_one_in_use(config: Config) -> None:
-    told = live_view(config, "trino")
+    assert current_schema_remark("trino", "delta.clicks", "clicks") == current_schema_remark("spark", None, "c") == ""
+    told = current_schema_remark("trino", None, config.pipeline.name) + live_view(config, "trino")
     assert told.startswith("-- in the schema in which the tables are registered, as after: use delta.")
     (statement,) = sqlglot.parse(told, dialect="trino")
     assert statement is not None
@@ -102,4 +106,58 @@ def test_no_tables(tmp_path: Path) -> None:
 
 
 def test_the_commands_dialects() -> None:
-    assert tuple(DIALECTS) == views.DIALECTS
+    assert (*DIALECTS, views.DBT) == views.DIALECTS
+
+
+@pytest.fixture
+def limited(config: Config) -> Config:
+    """Sessions of which those with nine events or more are kept apart."""
+    section = config.section.model_copy(update={"quarantine": QuarantineSection(max_events=8)})
+    return config.model_copy(update={"section": section})
+
+
+def test_the_further_views_in_spark_and_duckdb(spark: SparkSession, limited: Config) -> None:
+    """Those of a query without Spark are the oracle: they come another way, by the fold point and views upon views."""
+    names = ("sessions_live", "all_sessions", "sessions_quarantined", "quarantined_keys")
+    lake = Lake(limited.pipeline.warehouse, CHANGELOG)
+    with closing(open_database(limited, lake)) as oracle, duckdb.connect() as database:
+        database.execute("set timezone = 'UTC'")
+        database.execute("create schema mine")
+        for name in TABLES:
+            database.register(f"scan_{name}", TableScan(lake[name].open()))
+            database.execute(f"create table mine.{name} as select * from scan_{name}")
+        for statement in view_statements(limited, "duckdb", "mine").values():
+            database.execute(statement)
+        for statement in view_statements(limited, "spark").values():
+            spark.sql(statement.removesuffix(";").replace("or replace view", "or replace temp view", 1))
+        for name in names:
+            wanted = oracle.execute(f"select * from {name} order by all").fetchall()
+            assert len(wanted) == {"sessions_live": 4, "all_sessions": 5}.get(name, 1)
+            assert database.execute(f"select * from mine.{name} order by all").fetchall() == wanted
+            database.register("found", spark.table(name).toArrow())
+            assert database.execute("select * from found order by all").fetchall() == wanted
+    for name in names:
+        spark.catalog.dropTempView(name)
+
+
+def test_trino_takes_the_further_views(limited: Config) -> None:
+    statements = sqlglot.parse("".join(view_statements(limited, "trino", "delta.clicks").values()), dialect="trino")
+    made = [one.find(sqlglot.exp.Table).name for one in statements if isinstance(one, sqlglot.exp.Create)]
+    assert made == ["sessions_live", "all_sessions", "sessions_quarantined", "quarantined_keys"]
+    assert not any(list(one.find_all(sqlglot.exp.Anonymous)) for one in statements if one is not None)
+
+
+def test_a_pipeline_of_a_project_has_its_name_before_those_of_its_tables(config: Config) -> None:
+    member = config.model_copy(
+        update={
+            "project_warehouse": "lake",
+            "pipeline": config.pipeline.model_copy(update={"name": "my-clicks"}),
+        }
+    )
+    (statement,) = sqlglot.parse(live_view(member, "trino", "delta.lake"), dialect="trino")
+    assert statement is not None
+    tables = {t.sql("trino") for t in statement.find_all(sqlglot.exp.Table) if t.catalog}
+    assert tables >= {"delta.lake.my_clicks_sessions AS stored", "delta.lake.my_clicks_session_changelog"}
+    by_path = live_view(member, "spark")
+    assert by_path.startswith("create or replace view my_clicks_sessions_live as\n")
+    assert f"from delta.`{config.pipeline.warehouse}/sessions` as stored" in by_path

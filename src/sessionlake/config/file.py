@@ -81,6 +81,14 @@ class ConfigFile:
         """The directory to which relative paths are relative."""
         return Path(self.own.path).resolve().parent
 
+    @property
+    def project_warehouse(self) -> str | None:
+        """The warehouse of the project, as it is written; None outside a project."""
+        if self.project is None:
+            return None
+        pipeline = self.project.content.get("pipeline")
+        return str((pipeline if isinstance(pipeline, dict) else {}).get(_WAREHOUSE, _WAREHOUSE))
+
     def merged(self) -> Raw:
         """Return the content with the project's defaults. If both have a key, the pipeline's file wins.
 
@@ -153,8 +161,7 @@ class ConfigFile:
         if not isinstance(pipeline, dict):
             return own
         name = pipeline.get("name", Path(self.own.path).stem)
-        root = str(defaults.get("pipeline", {}).get(_WAREHOUSE, _WAREHOUSE)).rstrip("/")
-        named = {"name": name, _WAREHOUSE: f"{root}/{name}"}
+        named = {"name": name, _WAREHOUSE: f"{str(self.project_warehouse).rstrip('/')}/{name}"}
         shared = {key: value for key, value in defaults.get("pipeline", {}).items() if key not in (*_OWN, _WAREHOUSE)}
         return _merged({**defaults, "pipeline": {**named, **shared}}, own)
 

@@ -17,7 +17,7 @@ from sessionlake.config.missing import MissingSection
 from sessionlake.config.names import EVENT_INPUT
 from sessionlake.config.observed import LineageSection, MetricsSection
 from sessionlake.config.operators import OperatorEntry, entry_of
-from sessionlake.config.paths import expanded, unset_variables
+from sessionlake.config.paths import expanded, resolved, unset_variables
 from sessionlake.config.problems import Gathered, InvalidConfigError, problems_of
 from sessionlake.config.sections import EventSection, OperatorSection, PipelineSection, Section
 from sessionlake.config.serve import ServeSection
@@ -49,8 +49,18 @@ class Config(Section):
     """The [table] pipelines that lookups read, by the lookups' names."""
     directory: str = "."
     """Directory of the config file."""
-    in_project: bool = False
-    """Whether the file is in a project, beside those of other pipelines."""
+    project_warehouse: str | None = None
+    """The warehouse of its project, in which pipelines have their folders, if it is in one."""
+
+    @property
+    def in_project(self) -> bool:
+        """Whether the file is in a project, next to those of other pipelines."""
+        return self.project_warehouse is not None
+
+    @property
+    def prefix(self) -> str:
+        """The beginning of its tables' names in a catalog's schema, which the pipelines of a project share; empty outside a project."""
+        return f"{self.pipeline.name.replace('-', '_')}_" if self.in_project else ""
 
     @property
     def operator(self) -> str:
@@ -234,7 +244,8 @@ def config_of(file: ConfigFile) -> Config:
         config = parse_config(file.merged(), file.directory)
     except SessionlakeError as error:
         raise InvalidConfigError(file.located(problems_of(error))) from error
-    return config if file.project is None else config.model_copy(update={"in_project": True})
+    root = file.project_warehouse
+    return config if root is None else config.model_copy(update={"project_warehouse": resolved(root, file.directory)})
 
 
 def parse_config(raw: dict[str, Any], directory: Path) -> Config:

@@ -7,7 +7,7 @@ from pathlib import Path
 from sessionlake.config.absolute import normal_path
 from sessionlake.config.file import PROJECT_FILE, ConfigFile, pipeline_files
 from sessionlake.config.graph import Graph, graph_of
-from sessionlake.config.load import Config, config_of
+from sessionlake.config.load import Config, config_of, load_config
 from sessionlake.config.problems import Gathered, Problem, problems_of
 from sessionlake.errors import ConfigError, SessionlakeError
 
@@ -66,6 +66,11 @@ class Loaded:
 def is_project(path: str | Path) -> bool:
     """Say whether a path names a project rather than one pipeline: a directory."""
     return Path(path).is_dir()
+
+
+def configs_of(path: str | Path) -> list[Config]:
+    """Return the config of a pipeline's file, or those of a project, each after those that it reads."""
+    return list(load_project(path).configs.values()) if is_project(path) else [load_config(path)]
 
 
 def load_project(directory: str | Path) -> Project:

@@ -295,7 +295,7 @@ class OperatorSection(Section):
     def further_views(self, engine: str, micros: str, every: str) -> Mapping[str, str]:
         """Return the queries of the operator's views besides the live one, by their names, in an order in which they can be made.
 
-        `engine` is spark or duckdb, `micros` as in `quarantined_sql`, `every` the view of all latest rows.
+        `engine` is spark, duckdb or trino, `micros` as in `quarantined_sql`, `every` the view of all latest rows.
         """
         del engine, micros, every
         return {}

@@ -23,7 +23,7 @@ _STAND_INS: Mapping[str, Raw] = {
     "event": {"key": "key", "time": "time"},
 }
 """Stand-ins for required sections that are wrong, with which the other sections can still be checked."""
-_NO_SECTIONS = ("directory", "in_project", "looked_up", "section")
+_NO_SECTIONS = ("directory", "project_warehouse", "looked_up", "section")
 """Fields of the config that its text does not have."""
 
 

@@ -121,7 +121,7 @@ class Pipeline:
         """
         file, text = Path(path).resolve(), self.to_toml()
         there = parse_config(parse_toml(text, path), file.parent)
-        if there != self.config.model_copy(update={"directory": there.directory, "in_project": False}):
+        if there != self.config.model_copy(update={"directory": there.directory, "project_warehouse": None}):
             raise ConfigError(
                 f"save: {str(path)!r} is not in {self.config.directory!r}, which this pipeline's paths are relative to; "
                 f"save it there, or pass directory={str(file.parent)!r} to Pipeline"

@@ -46,10 +46,22 @@ class Dialect:
     """The text at a place of a key of several columns."""
     unnest: str = "unnest({})"
     """A row for each element of an array, as a column of a query."""
+    escapes: bool = False
+    """Whether a backslash in a text begins an escape."""
 
     def named(self, name: str) -> str:
         """Return a name as SQL quotes it."""
         return self.quote + name.replace(self.quote, self.quote * 2) + self.quote
+
+    def text(self, value: str) -> str:
+        r"""Return a text as a literal of SQL.
+
+        >>> SPARK.text("it's"), DUCKDB.text("it's")
+        ("'it\\'s'", "'it''s'")
+        """
+        if self.escapes:
+            return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        return "'" + value.replace("'", "''") + "'"
 
 
 SPARK = Dialect(
@@ -59,6 +71,7 @@ SPARK = Dialect(
     "unix_micros({})",
     key_part="get_json_object({}, '$[{}]')",
     unnest="explode({})",
+    escapes=True,
 )
 DUCKDB = Dialect('"', "cast({} at time zone 'UTC' as date)", "epoch_us({})")
 TRINO = Dialect(

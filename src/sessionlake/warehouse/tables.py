@@ -15,6 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from sessionlake.errors import ContendedError, FencedError
+from sessionlake.warehouse.changelog import SPARK
 from sessionlake.warehouse.delta_log import Logs
 from sessionlake.warehouse.filesystem import Files
 from sessionlake.warehouse.history import user_metadata
@@ -36,15 +37,6 @@ def spark_schema(schema: pa.Schema) -> StructType:
             for f, c in zip(fields, comments, strict=True)
         ]
     )
-
-
-def _text(value: str) -> str:
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 class Table(Transactions):
@@ -75,18 +67,18 @@ class Table(Transactions):
         fields = pa.schema([field for field in schema if field.name in wanted and field.name not in known])
         if len(fields):
             columns = ", ".join(
-                f"{_quoted(field.name)} {field.dataType.simpleString()} comment {_text(field.metadata.get('comment', ''))}"
+                f"{SPARK.named(field.name)} {field.dataType.simpleString()} comment {SPARK.text(field.metadata.get('comment', ''))}"
                 for field in spark_schema(fields)
             )
             self.spark.sql(f"alter table {self.sql_name()} add columns ({columns})")
 
     def grow_struct(self, field: pa.Field) -> None:
         """Add the fields of a struct column that the table's column lacks. They are null in its rows."""
-        known = self.read().select(f"{_quoted(field.name)}.*").columns
+        known = self.read().select(f"{SPARK.named(field.name)}.*").columns
         new = [f for f in spark_schema(pa.schema(list(field.type))) if f.name not in known]
         if new:
-            name = _quoted(field.name)
-            columns = ", ".join(f"{name}.{_quoted(f.name)} {f.dataType.simpleString()}" for f in new)
+            name = SPARK.named(field.name)
+            columns = ", ".join(f"{name}.{SPARK.named(f.name)} {f.dataType.simpleString()}" for f in new)
             self.spark.sql(f"alter table {self.sql_name()} add columns ({columns})")
 
     def _create_here(
@@ -143,7 +135,7 @@ class Table(Transactions):
 
     def sql_name(self) -> str:
         """Return a table as SQL names it."""
-        return f"delta.{_quoted(self.uri)}"
+        return f"delta.{SPARK.named(self.uri)}"
 
     def retried(self, attempts: int, action: Callable[[], object]) -> None:
         """Run a function that commits to a table; run it again if another commit came between.

@@ -11,11 +11,12 @@ QUARANTINED, QUARANTINED_KEYS = "sessions_quarantined", "quarantined_keys"
 _RULES = {
     "spark": "array_join(array_sort(collect_set(rule)), ', ')",
     "duckdb": "string_agg(distinct rule, ', ' order by rule)",
+    "trino": "array_join(array_sort(array_agg(distinct rule)), ', ')",
 }
 
 
 def quarantined_keys_sql(engine: str) -> str:
-    """Return the query of the keys that have sessions in quarantine, over the view of quarantined sessions; `engine` is spark or duckdb."""
+    """Return the query of the keys that have sessions in quarantine, over the view of quarantined sessions; `engine` is spark, duckdb or trino."""
     return (
         "select session_key, count(*) as sessions, cast(sum(event_count) as bigint) as events, "
         f"min(session_start) as first_start, max(session_end) as last_end, {_RULES[engine]} as rules "
