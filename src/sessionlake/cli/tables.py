@@ -1,7 +1,9 @@
 """The command that queries the tables."""
 
 import re
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,7 +14,7 @@ from sessionlake.cli.rows import at_most, limit_option, print_note, print_rows, 
 from sessionlake.cli.shared import one_line_errors, open_session
 from sessionlake.config.load import Config, load_config
 from sessionlake.config.project import is_project, load_project
-from sessionlake.errors import ConfigError, SessionlakeError, first_line
+from sessionlake.errors import ConfigError, LakeError, SessionlakeError, first_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,9 +57,13 @@ def sql_command(
             "--engine: Spark's SQL can read and write all files that this user may; add --allow-files, or leave --engine out"
         )
     if is_project(config_path):
+        # To open all tables of many pipelines takes a while.
+        configs = load_project(config_path).configs
+        asked = [config for name, config in configs.items() if _names(query, name)] or list(configs.values())
         if engine == "spark":
-            raise ConfigError("--engine: Spark's SQL is for one pipeline; name its file, or leave --engine out")
-        _print_project_sql(config_path, query, limit, form, allow_files=allow_files)
+            _print_project_by_spark(asked, query, limit, form)
+        else:
+            _print_project_sql(asked, query, limit, form, allow_files=allow_files)
         return
     config = load_config(config_path)
     if engine == "spark":
@@ -79,18 +85,36 @@ def sql_command(
         print_note("no batch is committed yet, so that the tables are empty; run `sessionlake run` first", form)
 
 
-def _print_project_sql(directory: str, query: str, limit: int | None, form: str, *, allow_files: bool) -> None:
-    configs = load_project(directory).configs
-    # To open all tables of many pipelines takes a while.
-    named = [config for name, config in configs.items() if re.search(rf"(?i)\b{name}\b", query)]
+def _names(query: str, pipeline: str) -> bool:
+    """Say whether a query may name a pipeline, in whose name Spark's SQL has a `_` for each `-`."""
+    return any(re.search(rf"(?i)\b{name}_?\b", query) for name in {pipeline, pipeline.replace("-", "_")})
+
+
+def _print_project_sql(configs: list[Config], query: str, limit: int | None, form: str, *, allow_files: bool) -> None:
     from sessionlake.serve.queries import answer_project_sql
 
     with ExitStack() as stack:
         with progress() as shown:
             shown.step("running the query")
-            asked = named or list(configs.values())
-            answer = stack.enter_context(answer_project_sql(asked, query, allow_files=allow_files))
+            answer = stack.enter_context(answer_project_sql(configs, query, allow_files=allow_files))
         print_rows(answer.columns, answer.rows, limit=limit, form=form)
+
+
+def _print_project_by_spark(configs: list[Config], query: str, limit: int | None, form: str) -> None:
+    from sessionlake.serve.views import with_tables
+
+    with suppress(LakeError):  # what Hadoop alone can read is looked at later
+        with_tables(configs)
+    from sessionlake.operators.views import create_schemas
+
+    with TemporaryDirectory(prefix="sessionlake-") as folder, progress() as shown:
+        # The schemas last as long as the query, whatever catalog the machine's settings name.
+        place = {"spark.sql.catalogImplementation": "in-memory", "spark.sql.warehouse.dir": Path(folder).as_uri()}
+        spark = open_session(configs[0], conf=place, name="project")
+        shown.step("running the query")
+        create_schemas(spark, configs)
+        columns, rows = run_sql(spark, query, at_most(limit, form))
+    print_rows(columns, rows, limit=limit, form=form)
 
 
 def register_tables(spark: "SparkSession", config: Config) -> None:

@@ -73,6 +73,18 @@ def configs_of(path: str | Path) -> list[Config]:
     return list(load_project(path).configs.values()) if is_project(path) else [load_config(path)]
 
 
+def config_named(directory: str | Path, name: str) -> Config:
+    """Return the config of one pipeline of a project, whatever is wrong in the files of others; ConfigError if there is none of the name."""
+    loaded = read_project(directory)
+    members = loaded.project.members
+    if name not in members:
+        found = Gathered()
+        found.add(*loaded.problems)
+        found.raise_any()
+        raise ConfigError(f"project: {name!r} is no pipeline of {str(directory)!r}; write one of {', '.join(members)}")
+    return members[name].config
+
+
 def load_project(directory: str | Path) -> Project:
     """Read and check all files of a project; InvalidConfigError, a line for each problem of any file."""
     loaded = read_project(directory)

@@ -16,8 +16,8 @@ from sessionlake.warehouse.scan import TableScan
 
 _PARTS = "parts_of_{}"
 """An attached database for the two halves of a pipeline's `batches`, because `show tables` does not list its tables."""
-_BUILT_IN = ("memory", "temp", "system", "main", "information_schema", "pg_catalog")
-"""Names that DuckDB keeps for itself: the schema of a pipeline of such a name has a `_` at its end."""
+_BUILT_IN = ("memory", "temp", "system", "main", "information_schema", "pg_catalog", "default", "global_temp")
+"""Names that DuckDB or Spark keeps for itself: the schema of a pipeline of such a name has a `_` at its end."""
 _LOCKED = "set enable_external_access = false; set lock_configuration = true"
 
 
@@ -90,7 +90,7 @@ def _view_tables(
         raise NoBatchesError(
             f"pipeline.warehouse: {lake.warehouse!r} has no {of.snapshot} yet; run `sessionlake run` first"
         )
-    schema = _schema(config)
+    schema = schema_of(config)
     database.execute(f"attach ':memory:' as \"{schema}\"")
     # The changelog first: trim stops at the fold point of a snapshot that exists already, so every batch is in one of
     # the two.
@@ -106,13 +106,14 @@ def _view_tables(
     database.execute(f'use "{schema}"')
 
 
-def _schema(config: Config) -> str:
+def schema_of(config: Config) -> str:
+    """Return the name of a pipeline's schema: its own, unless engines keep that one for themselves."""
     name = config.pipeline.name
     return f"{name}_" if name.lower() in _BUILT_IN else name
 
 
 def _store_batches(database: DuckDBPyConnection, config: Config, scan: TableScan) -> None:
-    parts = _PARTS.format(_schema(config))
+    parts = _PARTS.format(schema_of(config))
     database.execute(f'attach \':memory:\' as "{parts}"; use "{parts}"')
     stored = database.from_arrow(scan)
     stored.create_view("written_batches")
@@ -148,7 +149,7 @@ def _view_latest(database: DuckDBPyConnection, config: Config, lake: Lake, last:
 
 def _view_batches(database: DuckDBPyConnection, config: Config, lake: Lake) -> None:
     """Make a view of the saved batches, and of newer ones that are only in the changelog's commits."""
-    stored, new = (f'"{_PARTS.format(_schema(config))}".{name}' for name in ("stored_batches", "new_batches"))
+    stored, new = (f'"{_PARTS.format(schema_of(config))}".{name}' for name in ("stored_batches", "new_batches"))
     seen = database.execute(f"select coalesce(max(changelog_version), -1) from {stored}").fetchall()[0][0]
     rows = [batch.row(lake.changelog.counts) for batch in batches_after(lake, seen)]
     database.execute(f"create table {new} as select * from {stored} limit 0")
