@@ -47,6 +47,7 @@ MORE = {
     "metrics": ["--once"],
     **{command: ["--key", "key"] for command in LOOKUPS},
     "views": ["--dialect", "spark"],
+    "register": ["--schema", "lake"],
 }
 WITHOUT_CONFIG = {"demo", "init"}
 

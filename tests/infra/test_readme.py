@@ -34,6 +34,7 @@ UNRUN = {
     "serve": "answers until it is stopped: tests/serve/test_server.py",
     "metrics": "as serve: tests/observe/test_metrics.py",
     "publish": "needs a broker: tests/jobs/test_publish.py",
+    "register": "starts Spark with a metastore: tests/project/test_catalog.py",
     **dict.fromkeys(
         [
             "reprocess-late",

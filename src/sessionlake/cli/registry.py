@@ -23,6 +23,7 @@ _PIPELINE = {
     "sql": ("tables:sql_command", "Run SQL over the pipeline's tables and its live view, for example sessions_live."),
     **{command: ("", names.summary) for command, names in LOOKUPS.items()},
     "views": ("views:views_command", "Print the SQL that makes sessions_live and other views in another engine, or dbt's sources."),
+    "register": ("register:register_command", "Make tables and views of a pipeline, or of a project, in Spark's catalog, and keep them as the pipelines are."),
     "serve": ("serve:serve_command", "Answer queries over HTTP from the stores of this host, and show a page of the stream."),
     "metrics": ("metrics:metrics_command", "Serve Prometheus metrics read from the tables, also while no stream runs."),
 }  # fmt: skip

@@ -75,8 +75,11 @@ def open_session(
     little_java: bool = False,
     conf: Mapping[str, str] | None = None,
     name: str | None = None,
+    metastore: bool = False,
 ) -> "SparkSession":
     """Start Spark with as many shuffle partitions as there are shards, and a JVM for jobs or for a stream.
+
+    With `metastore` its catalog is one that lasts (`build_session`).
 
     `name` is the application's after "sessionlake-", the pipeline's if there is none.
     """
@@ -99,6 +102,7 @@ def open_session(
             shuffle_partitions=config.pipeline.shards,
             driver_memory=driver_memory,
             little_java=little_java,
+            metastore=metastore,
             extra_conf=settings,
         )
 

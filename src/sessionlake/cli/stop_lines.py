@@ -29,6 +29,7 @@ _LEFT: Mapping[str, str] = {
     **{entry.rows.command: _READS for entry in OPERATORS.values()},
     "status": _READS,
     "views": _READS,
+    "register": "what it has made stays, start it again for the rest",
     "check": _READS,
     "graph": _READS,
     "show": _READS,

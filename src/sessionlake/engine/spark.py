@@ -25,6 +25,7 @@ LITTLE_JAVA = {
 """For a stream of files, whose rows go through Python while Java plans and commits small jobs, and for runs of a few minutes on little
 data: such a JVM spends more on compiling for throughput than it ever gets back (docs/decisions/0010-the-drivers-java.md)."""
 SPARK_VERSION, DELTA_VERSION = "4.1", "4.3"
+_CATALOG, _FOLDER = "spark.sql.catalogImplementation", "spark.sql.warehouse.dir"
 DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 
 DEFAULTS: Mapping[str, str] = {
@@ -66,13 +67,15 @@ def build_session(
     shuffle_partitions: int | None = None,
     driver_memory: str = "2g",
     little_java: bool = False,
+    metastore: bool = False,
     extra_conf: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """Return the active Spark session as it is, else start one with Delta and this project's settings.
 
     Settings of spark-submit override the settings here, and the arguments override both; `extra_conf` is the strongest.
     `master` is `local[*, 4]` if nothing names one: all cores, and a failed task is tried 4 times as on a cluster.
-    With `little_java`, a JVM that also runs the tasks gets the settings LITTLE_JAVA.
+    With `little_java`, a JVM that also runs the tasks gets the settings LITTLE_JAVA. With `metastore`, the catalog
+    `spark_catalog` is that of Hive's metastore, by default the one in the current directory.
     Raises ConfigError, which says how to get the jars, if they are missing.
     """
     active = SparkSession.getActiveSession()
@@ -94,7 +97,9 @@ def build_session(
     conf.setIfMissing("spark.master", "local[*, 4]")
     local_mode = conf.get("spark.master", "").startswith("local")
     little = LITTLE_JAVA if little_java and in_one_jvm(conf) else {}
-    for key, value in {**DEFAULTS, **little, **(_on_this_machine() if local_mode else {})}.items():
+    here = _on_this_machine() if local_mode else {}
+    lasting = {_CATALOG: "hive", _FOLDER: str(Path.cwd() / "spark-warehouse")} if metastore else {}
+    for key, value in {**DEFAULTS, **little, **here, **lasting}.items():
         conf.setIfMissing(key, value)
 
     # PySpark would log the text of an error that it also raises.
@@ -131,7 +136,7 @@ def _on_this_machine() -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.python.unix.domain.socket.dir": folder,
         # Spark makes the folder of its own tables even if there are none: by default in the user's directory.
-        "spark.sql.warehouse.dir": f"{folder}/warehouse",
+        _FOLDER: f"{folder}/warehouse",
     }
 
 
