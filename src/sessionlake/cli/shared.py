@@ -79,9 +79,8 @@ def open_session(
 ) -> "SparkSession":
     """Start Spark with as many shuffle partitions as there are shards, and a JVM for jobs or for a stream.
 
-    With `metastore` its catalog is one that lasts (`build_session`).
-
-    `name` is the application's after "sessionlake-", the pipeline's if there is none.
+    `name` is the application's after "sessionlake-", the pipeline's if there is none. With `metastore` its catalog is one
+    that lasts (`build_session`).
     """
     require_versions(spark=True)
     from sessionlake.cli.progress import paused, progress

@@ -98,8 +98,10 @@ def build_session(
     local_mode = conf.get("spark.master", "").startswith("local")
     little = LITTLE_JAVA if little_java and in_one_jvm(conf) else {}
     here = _on_this_machine() if local_mode else {}
-    lasting = {_CATALOG: "hive", _FOLDER: str(Path.cwd() / "spark-warehouse")} if metastore else {}
-    for key, value in {**DEFAULTS, **little, **here, **lasting}.items():
+    if metastore:
+        # A new schema keeps the path of its folder: on this machine Spark's own default.
+        here |= {_CATALOG: "hive", **({_FOLDER: str(Path.cwd() / "spark-warehouse")} if local_mode else {})}
+    for key, value in {**DEFAULTS, **little, **here}.items():
         conf.setIfMissing(key, value)
 
     # PySpark would log the text of an error that it also raises.
