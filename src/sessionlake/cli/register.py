@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sessionlake.cli.operands import EITHER, config_argument
 from sessionlake.cli.progress import progress
 from sessionlake.cli.shared import one_line_errors, open_session
 from sessionlake.cli.views import left_out
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command("register")
-@click.argument("config_path", metavar="CONFIG|PROJECT")
+@config_argument(EITHER)
 @click.option("--schema", required=True, help="The schema in which they are made. It is made, too, if it is not there.")
 @click.option("--catalog", default="spark_catalog", show_default=True, help="The catalog that has the schema. Others than Spark's own need its settings (spark.sql.catalog.NAME).")  # fmt: skip
 @click.option("--drop", is_flag=True, help="Drop all that `register` has made for the pipeline or project in the schema, and nothing else. No file of a table is deleted.")  # fmt: skip
