@@ -129,7 +129,8 @@ def test_places_are_those_of_keys_and_not_of_what_looks_like_them() -> None:
     assert found == {
         "a": (2, 1), "a.b": (2, 3), "one": (3, 2), "one.text": (4, 1), "one.list": (8, 3),
         "one.inline": (11, 1), "one.inline.gap": (11, 12), "one.inline.in": (11, 24), "one.inline.in.deep": (11, 32),
-        "one.two x": (12, 7), "one.two x.quoted": (13, 2), "many": (14, 3), "many.gap": (15, 1),
+        "one.two x": (12, 7), "one.two x.quoted": (13, 2), "many": (14, 3),
+        "many.0": (14, 1), "many.0.gap": (15, 1), "many.1": (16, 1), "many.1.gap": (17, 1),
     }  # fmt: skip
 
 

@@ -193,7 +193,7 @@ class _Config:
         self.pipeline = type("P", (), {"warehouse": warehouse})
         entry = type("E", (), {"is_table": True})
         sides = [type("S", (), {"entry": entry, "path": path, "place_at": "source.path"}) for path in paths]
-        self.inputs = {str(i): type("I", (), {"source": side}) for i, side in enumerate(sides)}
+        self.inputs = {str(i): type("I", (), {"source": side, "lookup": []}) for i, side in enumerate(sides)}
 
 
 def _has_circle(count: int, pairs: set[tuple[int, int]]) -> bool:

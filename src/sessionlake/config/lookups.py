@@ -24,7 +24,6 @@ LOOKUP = "lookup"
 FOLDER = "_lookups"
 """The folder of the warehouse with the versions of the tables that are looked up."""
 EVENT_TIME = "event_time"
-DEAD_LETTER = "dead_letter"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 ColumnType = Literal["long", "double", "string", "boolean", "timestamp", "date"]
 

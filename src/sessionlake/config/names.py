@@ -4,6 +4,8 @@ EVENTS = "events"
 """The table that is the archive."""
 EVENT_INPUT = "events"
 """The event input of pipelines that have one."""
+DEAD_LETTER = "dead_letter"
+"""The choice, for events that can't be taken as they are, of a row in dead_letters."""
 
 RESERVED = frozenset(
     (

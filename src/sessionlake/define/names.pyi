@@ -197,7 +197,7 @@ class Processors(Operator):
 class Files(Source):
     """The input of a pipeline.
 
-    Its keys are those of [source]: path, format, max_files_per_batch, max_bytes_per_batch, max_line_bytes, types, bootstrap_servers, topic, avro_schema, confluent_header, max_offsets_per_batch, tombstones, options.
+    Its keys are those of [source]: path, format, max_files_per_batch, max_bytes_per_batch, max_line_bytes, types, max_offsets_per_batch.
     """
 
     def __init__(
@@ -209,19 +209,13 @@ class Files(Source):
         max_bytes_per_batch: int | None = ...,
         max_line_bytes: int = ...,
         types: Mapping[str, Literal["long", "double", "string", "boolean", "timestamp", "date"]] = ...,
-        bootstrap_servers: str | None = ...,
-        topic: str | None = ...,
-        avro_schema: str | None = ...,
-        confluent_header: bool = ...,
         max_offsets_per_batch: int = ...,
-        tombstones: bool = ...,
-        options: Mapping[str, str | int | bool] = ...,
     ) -> None: ...
 
 class Delta(Source):
     """The input of a pipeline.
 
-    Its keys are those of [source]: path, format, max_files_per_batch, max_bytes_per_batch, max_line_bytes, types, bootstrap_servers, topic, avro_schema, confluent_header, max_offsets_per_batch, tombstones, options.
+    Its keys are those of [source]: path, format, max_files_per_batch, max_bytes_per_batch, max_line_bytes, types, max_offsets_per_batch.
     """
 
     def __init__(
@@ -233,13 +227,7 @@ class Delta(Source):
         max_bytes_per_batch: int | None = ...,
         max_line_bytes: int = ...,
         types: Mapping[str, Literal["long", "double", "string", "boolean", "timestamp", "date"]] = ...,
-        bootstrap_servers: str | None = ...,
-        topic: str | None = ...,
-        avro_schema: str | None = ...,
-        confluent_header: bool = ...,
         max_offsets_per_batch: int = ...,
-        tombstones: bool = ...,
-        options: Mapping[str, str | int | bool] = ...,
     ) -> None: ...
 
 class Kafka(Source):

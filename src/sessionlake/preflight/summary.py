@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from sessionlake.config.durations import spoken_duration
 from sessionlake.config.load import Config
-from sessionlake.config.lookups import DEAD_LETTER, LookupSection
+from sessionlake.config.lookups import LookupSection
+from sessionlake.config.names import DEAD_LETTER
 from sessionlake.config.source import SourceSection
 from sessionlake.warehouse.changelog import changelog_of
 

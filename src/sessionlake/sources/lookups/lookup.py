@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import Bools, Ints
-from sessionlake.config.lookups import DEAD_LETTER
+from sessionlake.config.names import DEAD_LETTER
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.decoded import no_row
 from sessionlake.sources.decoding.rows import Rows

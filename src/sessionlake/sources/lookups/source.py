@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from sessionlake.config.explain import did_you_mean
 from sessionlake.config.load import Config
-from sessionlake.config.lookups import DEAD_LETTER, FOLDER, LookupSection
+from sessionlake.config.lookups import FOLDER, LookupSection
+from sessionlake.config.names import DEAD_LETTER
 from sessionlake.config.problems import InvalidConfigError, Problem
 from sessionlake.sources.columns import EventColumns, normal_type, type_named
 from sessionlake.sources.decoding.rows import Decoder, TypedSource

@@ -55,7 +55,7 @@ class TableToLookUp:
     @property
     def place_at(self) -> str:
         """The key in the config that names it."""
-        return f"{self.at}.{'path' if self.upstream is None else 'table'}"
+        return f"{self.at}.path" if self.upstream is None else f"{self.at}.table"
 
     def types(self) -> Mapping[str, pa.DataType]:
         """Return the types of its columns; SourceError if it can't be read."""
