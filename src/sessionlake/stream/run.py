@@ -117,6 +117,8 @@ def run_kind(
         except KeyboardInterrupt:
             current.save_batches()
             raise
+        finally:
+            current.pins.close()
         current.save_batches()
         return current.summary()
 

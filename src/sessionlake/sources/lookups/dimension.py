@@ -4,9 +4,10 @@ A version is made once, and read by many tasks: whatever costs time is done when
 hash in it, and the times of a key's rows never overlap, so that a search ends at one row.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -162,11 +163,18 @@ class Dimension:
         return np.where(inside, row, -1)
 
 
-@lru_cache(maxsize=16)
+_mapped: dict[str, tuple[str, Dimension]] = {}
+"""By folder the file that was mapped last: a file that is mapped keeps its room on the disk after it was removed."""
+
+
 def mapped(path: str) -> Dimension:
-    """Return the version in a local file, which stays mapped: processes of one machine share its memory."""
-    with pa.memory_map(path) as source:
-        return Dimension(pa.ipc.open_file(source).read_all())
+    """Return the version in a local file, which stays mapped until another one of its folder is: processes of one machine share its memory."""
+    folder = os.path.dirname(path)  # noqa: PTH120 (for each part of a task)
+    known = _mapped.get(folder)
+    if known is None or known[0] != path:
+        with pa.memory_map(path) as source:
+            known = _mapped[folder] = path, Dimension(pa.ipc.open_file(source).read_all())
+    return known[1]
 
 
 def _numbers(column: pa.ChunkedArray) -> npt.NDArray[Any]:

@@ -40,6 +40,11 @@ class Versions:
         self._looked = 0.0
         self._told: str | None = None
         self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def close(self) -> None:
+        """Tell nothing from now on: Spark may end while a version is made."""
+        self._closed = True
 
     def newest(self) -> str:
         """Return the file of the newest version that may be used; SourceError if there is none."""
@@ -141,7 +146,7 @@ class Versions:
         """Warn once of a version, and of a table, that can't be used."""
         if told != self._told:
             self._told = told
-            if self._file is not None:
+            if self._file is not None and not self._closed:
                 _log.warning("sessionlake: warning: %s; batches go on with an earlier version", told)
 
     @cached_property
@@ -189,6 +194,11 @@ class Pins:
             self._erased = time.monotonic()
             for versions in self._versions.values():
                 versions.erase_marked()
+
+    def close(self) -> None:
+        """Tell nothing from now on."""
+        for versions in self._versions.values():
+            versions.close()
 
     def refresh(self) -> None:
         """Look for newer versions if it is time to."""
