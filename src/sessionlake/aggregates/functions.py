@@ -1,6 +1,6 @@
 """The functions of aggregates by name: how many columns and which literals each takes, and what builds it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -47,10 +47,17 @@ class Number:
     low: float
     high: float
     example: str
+    role: str = "number"
+    """The word for it in errors."""
     default: float | None = None
     whole: bool = True
     optional: bool = False
     """Whether it may be left out, and there is none then."""
+
+    @property
+    def is_required(self) -> bool:
+        """Whether a call must have it."""
+        return self.default is None and not self.optional
 
     def read(self, text: str | None) -> float | None:
         """Return the number, None for a text that is none within the bounds."""
@@ -71,6 +78,8 @@ class Text:
     """A literal after the columns: a text in quotes."""
 
     example: str
+    role: str = "text"
+    is_required: bool = True
 
     def read(self, text: str | None) -> str | None:
         """Return the text without its quotes, None if it has none; a backslash stands before a quote and itself."""
@@ -100,10 +109,10 @@ class Function:
     filtered: bool = True
     """Whether it takes FILTER."""
 
-    def example(self, name: str) -> str:
-        """Return a call, for errors."""
-        columns = ("column", "other")[: self.columns]
-        return f"{name}({', '.join([*columns, *(literal.example for literal in self.literals)])})"
+    def example(self, name: str, given: Sequence[str] = ()) -> str:
+        """Return a call, for errors; it begins with the arguments that are given."""
+        whole = [*("column", "other")[: self.columns], *(literal.example for literal in self.literals)]
+        return f"{name}({', '.join([*given, *whole[len(given) :]])})"
 
 
 def _extreme(*, largest: bool) -> Callable[[Asked], Aggregate]:
@@ -157,8 +166,8 @@ def _joined(a: Asked) -> Aggregate:
 _BITS = Function(lambda a: Bits(a.name, a.function, a.columns[0], a.types[0]))
 _MOMENTS = Function(lambda a: Moments(a.name, a.function, a.columns[0], a.types[0]))
 _OF_TWO = Function(lambda a: Comoments(a.name, a.function, a.columns, a.types), columns=2)
-_FRACTION = (Number(0.0, 1.0, "0.99", whole=False),)
-_LIMIT = Number(1, 1_000_000, "100")
+_FRACTION = (Number(0.0, 1.0, "0.99", "fraction", whole=False),)
+_LIMIT = Number(1, 1_000_000, "100", "limit")
 _ERROR = Number(0.0021, 0.26, "0.02", whole=False, optional=True)
 
 FUNCTIONS: Mapping[str, Function] = {
@@ -199,7 +208,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "histogram": Function(lambda a: Histogram(a.name, a.columns[0], a.types[0])),
     "collect": Function(_collect, (_LIMIT,)),
     "collect_set": Function(lambda a: CollectSet(a.name, a.columns[0], a.types[0], int(a.number)), (_LIMIT,)),
-    "string_agg": Function(_joined, (Text("' > '"), _LIMIT)),
+    "string_agg": Function(_joined, (Text("' > '", "separator"), _LIMIT)),
     "first_position": _position(latest=False),
     "last_position": _position(latest=True),
 }

@@ -74,14 +74,15 @@ class _Parser:
         call = self._call()
         if call.distinct:
             call = self._of_distinct(call)
-        call = replace(call, name=ALIASES.get(call.name, call.name))
+        called = call.name
+        call = replace(call, name=ALIASES.get(called, called))
         function = FUNCTIONS.get(call.name)
         if function is None:
             raise self._error(
                 f"is unknown; write one of {', '.join(FUNCTIONS)} as in 'sum(column)', or 'package.module:Class'"
             )
         parts = self._columns(call, function)
-        literals = self._literals(call, function, call.arguments[len(parts) :])
+        literals = self._literals(called, call, function, call.arguments[len(parts) :])
         name, columns = self._filtered(call, function, parts)
         return AggregateSpec(self._name, name, columns, literals, self._computed)
 
@@ -116,7 +117,8 @@ class _Parser:
             raise self._error(f"takes no column; write '{call.name}()'")
         return given[: function.columns]
 
-    def _literals(self, call: Call, function: Function, given: Sequence[Part]) -> tuple[Literal, ...]:
+    def _literals(self, called: str, call: Call, function: Function, given: Sequence[Part]) -> tuple[Literal, ...]:
+        """Return the literals after the columns; `called` is the function's name in the text, which may be an alias."""
         if len(given) > len(function.literals):
             count = "one column only" if function.columns == 1 else f"{function.columns} columns only"
             told = count if not function.literals else f"{len(function.literals)} arguments after the column"
@@ -128,6 +130,9 @@ class _Parser:
             text = given[i].text if i < len(given) else None
             if text is None and isinstance(literal, Number) and literal.optional:
                 continue
+            if text is None and literal.is_required:
+                written = function.example(called, [part.text for part in call.arguments])
+                raise self._error(f"names no {literal.role}; write '{written}'")
             value = literal.read(text)
             if value is None:
                 raise ConfigError(
