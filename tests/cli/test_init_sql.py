@@ -105,8 +105,9 @@ def test_a_sample_of_parquet_has_its_own_types(tmp_path: Path) -> None:
 
 E2E = {
     "sessions": QUERY.replace("count(*)", "session_window(happened_at, '150 seconds').start as first, count(*)"),
-    "windows": "select user_id, window.start, window.end as upto, count(*) filter (where buys) as buys, max(price) as dearest\n"
-    "from events e group by user_id, window(happened_at, '30 minutes', '10 minutes') -- watermark happened_at 1 day",
+    "windows": "with seen as (select *, price * quantity as amount from events where type is not null)\n"
+    "select user_id, window.start, window.end as upto, count(*) filter (where buys) as buys, sum(amount) / count(*) as mean\n"
+    "from seen e group by user_id, window(happened_at, '30 minutes', '10 minutes') having max(price) > 5 -- watermark happened_at 1 day",
     "latest": "select tenant, user_id, type, price * quantity as worth from (\n"
     "  select *, row_number() over (partition by tenant, user_id order by happened_at desc, event_id desc) as n from events\n"
     ") where n = 1 and type is not null -- watermark happened_at 1 day",

@@ -53,6 +53,27 @@ AGGREGATES = [
     "sum(case when buys then 1 else 0 end)",
     "max(if(type = 'buy', quantity, null)) filter (where buys)",
 ]
+COMPUTED = [
+    "sum(price) / count(*)",
+    "sum(e.price * quantity) / nullif(sum(quantity) filter (where buys or price > 4), 0) - 1",
+    "coalesce(MAX(price), 0) + count(*) - min(quantity)",
+    "case when count(distinct type) > 2 then 'many' else min(type) end",
+    "max(happened_at) + interval 5 minutes",
+    "date_trunc('hour', min(happened_at))",
+    "count(*) > 2 and max(quantity) < 5",
+    "cast(avg(quantity) as int) % 2",
+    "'of ' || max(tenant)",
+    "7",
+]
+"""Expressions of aggregates."""
+HAVING = [
+    "",
+    "",
+    " having count(*) > 1",
+    " having sum(price) / count(*) > 5 or max(type) = 'view'",
+    " having count(*) filter (where buys) = 1 and not (min(price) > 3)",
+    " having last is not null",
+]
 KEYS = [
     [],
     ["tenant"],
@@ -83,6 +104,51 @@ WINDOWS = [
 ]
 
 
+LAYERS = [
+    ["*"],
+    ["e.*"],
+    ["*", "price * quantity as amount"],
+    ["* except (price, type)", "price + 0.25 as price", "coalesce(type, 'none') as Type"],
+    ["quantity as price", "price as quantity", "* except (quantity, price)"],
+    ["quantity as price_2", "price_2 + 1 as one_more", "*"],
+    [
+        "e.tenant",
+        "user_id % 2 as user_id",
+        "happened_at + interval 5 minutes as happened_at",
+        "e.type",
+        "case when buys or quantity > 3 then price end as price",
+        "coalesce(quantity, 1) as quantity",
+        "type = 'buy' as buys",
+        "event_id",
+    ],
+]
+"""The items of subqueries whose columns have the names of the events' columns, and not always the same meaning."""
+
+
+class Sources:
+    """Draws what FROM reads: the events, or subqueries over them, in brackets or by a name of WITH."""
+
+    def __init__(self, draw: st.DrawFn) -> None:
+        self._draw = draw
+        self._named: list[str] = []
+
+    def source(self) -> str:
+        source = "lake.events"
+        for items in self._draw(st.lists(st.sampled_from(LAYERS), max_size=3, unique_by=str)):
+            query = f"select {', '.join(items)} from {source} e{self._draw(conditions())}"
+            if self._draw(st.booleans()):
+                source = f"({query})"
+            else:
+                self._named.append(f"s{len(self._named)} as ({query})")
+                source = f"s{len(self._named) - 1}"
+        return source
+
+    def before(self, query: str, *named: str) -> str:
+        """Return a query with its WITH."""
+        subqueries = [*self._named, *named]
+        return f"with {', '.join(subqueries)} {query}" if subqueries else query
+
+
 @dataclass(frozen=True)
 class Case:
     """A random query, over the events of a seed, in a number of batches."""
@@ -95,7 +161,7 @@ class Case:
 
 @st.composite
 def grouped(draw: st.DrawFn, spans: list[str]) -> Case:
-    span, keys = draw(st.sampled_from(spans)), draw(st.sampled_from(KEYS))
+    span, keys, sources = draw(st.sampled_from(spans)), draw(st.sampled_from(KEYS)), Sources(draw)
     name = "session_window" if span.lower().startswith("session") else "window"
     by = draw(st.sampled_from(["expression", "number", "alias"]))
     bounds = draw(
@@ -118,12 +184,18 @@ def grouped(draw: st.DrawFn, spans: list[str]) -> Case:
         group = [str(n + 1) for n in range(len(keys) + 1)]
     else:
         group = [*(f"k{n}" for n in range(len(keys))), "w"]
+    for n, text in enumerate(
+        draw(st.lists(st.sampled_from([*COMPUTED, f"{span}.end - interval 90 seconds"]), max_size=2))
+    ):
+        items.append(f"{text} as c{n}")
+    having = draw(st.sampled_from(HAVING))
+    items += ["max(happened_at) + interval 1 second as last"] if "last" in having else []
     order = draw(st.permutations(range(len(group))))
-    query = f"select {', '.join(items)}\nfrom lake.events e{draw(conditions())} group by {', '.join(group[n] for n in order)}"
+    query = f"select {', '.join(items)}\nfrom {sources.source()} e{draw(conditions())} group by {', '.join(group[n] for n in order)}{having}"
     if bounds in (["window"], [f"{span} as w"]) and name == "window" and draw(st.booleans()):
         of = "w" if aliased else name
         query = f"select *, {of}.end as ended, window_time({of}) from ({query})"
-    query = f"{query}\n-- watermark happened_at 1 day\n"
+    query = f"{sources.before(query)}\n-- watermark happened_at 1 day\n"
     return Case(query, draw(st.integers(0, SEEDS - 1)), draw(st.integers(1, 3)))
 
 
@@ -146,8 +218,8 @@ COLUMNS = [
 def latest(draw: st.DrawFn) -> Case:
     keys = draw(st.sampled_from([keys for keys in KEYS if keys]))
     rank = f"row_number() over (partition by {', '.join(keys)} order by e.happened_at desc, event_id desc nulls last) as rn"
-    inner = draw(st.sampled_from(["*", "e.*"]))
-    rows = f"select {inner}, {rank} from events as e{draw(conditions())}"
+    inner, sources = draw(st.sampled_from(["*", "e.*"])), Sources(draw)
+    rows = f"select {inner}, {rank} from {sources.source()} as e{draw(conditions())}"
     outer = draw(
         st.sampled_from(
             ["rn = 1", "r.rn <= 1", "rn < 2 and (price > 4 or type = 'buy')", "tenant <> 'acme' and rn = 1"]
@@ -155,9 +227,9 @@ def latest(draw: st.DrawFn) -> Case:
     )
     columns = draw(st.sampled_from(COLUMNS))
     if draw(st.booleans()):
-        query = f"with r as ({rows}) select {columns} from r where {outer}"
+        query = sources.before(f"select {columns} from r where {outer}", f"r as ({rows})")
     else:
-        query = f"select {columns} from ({rows}) as r where {outer}"
+        query = sources.before(f"select {columns} from ({rows}) as r where {outer}")
     return Case(f"{query}\n-- watermark happened_at 1 day", draw(st.integers(0, SEEDS - 1)), draw(st.integers(1, 3)))
 
 
@@ -190,9 +262,11 @@ def pairs(draw: st.DrawFn) -> Case:
     asked = [draw(st.sampled_from(EQUAL)), draw(st.sampled_from(RANGES))]
     own = draw(st.lists(st.sampled_from(OF_SIDES), max_size=2, unique=True))
     where = f" where {' and '.join(f'({text})' for text in own)}" if own else ""
-    query = f"select {draw(st.sampled_from(PAIRED))} from events a {draw(st.sampled_from(['', 'inner ']))}join events b on {' and '.join(asked)}{where}"
+    sources = Sources(draw)
+    join = f"{sources.source()} a {draw(st.sampled_from(['', 'inner ']))}join {sources.source()} b"
+    query = f"select {draw(st.sampled_from(PAIRED))} from {join} on {' and '.join(asked)}{where}"
     return Case(
-        f"{query}\n-- watermark a.happened_at 1 day",
+        f"{sources.before(query)}\n-- watermark a.happened_at 1 day",
         draw(st.integers(0, SEEDS - 1)),
         draw(st.integers(1, 3)),
         samples=2,

@@ -1,6 +1,6 @@
 """The clauses of a SELECT, each as its tokens, and the clauses that no pipeline has."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from sqlglot import Token, TokenType
@@ -35,6 +35,15 @@ _SHOWN = 80
 """The characters of a clause that an error shows."""
 
 
+@dataclass(frozen=True)
+class Subquery:
+    """A subquery of WITH."""
+
+    tokens: Tokens
+    named: Mapping[str, "Subquery"]
+    """Those that it can name itself."""
+
+
 @dataclass
 class Block:
     """One SELECT."""
@@ -49,9 +58,13 @@ class Block:
     """Each from its first word on: the kind, the table and its ON."""
     where: list[Token] = field(default_factory=list)
     group: list[Token] = field(default_factory=list)
+    having: list[Token] = field(default_factory=list)
+    """From its first word on."""
     qualify: list[Token] = field(default_factory=list)
     elsewhere: list[list[Token]] = field(default_factory=list)
     """Clauses that no pipeline has, from their first word on."""
+    named: Mapping[str, Subquery] = field(default_factory=dict)
+    """The subqueries of WITH by name, in small letters."""
 
 
 def block_of(query: Query, tokens: Tokens) -> Block:
@@ -87,7 +100,10 @@ def _begun(block: Block, current: list[Token], token: Token, before: Token) -> l
     if kind in _JOINS and (current is block.source or any(current is join for join in block.joins)):
         goes_on = block.joins and current is block.joins[-1] and all(one.token_type in _JOINS for one in current)
         return None if goes_on else _new(block.joins, token)
-    if kind == _T.HAVING or kind in _ELSEWHERE:
+    if kind == _T.HAVING:
+        block.having.append(token)
+        return block.having
+    if kind in _ELSEWHERE:
         return _new(block.elsewhere, token)
     return {_T.WHERE: block.where, _T.GROUP_BY: block.group, _T.QUALIFY: block.qualify}.get(kind)
 
@@ -97,15 +113,15 @@ def _new(clauses: list[list[Token]], token: Token) -> list[Token]:
     return clauses[-1]
 
 
-def refused(query: Query, block: Block) -> Iterator[QueryError]:
-    """Yield an error for each clause of a block that no pipeline has."""
+def refused(query: Query, block: Block, *, but_having: bool = False) -> Iterator[QueryError]:
+    """Yield an error for each clause of a block that no pipeline has; `but_having`: HAVING is taken elsewhere."""
     if block.distinct is not None:
         told = "'distinct' is not for a pipeline, whose rows differ by their keys; leave it out"
         yield QueryError("distinct", told, query.place(block.distinct))
     if block.hint is not None:
         told = "a hint is for Spark's plan, and a pipeline has none; leave it out"
         yield QueryError("hint", told, query.place(block.hint))
-    for tokens in block.elsewhere:
+    for tokens in [*([block.having] if block.having and not but_having else []), *block.elsewhere]:
         word = name_of(tokens[0])
         told = f"{shown(query.said(tokens))!r} can't be part of a pipeline: {_REMEDIES[tokens[0].token_type]}"
         yield QueryError("_".join(word.split()), told, query.place(tokens[0]))

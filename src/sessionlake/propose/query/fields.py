@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from sessionlake.columnar.spark_sql.chain import ARROW
 from sessionlake.config.positions import Place
 from sessionlake.errors import ConfigError
 from sessionlake.propose.query.brackets import Tokens
+from sessionlake.propose.query.scopes import Scope, Visible
 from sessionlake.propose.query.words import Piece, Query, QueryError, name_of, parsed, unmasked
 from sessionlake.sources.columns import TIMESTAMP
 
@@ -25,8 +26,8 @@ class Fields:
     """The columns of an input by name, and how the query calls the input."""
 
     query: Query
-    names: tuple[str, ...]
-    """The table's name, its last part and its alias; in small letters."""
+    scope: Scope
+    """The columns that the query sees, and how it calls the input."""
     types: dict[str, pa.DataType]
     """The types of the columns, the computed ones too."""
     at: str = "event"
@@ -38,31 +39,65 @@ class Fields:
     read: set[str] = field(default_factory=set)
     """The sample's columns that are read."""
 
-    def piece(self, tokens: Tokens, renamed: Mapping[str, str] = MappingProxyType({})) -> Piece:
-        """Return an expression over the input's columns, which it names as the sample does; QueryError for a column that it has not.
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names by which the query calls the input, in small letters."""
+        return self.scope.names
 
-        `renamed` has the input's columns by other names, in small letters.
+    def piece(
+        self,
+        tokens: Tokens,
+        instead: Mapping[str, str] = MappingProxyType({}),
+        scope: Scope | None = None,
+    ) -> Piece:
+        """Return an expression over the columns of a scope, by default the query's, as one over the input's columns.
+
+        A column alone that a subquery computes is the subquery's expression. Within another expression it becomes a computed column.
+        `instead` has other columns for some of the input's. QueryError for a column that the scope has not.
         """
-        instead = self._unqualified(tokens)
-        tree = parsed(self.query.said(tokens, instead))
-        columns = {node.name.lower() for node in tree.find_all(exp.Column)}
-        known = {**{name.lower(): name for name in self.types}, **renamed}
-        for token, after in zip(tokens, [*tokens[1:], None], strict=True):
-            name = name_of(token)
-            is_call = after is not None and after.token_type == TokenType.L_PAREN
-            if (
-                token.start not in instead
-                and name in columns
-                and not is_call
-                and known.get(name, token.text) != token.text
-            ):
-                instead[token.start] = quoted_name(known[name])
-        text = self.query.said(tokens, instead)
+        scope = scope or self.scope
+        text = self.query.said(tokens, self._unqualified(tokens, scope.names))
         piece = Piece(text, self.query.place(tokens[0]), parsed(text))
-        self.check(piece)
+        self._check(piece, scope)
+        if isinstance(piece.tree, exp.Column) and (inner := scope.columns.get(_name(piece.tree))) and inner.tokens:
+            return replace(self.piece(inner.tokens, instead, inner.scope), wish=inner.name)
+        nodes = [node for node in piece.tree.find_all(exp.Column) if not isinstance(node.this, exp.Star)]
+        for node in sorted(nodes, key=lambda one: one.this.meta["start"], reverse=True):
+            column = self.column_of(scope.columns[_name(node)])
+            column = instead.get(column, column)
+            if column != unmasked(node.name):
+                at = node.this.meta
+                text = f"{text[: at['start']]}{quoted_name(column)}{text[at['end'] + 1 :]}"
+        tree = parsed(text)
+        # One column is one text, in quotes or not, so that it is found again.
+        text = quoted_name(unmasked(tree.name)) if isinstance(tree, exp.Column) else text
+        piece = Piece(text, piece.place, parsed(text))
+        self.read.update(piece.columns)
         return piece
 
-    def _unqualified(self, tokens: Tokens) -> dict[int, str]:
+    def named(self, name: str, place: Place) -> Piece:
+        """Return the query's column of a name, in small letters."""
+        one = self.scope.columns[name]
+        if one.tokens:
+            return replace(self.piece(one.tokens, scope=one.scope), wish=one.name)
+        return Piece(quoted_name(one.column), place, parsed(quoted_name(one.column)))
+
+    def sources(self, tokens: Tokens, scope: Scope | None = None) -> set[str]:
+        """Return the sample's columns that an expression is computed of, in the end."""
+        scope = scope or self.scope
+        tree = parsed(self.query.said(tokens, self._unqualified(tokens, scope.names)))
+        found = set()
+        for node in tree.find_all(exp.Column):
+            one = scope.columns.get(_name(node))
+            if one is not None:
+                found |= self.sources(one.tokens, one.scope) if one.tokens else {one.column}
+        return found
+
+    def column_of(self, one: Visible) -> str:
+        """Return the input's column that a column of a scope is."""
+        return one.column or self.column(self.piece(one.tokens, scope=one.scope), one.name)
+
+    def _unqualified(self, tokens: Tokens, names: Sequence[str]) -> dict[int, str]:
         """Return no words in place of the input's name and the dots before a column, by the number of their first character."""
         instead: dict[int, str] = {}
         for at, token in enumerate(tokens):
@@ -72,7 +107,7 @@ class Fields:
             while at + 2 * len(parts) < len(tokens) and tokens[at + 2 * len(parts) - 1].token_type == TokenType.DOT:
                 parts.append(tokens[at + 2 * len(parts)])
             for number in range(1, len(parts)):
-                if ".".join(map(name_of, parts[:number])) in self.names:
+                if ".".join(map(name_of, parts[:number])) in names:
                     instead |= {one.start: "" for one in tokens[at : at + 2 * number]}
         return instead
 
@@ -88,8 +123,8 @@ class Fields:
             )
         return tree
 
-    def check(self, piece: Piece) -> None:
-        """Raise QueryError if an expression names a column that the input has not."""
+    def _check(self, piece: Piece, scope: Scope) -> None:
+        """Raise QueryError if an expression names a column that a scope has not."""
         if piece.tree.find(exp.Query) is not None:
             told = f"{piece.text!r} has a subquery, and an event is looked at by itself; write it in SQL over the live view (`sessionlake sql`)"
             raise piece.error("subquery", told)
@@ -97,26 +132,24 @@ class Fields:
             if node.args.get("table") is not None:
                 told = f"{unmasked(node.sql('spark'))!r} is no column of the sample's, and fields within a column are not read"
                 raise piece.error("column", f"{told}; write a column by its name, or get_json_object(text, '$.name')")
-            if not isinstance(node.this, exp.Star) and node.name not in self.types:
-                listed = ", ".join(self.types)
-                raise piece.error(
-                    "column", f"{unmasked(node.name)!r} is no column of the sample's; write one of {listed}"
-                )
-            self.read.add(node.name)
+            if not isinstance(node.this, exp.Star):
+                wrong = scope.refused(_name(node))
+                if wrong is not None:
+                    raise piece.error("column", f"{unmasked(node.name)!r} {wrong}")
 
-    def of_event(self, tokens: Tokens, time: str, renamed: Mapping[str, str] = MappingProxyType({})) -> Piece:
+    def of_event(self, tokens: Tokens, time: str, scope: Scope | None = None) -> Piece:
         """Return an expression for a place in which the names `key` and `event_time` mean the event's key and time, of column `time`.
 
         Columns with such a name are computed once more under other ones, so that the expression can read them.
         """
-        piece = self.piece(tokens, renamed)
+        piece = self.piece(tokens, scope=scope)
         again = {}
         for name in piece.columns:
             is_time = name == EVENT_TIME == time and self.types[name] == TIMESTAMP
             if name in (KEY, EVENT_TIME) and not is_time and not isinstance(piece.tree, exp.Column):
                 copied = Piece(name, piece.place, parsed(name))
                 again[name] = self.column(copied, f"{name}_of_row", [name])
-        return self.piece(tokens, {**renamed, **again}) if again else piece
+        return self.piece(tokens, again, scope) if again else piece
 
     def column(self, piece: Piece, wish: str, taken: Sequence[str] = ()) -> str:
         """Return the name of the column that an expression is: the sample's, or one that is computed, called as wished if it can be."""
@@ -125,7 +158,7 @@ class Fields:
         same = next((name for name, text in self.computed.items() if text == piece.text and name not in taken), None)
         if same is not None:
             return same
-        return self.compute(piece, free_name(wish, [*self.types, *taken]))
+        return self.compute(piece, free_name(piece.wish or wish, [*self.types, *taken]))
 
     def compute(self, piece: Piece, name: str) -> str:
         """Add a computed column, and return its name; QueryError if the config's own check refuses its SQL."""
@@ -139,6 +172,10 @@ class Fields:
         self.computed[name] = piece.text
         self.places[setting] = piece.place
         return name
+
+
+def _name(node: exp.Column) -> str:
+    return unmasked(node.name).lower()
 
 
 def free_name(wish: str, taken: Sequence[str]) -> str:
@@ -157,12 +194,16 @@ def quoted_name(name: str) -> str:
     return name if _WORD.fullmatch(name) else f"`{name.replace('`', '``')}`"
 
 
+def without_stream(tokens: Tokens) -> Tokens:
+    """Return the tokens of FROM without Databricks' word for a table that is read as a stream."""
+    if len(tokens) < 2 or name_of(tokens[0]) != "stream":
+        return tokens
+    return [token for token in tokens[1:] if token.token_type not in (TokenType.L_PAREN, TokenType.R_PAREN)]
+
+
 def tables(query: Query, tokens: Tokens) -> tuple[str, ...]:
     """Return the names that a table of FROM or JOIN has in a query, its alias at last; QueryError for anything but a table."""
-    words = list(tokens)
-    if words and name_of(words[0]) == "stream" and len(words) > 1:
-        # Databricks' word for a table that is read as a stream.
-        words = [token for token in words[1:] if token.token_type not in (TokenType.L_PAREN, TokenType.R_PAREN)]
+    words = list(without_stream(tokens))
     parts: list[str] = []
     while words and (not parts or words[0].token_type == TokenType.DOT):
         if parts:

@@ -1,28 +1,25 @@
 """A GROUP BY over a window of time, as sessions or windows: keys, aggregates, and the same columns of the live view."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 import pyarrow as pa
-from sqlglot import TokenType, exp
+from sqlglot import TokenType
 
-from sessionlake.propose.query.aggregates import TAKEN, aggregate_text, free_aggregate, has_aggregate, is_aggregate
+from sessionlake.propose.query.aggregates import TAKEN, has_aggregate, is_aggregate
 from sessionlake.propose.query.blocks import Block, refused, shown
 from sessionlake.propose.query.brackets import Tokens, split
 from sessionlake.propose.query.fields import free_name, quoted_name
 from sessionlake.propose.query.gaps import Gap
-from sessionlake.propose.query.inputs import Input, new_input, take_all_hints
-from sessionlake.propose.query.items import Item, item_of
-from sessionlake.propose.query.live import Shown, interval, key_sql
-from sessionlake.propose.query.spans import Call, Grid, Span, call_of, is_span, shown_of, span_of
+from sessionlake.propose.query.inlined import input_of
+from sessionlake.propose.query.inputs import Input, take_all_hints
+from sessionlake.propose.query.items import item_of
+from sessionlake.propose.query.live import Shown
+from sessionlake.propose.query.results import EVERYTHING, Groups, Results
+from sessionlake.propose.query.spans import Call, call_of, is_span, span_of
 from sessionlake.propose.query.words import Found, Piece, Query, QueryError, name_of, parsed
 from sessionlake.propose.sample import Sample
 
-EVERYTHING = "everything"
-"""The computed key of sessions of all events."""
 _FURTHER = (TokenType.ROLLUP, TokenType.CUBE, TokenType.GROUPING_SETS)
-_ALLOWED = "select the columns of GROUP BY, the window's start and end, and aggregates by themselves"
-_LIVE = "compute it in SQL over the live view (`sessionlake sql`)"
 _WINDOWS = "window(t, '1 hour') or session_window(t, '30 minutes')"
 _LATEST = (
     "for the latest row of each key write row_number() over (partition by key order by time desc) = 1, and for totals that never end SQL "
@@ -30,47 +27,15 @@ _LATEST = (
 )
 
 
-@dataclass
-class Groups:
-    """A pipeline of sessions or windows."""
-
-    input: Input
-    span: Span
-    aggregates: dict[str, str] = field(default_factory=dict)
-    shown: list[Shown] = field(default_factory=list)
-
-    @property
-    def view(self) -> str:
-        """The live view."""
-        return "sessions_live" if isinstance(self.span, Gap) else "windows_live"
-
-    @property
-    def key(self) -> str:
-        """The view's column of a key of one column."""
-        return "session_key" if isinstance(self.span, Gap) else "window_key"
-
-    @property
-    def start(self) -> str:
-        """The SQL of the window's start."""
-        return "session_start" if isinstance(self.span, Gap) else "window_start"
-
-    @property
-    def end(self) -> str:
-        """The SQL of the window's end. Spark's session ends a gap after its last event."""
-        if isinstance(self.span, Grid):
-            return "window_end"
-        return "open_until" if self.span.by is not None else f"session_end + {interval(self.span.gap_us)}"
-
-
 def groups_of(query: Query, block: Block, sample: Sample) -> Groups:
     """Return the pipeline of a GROUP BY; QueryErrors with all that no pipeline can have."""
-    return _Reader(query, block, new_input(query, sample, block.source)).groups()
+    return _Reader(query, block, input_of(query, sample, block.source, block.named)).groups()
 
 
 class _Reader:
     def __init__(self, query: Query, block: Block, read: Input) -> None:
         self._query, self._block, self._input = query, block, read
-        self._found = Found(refused(query, block))
+        self._found = Found(refused(query, block, but_having=True))
         self._items = [item_of(query, tokens, read.fields) for tokens in split(block.select)]
         self._keys: dict[str, str] = {}
         """The columns of the key, by the texts that the query has for them."""
@@ -85,11 +50,21 @@ class _Reader:
         with self._found.kept():
             self._input.set_where([self._block.where] if self._block.where else [])
         take_all_hints(self._query, [self._input], self._found)
-        for item in self._items:
-            with self._found.kept():
-                self._show(item, groups, call)
+        self._show(groups, call)
         self._found.raise_any()
         return groups
+
+    def _show(self, groups: Groups, call: Call) -> None:
+        """Take the items of SELECT, and HAVING, as columns and conditions of the live view."""
+        results = Results(self._query, groups, call, self._keys, self._items)
+        shown: dict[int, Shown] = {}
+        # Aggregates by themselves come first, so that expressions can be of them.
+        for number, item in sorted(enumerate(self._items), key=lambda one: not is_aggregate(one[1])):
+            with self._found.kept():
+                shown[number] = results.shown(item)
+        groups.shown += [shown[number] for number in sorted(shown)]
+        with self._found.kept():
+            groups.conditions += [results.condition(self._block.having[1:])] if self._block.having else []
 
     def _grouped(self) -> tuple[Call, list[tuple[Tokens, str | None]]]:
         """Return the call of the window, and the other expressions of GROUP BY, each with its alias."""
@@ -131,7 +106,7 @@ class _Reader:
         if len(group) == 1 and name_of(group[0]) == "all":
             yield from ((item.tokens, item.alias) for item in self._items if not has_aggregate(item.tree))
             return
-        columns = {name.lower() for name in self._input.sample.types}
+        columns = self._input.fields.scope.columns
         aliases = {item.alias.lower(): item for item in self._items if item.alias}
         for tokens in split(group):
             word = name_of(tokens[0]) if len(tokens) == 1 else ""
@@ -170,46 +145,3 @@ class _Reader:
             return column
         copied = Piece(quoted_name(column), self._query.place(self._block.start), parsed(quoted_name(column)))
         return self._input.fields.column(copied, f"{column}_key", [column, *taken])
-
-    def _show(self, item: Item, groups: Groups, call: Call) -> None:
-        """Take an item of SELECT as a column of the live view."""
-        of_window = shown_of(item, call, groups.start, groups.end)
-        if of_window is not None:
-            groups.shown.append(of_window)
-        elif wrong := self._wrong(item, call):
-            raise QueryError("select", f"{shown(item.said)!r} {wrong}", self._query.place(item.tokens[0]))
-        elif is_aggregate(item):
-            self._show_aggregate(item, groups)
-        else:
-            self._show_key(item, groups)
-
-    def _wrong(self, item: Item, call: Call) -> str | None:
-        """Return why no item of SELECT can be this one; None if it may."""
-        if item.is_star:
-            return f"stands for columns of single events, and a row is of several; {_ALLOWED}"
-        if any(call.is_another(node) for node in item.tree.find_all(exp.Anonymous)):
-            return "is another window than that of GROUP BY; a pipeline has one"
-        if item.tree.find(exp.Window) is not None:
-            return f"is computed over several rows; {_LIVE}"
-        if has_aggregate(item.tree) and not is_aggregate(item):
-            return f"computes with aggregates; select each of them by itself, and {_LIVE}"
-        return None
-
-    def _show_key(self, item: Item, groups: Groups) -> None:
-        piece = self._input.fields.piece(item.tokens)
-        column = self._keys.get(piece.text)
-        if column is None:
-            told = (
-                f"{shown(item.said)!r} is no expression of GROUP BY, and no aggregate of docs/aggregates.md; {_ALLOWED}"
-            )
-            raise QueryError("select", told, piece.place)
-        name = column if len(self._input.key) > 1 else groups.key
-        groups.shown.append(Shown(key_sql(name, self._input.fields.types[column]), item.name or item.said))
-
-    def _show_aggregate(self, item: Item, groups: Groups) -> None:
-        taken = [*groups.aggregates, *(self._input.key if len(self._input.key) > 1 else [])]
-        name = free_aggregate(item, taken)
-        piece = self._input.fields.of_event(item.tokens, self._input.time)
-        groups.aggregates[name] = aggregate_text(piece.text)
-        self._input.fields.places[f"aggregates.{name}"] = piece.place
-        groups.shown.append(Shown(name, item.alias or item.said))

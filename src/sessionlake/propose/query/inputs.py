@@ -15,7 +15,8 @@ from sessionlake.errors import ConfigError
 from sessionlake.propose.choose import unit_of
 from sessionlake.propose.query.brackets import Tokens, split
 from sessionlake.propose.query.delays import delays_in
-from sessionlake.propose.query.fields import Fields, tables
+from sessionlake.propose.query.fields import Fields
+from sessionlake.propose.query.scopes import Scope
 from sessionlake.propose.query.words import Found, Piece, Query, QueryError, parsed
 from sessionlake.propose.sample import TYPE_NAMES, Sample
 from sessionlake.sources.columns import TIMESTAMP
@@ -47,6 +48,8 @@ class Input:
 
     fields: Fields
     sample: Sample
+    conditions: list[tuple[Tokens, Scope]] = field(default_factory=list)
+    """Those of its subqueries, over the columns that these see."""
     key: list[str] = field(default_factory=list)
     time: str = ""
     time_unit: str | None = None
@@ -78,6 +81,23 @@ class Input:
         numbers = pa.types.is_integer(kind) or pa.types.is_floating(kind)
         self.time_unit = (unit or found) if numbers else None
 
+    def expect_time(self, tokens: Tokens, scope: Scope | None = None) -> None:
+        """Take columns of texts that are times, of which an expression is computed, as columns of times."""
+        for name in self.fields.sources(tokens, scope):
+            self._read_as_time(name)
+
+    def is_time(self, name: str) -> bool:
+        """Say whether the query's column of a name, in small letters, holds times."""
+        one = self.fields.scope.columns[name]
+        column: str | None = one.column
+        if one.tokens:
+            self.expect_time(one.tokens, one.scope)
+            piece = self.fields.piece(one.tokens, scope=one.scope)
+            column, _ = _plain_time(piece)
+            if column is None:
+                return self.fields.types[self.fields.column(piece, one.name)] == TIMESTAMP
+        return column in self.sample.types and unit_of(self.sample.head()[column], column, strict=True) != ""
+
     def _read_as_time(self, name: str) -> None:
         """Take a column of texts that are times as one of times, as Spark's is: so it can be compared with times."""
         is_text = self.sample.types.get(name) == pa.string() and self.sample.source.get("format") in ("json", "csv")
@@ -85,18 +105,20 @@ class Input:
             self.fields.types[name] = TIMESTAMP
 
     def set_where(self, pieces: Sequence[Tokens]) -> None:
-        """Take conditions as the choice of events."""
-        if not pieces:
+        """Take conditions as the choice of events, after those of the subqueries."""
+        found = [self.fields.piece(tokens, scope=scope) for tokens, scope in self.conditions]
+        found += [self.fields.piece(tokens) for tokens in pieces]
+        if not found:
             return
-        found = [self.fields.piece(tokens) for tokens in pieces]
         texts = [piece.text for piece in found]
         self.where = texts[0] if len(texts) == 1 else " and ".join(bracketed(piece) for piece in found)
         setting = f"{self.fields.at}.where"
         self.fields.places[setting] = found[0].place
-        try:
-            parse(setting, self.where).typed(self.fields.types, "boolean")
-        except ConfigError as error:
-            raise found[0].error(setting, str(error).removeprefix(f"{setting}: ")) from error
+        for piece in found:
+            try:
+                parse(setting, piece.text).typed(self.fields.types, "boolean")
+            except ConfigError as error:
+                raise piece.error(setting, str(error).removeprefix(f"{setting}: ")) from error
 
     def take_hints(self, hints: Sequence[Hint]) -> None:
         """Take the comments about the input's columns; QueryError for one that is about another column than it can be."""
@@ -120,16 +142,14 @@ class Input:
         self.watermark = hint.length
 
     def _hinted(self, name: str) -> str | None:
-        """Return the input's column of a name in a comment; None if it is not the input's."""
+        """Return the input's column of a name in a comment, which may be one of a subquery; None if it is not the input's."""
         table, _, column = name.replace("`", "").rpartition(".")
-        if table and table.lower() not in self.fields.names:
-            return None
-        return next((one for one in self.fields.types if one.lower() == column.lower()), None)
-
-
-def new_input(query: Query, sample: Sample, table: Tokens, *, at: str = "event") -> Input:
-    """Return the input of a table in FROM or JOIN."""
-    return Input(Fields(query, tables(query, table), dict(sample.types), at), sample)
+        for scope in self.fields.scope.within():
+            one = scope.columns.get(column.lower())
+            if one is not None and (not table or table.lower() in scope.names):
+                plain = _plain_time(self.fields.piece(one.tokens, scope=one.scope))[0] if one.tokens else None
+                return plain or self.fields.column_of(one)
+        return None
 
 
 def hints_in(query: Query) -> list[Hint]:

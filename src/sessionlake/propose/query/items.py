@@ -24,14 +24,15 @@ class Item:
 
     @property
     def is_star(self) -> bool:
-        """Whether it is `*`, or `t.*`."""
-        return bool(self.tokens) and self.tokens[-1].token_type == TokenType.STAR
+        """Whether it is `*`, `t.*` or `* except (a)`."""
+        tree = self.tree.this if isinstance(self.tree, exp.Column) else self.tree
+        return isinstance(tree, exp.Star)
 
 
 def item_of(query: Query, tokens: Tokens, fields: Fields | None = None) -> Item:
     """Return the item that tokens are; `fields` are those of the one input that it is over, if it is."""
     whole = parsed(query.said(tokens))
-    alias = whole.alias if isinstance(whole, exp.Alias) else None
+    alias = unmasked(whole.alias) if isinstance(whole, exp.Alias) else None
     if alias is not None:
         tokens = tokens[:-1]
         if tokens[-1].token_type == TokenType.ALIAS:

@@ -8,10 +8,12 @@ from sqlglot import Token, TokenType, exp
 from sessionlake.propose.keyed import is_plain
 from sessionlake.propose.query.blocks import Block, refused, shown
 from sessionlake.propose.query.brackets import Tokens, conjuncts, split
-from sessionlake.propose.query.inputs import Input, new_input, take_all_hints
+from sessionlake.propose.query.inlined import input_of, starred
+from sessionlake.propose.query.inputs import Input, take_all_hints
 from sessionlake.propose.query.items import Item, item_of
 from sessionlake.propose.query.live import Shown, identifier
 from sessionlake.propose.query.ranges import FORM, Range
+from sessionlake.propose.query.scopes import Visible
 from sessionlake.propose.query.words import Found, Query, QueryError, name_of, parsed
 from sessionlake.propose.sample import TYPE_NAMES, Sample
 from sessionlake.sources.columns import TIMESTAMP
@@ -57,11 +59,11 @@ def pairs_of(query: Query, block: Block, samples: Sequence[Sample]) -> Pairs:
             told = f"joins two tables; samples: {len(samples)}"
             said, place = shown(query.said(block.joins[0])), query.place(block.joins[0][0])
             raise QueryError("join", f"{said!r} {told}; pass that of FROM and that of JOIN, in this order", place)
-        left = new_input(query, samples[0], block.source, at="join.left.event")
-        right = new_input(query, samples[1], table, at="join.right.event")
+        left = input_of(query, samples[0], block.source, block.named, at="join.left.event")
+        right = input_of(query, samples[1], table, block.named, at="join.right.event")
         sides = (
-            Side(left, left.fields.names[-1].rpartition(".")[2]),
-            Side(right, right.fields.names[-1].rpartition(".")[2]),
+            Side(left, _called(left, "left")),
+            Side(right, _called(right, "right")),
         )
         return _Reader(query, block, Pairs(*sides), condition, found).pairs()
     raise found.all
@@ -86,6 +88,11 @@ def _joined(query: Query, block: Block) -> tuple[Tokens, Tokens]:
         told = f"{shown(query.said(first))!r} has no ON; {FORM}"
         raise QueryError("join", told, query.place(first[0]))
     return first[at + 1 : on], first[on + 1 :]
+
+
+def _called(read: Input, otherwise: str) -> str:
+    """Return the prefix of a side's columns: the last name of its table or subquery, if it has one."""
+    return read.fields.names[-1].rpartition(".")[2] if read.fields.names else otherwise
 
 
 class _Reader:
@@ -154,7 +161,7 @@ class _Reader:
         if table:
             having = [n for n, side in enumerate(sides) if table.lower() in side.input.fields.names]
         else:
-            having = [n for n, side in enumerate(sides) if name.lower() in map(str.lower, side.input.fields.types)]
+            having = [n for n, side in enumerate(sides) if name.lower() in side.input.fields.scope.columns]
         if len(having) != 1:
             told = (
                 "is no column of either sample" if not having else "may be of either table; write its table before it"
@@ -189,8 +196,10 @@ class _Reader:
     def _show(self, item: Item) -> None:
         """Show an item of SELECT as columns of pairs."""
         if item.is_star:
-            for side, name in self._starred(item):
-                self._show_column(side, name, name)
+            for side, one in self._starred(item):
+                column = side.input.fields.column_of(one)
+                side.input.fields.read.add(column)
+                self._show_column(side, column, one.name)
             return
         of = self._sides_of(item.tokens)
         if len(of) != 1:
@@ -198,16 +207,17 @@ class _Reader:
             raise QueryError("select", told, self._query.place(item.tokens[0]))
         side = self._pairs.sides[of.pop()]
         piece = side.input.fields.piece(item.tokens)
-        name = item.alias or piece.tree.output_name or piece.text
+        name = item.name or piece.text
         self._show_column(side, side.input.fields.column(piece, name), name)
 
-    def _starred(self, item: Item) -> Iterator[tuple[Side, str]]:
-        table = name_of(item.tokens[0]) if len(item.tokens) > 1 else None
+    def _starred(self, item: Item) -> Iterator[tuple[Side, Visible]]:
+        """Yield the columns of both sides, or of the one that is named."""
+        one_side = isinstance(item.tree, exp.Column)
         for side in self._pairs.sides:
-            if table is None or table in side.input.fields.names:
-                plain = [name for name, kind in side.input.sample.types.items() if is_plain(kind)]
-                side.input.fields.read.update(plain)
-                yield from ((side, name) for name in plain)
+            if not one_side or name_of(item.tokens[0]) in side.input.fields.names:
+                types = side.input.sample.types
+                found = starred(self._query, item, side.input.fields.scope)
+                yield from ((side, one) for one in found if one.tokens or is_plain(types[one.column]))
 
     def _show_column(self, side: Side, column: str, name: str) -> None:
         at = "left" if side is self._pairs.left else "right"

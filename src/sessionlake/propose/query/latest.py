@@ -9,11 +9,13 @@ from sqlglot import TokenType, exp
 from sessionlake.operators.keyed.section import RESERVED
 from sessionlake.propose.keyed import is_plain
 from sessionlake.propose.query.blocks import Block, refused, shown
-from sessionlake.propose.query.brackets import Tokens, depth_of, split
-from sessionlake.propose.query.inputs import Input, bracketed, new_input, take_all_hints
+from sessionlake.propose.query.brackets import Tokens, split
+from sessionlake.propose.query.inlined import input_of, scope_over, starred
+from sessionlake.propose.query.inputs import Input, bracketed, take_all_hints
 from sessionlake.propose.query.items import Item, item_of
 from sessionlake.propose.query.live import Shown, identifier, key_sql
 from sessionlake.propose.query.ranks import Rank, rank_of
+from sessionlake.propose.query.subqueries import names_of
 from sessionlake.propose.query.words import Found, Piece, Query, QueryError, name_of, parsed
 from sessionlake.propose.sample import Sample
 from sessionlake.sources.columns import TIMESTAMP
@@ -37,7 +39,8 @@ def latest_of(query: Query, block: Block, inner: Block | None, sample: Sample) -
 
     QueryErrors has all that no pipeline can have.
     """
-    return _Reader(query, block, inner, new_input(query, sample, (inner or block).source)).latest()
+    lowest = inner or block
+    return _Reader(query, block, inner, input_of(query, sample, lowest.source, lowest.named)).latest()
 
 
 class _Reader:
@@ -47,8 +50,8 @@ class _Reader:
         self._found = Found(error for one in blocks for error in (*refused(query, one), *self._beside(one)))
         self._lowest = inner or block
         self._items = [item_of(query, tokens) for tokens in split(self._lowest.select)]
-        self._renamed: dict[str, str] = {}
-        """The columns of the input by the aliases of the subquery, in small letters."""
+        self._scope = read.fields.scope
+        """The columns that the outer SELECT sees."""
 
     def latest(self) -> Latest:
         with self._found.kept():
@@ -68,9 +71,8 @@ class _Reader:
         self._found.raise_any()
         latest = Latest(self._input)
         if self._inner is not None:
-            for item in self._items:
-                with self._found.kept():
-                    self._rename(item)
+            names = names_of(self._query, self._block.source)
+            self._scope = scope_over(self._query, self._inner, self._scope, names, ranked=True)
         for item in self._outer_items():
             with self._found.kept():
                 self._show(item, latest, rank)
@@ -88,7 +90,9 @@ class _Reader:
 
     def _order(self, rank: Rank) -> None:
         """Take the first order as the event time, and a second one as the id, which decides between equal times."""
-        pieces = [self._descending(tokens) for tokens in rank.order]
+        columns = [self._descending(tokens) for tokens in rank.order]
+        self._input.expect_time(columns[0])
+        pieces = [self._input.fields.piece(tokens) for tokens in columns]
         self._input.set_time(pieces[0])
         if len(pieces) == 1:
             return
@@ -98,86 +102,46 @@ class _Reader:
             raise pieces[-1].error("order_by", f"{', '.join(piece.text for piece in pieces[1:])!r}: {told}")
         self._input.id = (column,)
 
-    def _descending(self, tokens: Tokens) -> Piece:
+    def _descending(self, tokens: Tokens) -> Tokens:
         """Return an expression of ORDER BY without its direction, which must be down."""
         nulls = next((number for number, token in enumerate(tokens) if name_of(token) == "nulls"), len(tokens))
         plain = [token for token in tokens[:nulls] if token.token_type not in (TokenType.DESC, TokenType.ASC)]
-        piece = self._input.fields.piece(plain)
         ordered = parsed(f"f() over (order by {self._query.said(tokens)})").find(exp.Ordered)
         if ordered is None or not ordered.args.get("desc") or ordered.args.get("nulls_first"):
             said = f"order by {self._query.said(tokens)}"
-            raise piece.error(
-                "order_by",
-                f"{said!r} keeps another row than the latest one, which is all that a table keeps; write time desc",
-            )
-        return piece
+            told = f"{said!r} keeps another row than the latest one, which is all that a table keeps; write time desc"
+            raise QueryError("order_by", told, self._query.place(tokens[0]))
+        return plain
 
     def _outer_items(self) -> list[Item]:
         if self._inner is None:
             return self._items
         return [item_of(self._query, tokens) for tokens in split(self._block.select)]
 
-    def _rename(self, item: Item) -> None:
-        """Take an item of the subquery: outside it is known by its alias."""
-        if item.is_star or isinstance(item.tree, exp.Window):
-            return
-        piece = self._input.fields.piece(item.tokens)
-        alias = item.alias or piece.tree.output_name
-        if not alias:
-            told = f"{shown(item.said)!r} has no alias; add one, so that it can be named outside"
-            raise QueryError("select", told, piece.place)
-        self._renamed[alias.lower()] = self._input.fields.column(piece, alias)
-
     def _show(self, item: Item, latest: Latest, rank: Rank) -> None:
         """Take an item of the outer SELECT as a column of the live view."""
         if item.is_star:
-            self._show_all(latest)
+            self._show_all(item, latest)
             return
         name = item.name
         is_rank = isinstance(item.tree, exp.Column) and item.tree.name.lower() in rank.aliases
         if isinstance(item.tree, exp.Window) or is_rank:
             latest.shown.append(Shown("1", name or "row_number"))
             return
-        piece = self._outer_piece(item.tokens)
+        piece = self._input.fields.piece(item.tokens, scope=self._scope)
         self._show_column(self._input.fields.column(piece, name or "column"), name or piece.text, latest)
 
-    def _outer_piece(self, tokens: Tokens, *, of_event: bool = False) -> Piece:
-        """Return an expression over the subquery's columns as one over the input's; `of_event` as in `Fields.of_event`."""
-        fields, before = self._input.fields, self._input.fields.names
-        fields.names = (*before, *self._outer_names())
-        try:
-            if of_event:
-                return fields.of_event(tokens, self._input.time, self._renamed)
-            return fields.piece(tokens, self._renamed)
-        finally:
-            fields.names = before
-
-    def _outer_names(self) -> tuple[str, ...]:
-        """Return the names by which the query calls its subquery."""
-        depth = 0
-        for number, token in enumerate(self._block.source):
-            depth += depth_of(token)
-            if depth == 0:
-                # The name of a subquery of WITH, or of one in brackets its alias.
-                words = self._block.source[number:] if number == 0 else self._block.source[number + 1 :]
-                return tuple(name_of(word) for word in words if word.token_type != TokenType.ALIAS)
-        return ()
-
-    def _show_all(self, latest: Latest) -> None:
-        """Show the columns of `*`."""
-        if self._inner is None or any(item.is_star for item in self._items):
-            for name, kind in self._input.sample.types.items():
-                if is_plain(kind):
-                    self._input.fields.read.add(name)
-                    self._show_column(name, name, latest)
-                else:
-                    latest.left_out.append(name)
-        for item in self._items if self._inner is not None else []:
-            if isinstance(item.tree, exp.Window):
-                latest.shown.append(Shown("1", item.alias or "row_number"))
-            elif not item.is_star:
-                alias = item.alias or item.tree.output_name
-                self._show_column(self._renamed[alias.lower()], alias, latest)
+    def _show_all(self, item: Item, latest: Latest) -> None:
+        """Show the columns of a `*`."""
+        for one in starred(self._query, item, self._scope):
+            if one.is_rank:
+                latest.shown.append(Shown("1", one.name))
+            elif one.column and not is_plain(self._input.sample.types[one.column]):
+                latest.left_out.append(one.name)
+            else:
+                column = self._input.fields.column_of(one)
+                self._input.fields.read.add(column)
+                self._show_column(column, one.name, latest)
 
     def _show_column(self, column: str, name: str, latest: Latest) -> None:
         """Show a column of the input under a name."""
@@ -200,7 +164,7 @@ class _Reader:
 
     def _delete(self, rest: list[Tokens], latest: Latest) -> None:
         """Take the other conditions on the latest row: a row that does not pass them is as good as deleted."""
-        pieces = [self._outer_piece(tokens, of_event=True) for tokens in rest]
+        pieces = [self._input.fields.of_event(tokens, self._input.time, self._scope) for tokens in rest]
         if pieces:
             latest.delete_when = f"({' and '.join(map(bracketed, pieces))}) is not true"
             self._input.fields.places["table.delete_when"] = pieces[0].place

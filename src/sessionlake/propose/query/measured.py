@@ -12,8 +12,8 @@ from sessionlake.operators.windows.spec import Grid as GridOf
 from sessionlake.propose.keyed import refused_share
 from sessionlake.propose.measure import USUAL_GRACE, Batch, Lateness, Seen, late_share, lateness, look, retention_for
 from sessionlake.propose.query.gaps import Gap
-from sessionlake.propose.query.grouped import Groups
 from sessionlake.propose.query.inputs import Input
+from sessionlake.propose.query.results import Groups
 from sessionlake.propose.sample import Sample
 from sessionlake.propose.windows import late_share as windows_late_share
 from sessionlake.sources.columns import TIMESTAMP, EventColumns

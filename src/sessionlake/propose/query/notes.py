@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 from sessionlake.config.durations import spoken_duration
 from sessionlake.propose.query.gaps import Gap
-from sessionlake.propose.query.grouped import EVERYTHING, Groups
 from sessionlake.propose.query.inputs import Input
 from sessionlake.propose.query.joined import Pairs
 from sessionlake.propose.query.latest import Latest
+from sessionlake.propose.query.results import EVERYTHING, Groups
 
 _OF_FUNCTIONS = {
     r"\b(first|last|any_value)\s*\(": "first, last and any_value are the earliest (latest) value by time that is not null; in Spark they follow the order of rows.",
@@ -63,13 +63,15 @@ def _of_groups(made: Groups) -> Iterator[str]:
         yield f"Two events exactly {gap} apart are of one session here, and of two in Spark, whose gap is exclusive."
     texts = " ".join(made.aggregates.values())
     yield from (note for pattern, note in _OF_FUNCTIONS.items() if re.search(pattern, texts, re.IGNORECASE))
+    if made.conditions:
+        yield f"`{made.view}` also has the groups that HAVING leaves out; the SELECT above leaves them out."
     if made.input.key == [EVERYTHING]:
         yield "The query has no key. A session needs one: all events have the same, so that one shard does the work."
 
 
 def conditions_of(made: Groups | Latest | Pairs) -> list[str]:
     """Return conditions on rows of the live view that the query does not have."""
-    return made.conditions if isinstance(made, Pairs) else []
+    return [] if isinstance(made, Latest) else made.conditions
 
 
 def inputs_of(made: Groups | Latest | Pairs) -> list[Input]:

@@ -4,9 +4,9 @@ from sqlglot import exp
 
 from sessionlake.propose.query.blocks import Block, refused, shown
 from sessionlake.propose.query.brackets import split
-from sessionlake.propose.query.grouped import Groups
 from sessionlake.propose.query.items import Item, item_of
 from sessionlake.propose.query.live import Shown, interval, struct_of
+from sessionlake.propose.query.results import Groups
 from sessionlake.propose.query.spans import TIME
 from sessionlake.propose.query.words import Found, Query, QueryError, unmasked
 

@@ -4,26 +4,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sqlglot import Token, TokenType
 from sqlglot.errors import SqlglotError
 
 from sessionlake.config.positions import Place
 from sessionlake.config.problems import InvalidConfigError, Problem, problems_of
 from sessionlake.errors import ConfigError
-from sessionlake.propose.query.blocks import Block, block_of, inner_of, shown
-from sessionlake.propose.query.brackets import Tokens, depth_of, unwrapped
 from sessionlake.propose.query.grouped import groups_of
 from sessionlake.propose.query.joined import pairs_of
 from sessionlake.propose.query.latest import latest_of
 from sessionlake.propose.query.live import select_over
 from sessionlake.propose.query.notes import conditions_of, inputs_of
 from sessionlake.propose.query.outer import chosen_of
-from sessionlake.propose.query.ranks import RANK, is_ranked
+from sessionlake.propose.query.ranks import is_ranked
+from sessionlake.propose.query.subqueries import select_of, subquery_of, whole_of
 from sessionlake.propose.query.toml import Made, query_toml
-from sessionlake.propose.query.words import Query, QueryError, QueryErrors, name_of
+from sessionlake.propose.query.words import Query, QueryError, QueryErrors
 from sessionlake.propose.sample import Sample
-
-_ROW_NUMBER = f"a subquery is that of {RANK}, with WHERE its alias = 1 outside, or a GROUP BY whose columns are chosen"
 
 
 @dataclass(frozen=True)
@@ -76,53 +72,17 @@ def _located(query: Query, places: Mapping[str, Place], problem: Problem) -> Pro
 
 
 def _made(query: Query, samples: Sequence[Sample]) -> Made:
-    tokens, named = _without_with(query, unwrapped(query.tokens))
-    block = block_of(query, tokens)
-    inner = _inner(query, block, named)
+    block = whole_of(query, select_of(query, query.tokens))
+    inner = subquery_of(query, block.source, block.named)
     if block.joins:
         return pairs_of(query, block, samples)
     if len(samples) > 1:
         told = f"there are {len(samples)} samples, and the query reads one table; pass one, or join two"
         raise QueryError("sample", told, query.place(block.start))
-    if is_ranked(query, [block] if inner is None else [block, inner]):
+    if inner is not None and is_ranked(query, [inner]):
         return latest_of(query, block, inner, samples[0])
+    if is_ranked(query, [block]):
+        return latest_of(query, block, None, samples[0])
     if inner is not None and inner.group and not inner.joins:
         return chosen_of(query, block, groups_of(query, inner, samples[0]))
-    if inner is not None:
-        said = shown(query.said(block.source))
-        told = f"{said!r} is a subquery; {_ROW_NUMBER}. Make a pipeline of it, and another one behind it (a chain), or write the rest in SQL over its live view"
-        raise QueryError("from", told, query.place(block.source[0]))
     return groups_of(query, block, samples[0])
-
-
-def _inner(query: Query, block: Block, named: tuple[str, Tokens] | None) -> Block | None:
-    """Return the subquery in FROM, or that of WITH which FROM names."""
-    inside = inner_of(block.source)
-    if inside is not None and inside and inside[0].token_type == TokenType.SELECT:
-        return block_of(query, inside)
-    if named is not None and block.source and name_of(block.source[0]) == named[0]:
-        return block_of(query, named[1])
-    return None
-
-
-def _without_with(query: Query, tokens: Tokens) -> tuple[Tokens, tuple[str, Tokens] | None]:
-    """Return a query without WITH, and the name and the tokens of the one subquery in it."""
-    if not tokens or tokens[0].token_type != TokenType.WITH:
-        return tokens, None
-    at = _main(tokens)
-    words: list[Token] = list(tokens[1:at])
-    inside = inner_of(words[2:]) if len(words) > 2 and words[1].token_type == TokenType.ALIAS else None
-    if inside is None or len(inside) + 4 != len(words):
-        told = f"{shown(query.said(tokens[:at]))!r} has several subqueries; a pipeline is one query: {_ROW_NUMBER}"
-        raise QueryError("with", told, query.place(tokens[0]))
-    return tokens[at:], (name_of(words[0]), inside)
-
-
-def _main(tokens: Tokens) -> int:
-    """Return the number of the SELECT after WITH."""
-    depth = 0
-    for number, token in enumerate(tokens):
-        depth += depth_of(token)
-        if depth == 0 and token.token_type == TokenType.SELECT:
-            return number
-    return len(tokens)

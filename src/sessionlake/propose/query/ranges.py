@@ -1,18 +1,16 @@
 """The range of times of a join: how much later the right message of a pair may be than the left one."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from sessionlake.propose.choose import unit_of
 from sessionlake.propose.query.blocks import shown
 from sessionlake.propose.query.brackets import Tokens
 from sessionlake.propose.query.distances import Distance, distances_of
-from sessionlake.propose.query.fields import quoted_name
 from sessionlake.propose.query.inputs import Input
 from sessionlake.propose.query.live import interval
-from sessionlake.propose.query.words import Piece, Query, QueryError, parsed
+from sessionlake.propose.query.words import Query, QueryError, parsed
 
 FORM = "write a.id = b.id and b.t between a.t and a.t + interval 1 hour"
 SideOf = Callable[[exp.Column, Tokens], int]
@@ -29,7 +27,7 @@ class Range:
     low: int | None = None
     high: int | None = None
     times: tuple[dict[str, Tokens], dict[str, Tokens]] = field(default_factory=lambda: ({}, {}))
-    """By side the columns of the times, with the conditions that name them."""
+    """By side the columns of the times, in small letters, with the conditions that name them."""
 
     def add(self, tokens: Tokens) -> None:
         """Take a condition on both times; QueryError for another condition."""
@@ -43,9 +41,7 @@ class Range:
 
     def is_time(self, column: exp.Column, tokens: Tokens) -> bool:
         """Say whether a column of a condition holds times."""
-        sample = self.inputs[self.side_of(column, tokens)].sample
-        name = _same(column.name, sample.types)
-        return name is not None and unit_of(sample.head()[name], name, strict=True) != ""
+        return self.inputs[self.side_of(column, tokens)].is_time(column.name.lower())
 
     def set_times(self, start: Tokens) -> None:
         """Give the inputs their times; QueryError, at `start`, if there is no range."""
@@ -56,8 +52,7 @@ class Range:
             tokens = next(iter(times.values()))
             if len(times) > 1:
                 raise self._error(tokens, f"gives one side several times, {', '.join(times)}; {FORM}")
-            text = quoted_name(next(iter(times)))
-            read.set_time(Piece(text, self.query.place(tokens[0]), parsed(text)))
+            read.set_time(read.fields.named(next(iter(times)), self.query.place(tokens[0])))
 
     @property
     def sizes(self) -> tuple[int | None, int | None]:
@@ -77,8 +72,7 @@ class Range:
         if later == earlier:
             raise self._error(tokens, f"compares two times of one side; {FORM}")
         for side, column in ((later, distance.later), (earlier, distance.earlier)):
-            name = _same(column.name, self.inputs[side].sample.types)
-            self.times[side].setdefault(str(name), tokens)
+            self.times[side].setdefault(column.name.lower(), tokens)
         if later == 1:
             self.high = distance.most_us if self.high is None else min(self.high, distance.most_us)
         else:
@@ -86,8 +80,3 @@ class Range:
 
     def _error(self, tokens: Tokens, told: str) -> QueryError:
         return QueryError("on", f"{shown(self.query.said(tokens))!r} {told}", self.query.place(tokens[0]))
-
-
-def _same(name: str, names: Iterable[str]) -> str | None:
-    """Return one of some names, in whatever case; None if it is not there."""
-    return next((one for one in names if one.lower() == name.lower()), None)

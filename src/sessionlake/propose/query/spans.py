@@ -83,6 +83,7 @@ def span_of(query: Query, read: Input, call: Call, found: Found) -> Span:
             told = f"{shown(query.said(call.tokens))!r} has {len(arguments)} arguments; write {_FORMS[name]}"
             raise QueryError("group_by", told, query.place(call.tokens[0]))
         with found.kept():
+            read.expect_time(arguments[0])
             read.set_time(read.fields.piece(arguments[0]))
         if name == SESSION:
             return gap_of(query, read.fields, arguments[1], read.time)

@@ -135,6 +135,8 @@ class Piece:
     place: Place
     tree: exp.Expression = field(compare=False)
     """The word `window` is WINDOW in it."""
+    wish: str = ""
+    """The name that a subquery gives it."""
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -1,0 +1,142 @@
+"""Subqueries that choose rows and compute columns, as parts of the query around them: its input has their conditions and columns."""
+
+from collections.abc import Iterator, Mapping
+
+from sqlglot import exp
+
+from sessionlake.propose.query.aggregates import has_aggregate
+from sessionlake.propose.query.blocks import Block, Subquery, refused, shown
+from sessionlake.propose.query.brackets import Tokens, split
+from sessionlake.propose.query.fields import Fields, tables
+from sessionlake.propose.query.inputs import Input
+from sessionlake.propose.query.items import Item, item_of
+from sessionlake.propose.query.scopes import Scope, Visible
+from sessionlake.propose.query.subqueries import names_of, subquery_of
+from sessionlake.propose.query.words import Found, Query, QueryError, unmasked
+from sessionlake.propose.sample import Sample
+
+_Conditions = list[tuple[Tokens, Scope]]
+_BEHIND = "a subquery may choose rows and compute columns; make a pipeline of it, and another one behind it (a chain)"
+
+
+def input_of(
+    query: Query, sample: Sample, source: Tokens, named: Mapping[str, Subquery], *, at: str = "event"
+) -> Input:
+    """Return the input of what FROM or JOIN reads: a table, or subqueries over one; `named` are those of WITH.
+
+    QueryErrors has all that a subquery can't have.
+    """
+    conditions: _Conditions = []
+    scope = _scope(query, sample, source, named, conditions)
+    return Input(Fields(query, scope, dict(sample.types), at), sample, conditions)
+
+
+def scope_over(query: Query, block: Block, below: Scope, names: tuple[str, ...], *, ranked: bool = False) -> Scope:
+    """Return the columns of a subquery over those that it reads; `ranked`: it may have the number of a row.
+
+    QueryErrors has the items of its SELECT that are neither columns nor computed of one row.
+    """
+    scope, found = Scope(names, below=below), Found()
+    # As in Spark, an item may name the alias of one before it, if no column is called so.
+    seen = below
+    for tokens in split(block.select):
+        with found.kept():
+            for one in list(_columns(query, item_of(query, tokens), seen, below, ranked=ranked)):
+                _add(scope, one)
+                seen = Scope(below.names, {one.name.lower(): one, **seen.columns}, below.below)
+    found.raise_any()
+    return scope
+
+
+def _scope(
+    query: Query, sample: Sample, source: Tokens, named: Mapping[str, Subquery], conditions: _Conditions
+) -> Scope:
+    inner = subquery_of(query, source, named)
+    if inner is None:
+        columns = {name.lower(): Visible(name, name) for name in sample.types}
+        return Scope(tables(query, source), columns)
+    Found(_refused(query, inner)).raise_any()
+    below = _scope(query, sample, inner.source, inner.named, conditions)
+    if inner.where:
+        conditions.append((inner.where, below))
+    return scope_over(query, inner, below, names_of(query, source))
+
+
+def _refused(query: Query, block: Block) -> Iterator[QueryError]:
+    """Yield an error for each clause that a subquery can't have."""
+    for error in refused(query, block):
+        if error.key == "distinct":
+            told = "'distinct' keeps one of equal rows of all time; leave it out, and write a comment as in '-- unique id 1 day'"
+            yield QueryError(error.key, told, error.place)
+        else:
+            yield error
+    if not block.source:
+        told = "this subquery has no FROM; write a table's name: events are read from SAMPLE, whatever it is"
+        yield QueryError("from", told, query.place(block.start))
+    for word, tokens in (("group by ", block.group), ("qualify ", block.qualify), *(("", one) for one in block.joins)):
+        if tokens:
+            told = f"{shown(f'{word}{query.said(tokens)}')!r} is in a subquery; {_BEHIND}"
+            yield QueryError(word.strip().replace(" ", "_") or "join", told, query.place(tokens[0]))
+
+
+def _columns(query: Query, item: Item, seen: Scope, below: Scope, *, ranked: bool) -> Iterator[Visible]:
+    """Yield the columns that an item of SELECT is."""
+    place = query.place(item.tokens[0])
+    if item.is_star:
+        yield from _starred(query, item, below)
+    elif item.tree.find(exp.Window) is not None or has_aggregate(item.tree):
+        if not ranked or not isinstance(item.tree, exp.Window):
+            raise QueryError("select", f"{shown(item.said)!r} is of several rows; {_BEHIND}", place)
+        yield Visible(item.alias or "row_number")
+    elif not item.name:
+        told = f"{shown(item.said)!r} has no alias; add one, so that it can be named outside"
+        raise QueryError("select", told, place)
+    else:
+        same = _named(item.tree, below)
+        if same is None:
+            yield Visible(item.name, tokens=item.tokens, scope=seen)
+        else:
+            yield Visible(item.name, same.column, same.tokens, same.scope)
+
+
+def _named(tree: exp.Expression, scope: Scope) -> Visible | None:
+    """Return the column of a scope that an expression is, by itself or behind the name of its table; None for another one."""
+    if not isinstance(tree, exp.Column) or (tree.table and _table(tree) not in scope.names):
+        return None
+    found = scope.columns.get(unmasked(tree.name).lower())
+    return None if found is None or found.twice else found
+
+
+def _table(tree: exp.Column) -> str:
+    """Return the name of a column's table, in small letters."""
+    return ".".join(unmasked(part.name).lower() for part in tree.parts[:-1])
+
+
+def starred(query: Query, item: Item, scope: Scope) -> list[Visible]:
+    """Return the columns that `*`, `t.*` or `* except (a)` stands for; QueryError if several have one name, or for another table's."""
+    found = _starred(query, item, scope)
+    twice = next((one.name for one in found if one.twice), None)
+    if twice is not None:
+        told = f"{item.said!r} has several columns {twice!r}; give each its own alias"
+        raise QueryError("select", told, query.place(item.tokens[0]))
+    return found
+
+
+def _starred(query: Query, item: Item, scope: Scope) -> list[Visible]:
+    place = query.place(item.tokens[0])
+    if isinstance(item.tree, exp.Column) and _table(item.tree) not in scope.names:
+        raise QueryError(
+            "select", f"{item.said!r} is of no table in FROM; write one of {', '.join(scope.names)}", place
+        )
+    star = item.tree.this if isinstance(item.tree, exp.Column) else item.tree
+    left_out = {unmasked(node.name).lower() for node in star.args.get("except_") or ()}
+    if star.args.get("replace") or star.args.get("rename") or left_out - set(scope.columns):
+        raise QueryError("select", f"{shown(item.said)!r} is not read; name the columns", place)
+    return [one for name, one in scope.columns.items() if name not in left_out]
+
+
+def _add(scope: Scope, one: Visible) -> None:
+    name = one.name.lower()
+    before = scope.columns.get(name)
+    twice = before is not None and (before.column, before.tokens) != (one.column, one.tokens)
+    scope.columns[name] = Visible(one.name, one.column, one.tokens, one.scope, twice=twice or one.twice)

@@ -1,0 +1,197 @@
+"""The columns of a query with GROUP BY, as columns of the live view: keys, bounds of windows, aggregates, and what is computed of them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from types import MappingProxyType
+
+import pyarrow as pa
+from sqlglot import exp
+
+from sessionlake.errors import ConfigError
+from sessionlake.propose.query.aggregates import TAKEN, aggregate_text, free_aggregate, has_aggregate, is_aggregate
+from sessionlake.propose.query.blocks import shown
+from sessionlake.propose.query.brackets import Tokens
+from sessionlake.propose.query.computed import Value, aggregate_type, computed
+from sessionlake.propose.query.fields import free_name
+from sessionlake.propose.query.gaps import Gap
+from sessionlake.propose.query.inputs import Input
+from sessionlake.propose.query.items import Item, item_of
+from sessionlake.propose.query.live import Shown, interval, key_sql, struct_of
+from sessionlake.propose.query.spans import Call, Grid, Span, shown_of
+from sessionlake.propose.query.words import Query, QueryError, unmasked
+from sessionlake.propose.sample import TYPE_NAMES
+from sessionlake.sources.columns import TIMESTAMP
+
+EVERYTHING = "everything"
+"""The computed key of sessions of all events."""
+_ALLOWED = "select the columns of GROUP BY, the window's start and end, aggregates, and expressions of these"
+_LIVE = "compute it in SQL over the live view (`sessionlake sql`)"
+
+
+@dataclass
+class Groups:
+    """A pipeline of sessions or windows."""
+
+    input: Input
+    span: Span
+    aggregates: dict[str, str] = field(default_factory=dict)
+    shown: list[Shown] = field(default_factory=list)
+    conditions: list[str] = field(default_factory=list)
+    """Those of HAVING, in DuckDB's SQL over the live view, which has all groups."""
+
+    @property
+    def view(self) -> str:
+        """The live view."""
+        return "sessions_live" if isinstance(self.span, Gap) else "windows_live"
+
+    @property
+    def key(self) -> str:
+        """The view's column of a key of one column."""
+        return "session_key" if isinstance(self.span, Gap) else "window_key"
+
+    @property
+    def start(self) -> str:
+        """The SQL of the window's start."""
+        return "session_start" if isinstance(self.span, Gap) else "window_start"
+
+    @property
+    def end(self) -> str:
+        """The SQL of the window's end. Spark's session ends a gap after its last event."""
+        if isinstance(self.span, Grid):
+            return "window_end"
+        return "open_until" if self.span.by is not None else f"session_end + {interval(self.span.gap_us)}"
+
+
+class Results:
+    """The items of SELECT of a query with GROUP BY, and its HAVING."""
+
+    def __init__(
+        self, query: Query, groups: Groups, call: Call, keys: Mapping[str, str], items: Sequence[Item]
+    ) -> None:
+        """Take the call of the window, and the columns of the key by their texts."""
+        self._query, self._groups, self._call, self._keys = query, groups, call, keys
+        self._fields = groups.input.fields
+        self._items = {item.alias.lower(): item for item in items if item.alias}
+
+    def shown(self, item: Item) -> Shown:
+        """Return an item as a column of the live view; its aggregates become the config's. QueryError for one that the view can't have."""
+        of_window = shown_of(item, self._call, self._groups.start, self._groups.end)
+        if of_window is not None:
+            return of_window
+        if wrong := self._wrong(item):
+            raise QueryError("select", f"{shown(item.said)!r} {wrong}", self._query.place(item.tokens[0]))
+        if is_aggregate(item):
+            name = self._add(item, free_aggregate(item, self._taken))
+            return Shown(name, item.alias or item.said)
+        value = self._key(item) or self._computed(item.tokens, item.alias or "value")
+        return Shown(value.sql, item.name or item.said)
+
+    def condition(self, tokens: Tokens) -> str:
+        """Return HAVING as a condition on rows of the live view. It may name the aliases of SELECT."""
+        try:
+            value = self._computed(tokens, "having", self._items)
+        except QueryError as error:
+            raise QueryError(error.key.replace("select", "having"), error.message, error.place) from error
+        if value.type not in (pa.bool_(), pa.null()):
+            said = shown(self._query.said(tokens))
+            told = (
+                f"{said!r} is of type {TYPE_NAMES.get(value.type, value.type)}, and a condition is needed; compare it"
+            )
+            raise QueryError("having", told, self._query.place(tokens[0]))
+        return value.sql
+
+    @property
+    def _taken(self) -> list[str]:
+        """The names that no further aggregate can have."""
+        key = self._groups.input.key
+        return [*self._groups.aggregates, *(key if len(key) > 1 else [])]
+
+    def _wrong(self, item: Item) -> str | None:
+        """Return why no item of SELECT can be this one; None if it may."""
+        if item.is_star:
+            return f"stands for columns of single events, and a row is of several; {_ALLOWED}"
+        if any(self._call.is_another(node) for node in item.tree.find_all(exp.Anonymous)):
+            return "is another window than that of GROUP BY; a pipeline has one"
+        if item.tree.find(exp.Window) is not None:
+            return f"is computed over several rows; {_LIVE}"
+        return None
+
+    def _add(self, item: Item, name: str) -> str:
+        """Add an aggregate to the config, and return its name."""
+        piece = self._fields.of_event(item.tokens, self._groups.input.time)
+        self._groups.aggregates[name] = aggregate_text(piece.text)
+        self._fields.places[f"aggregates.{name}"] = piece.place
+        return name
+
+    def _key(self, item: Item) -> Value | None:
+        """Return the column of the key that an item is; None for another item."""
+        of_window = any(self._bound(node) for node in item.tree.find_all(exp.Column, exp.Dot, exp.Anonymous))
+        return None if of_window or has_aggregate(item.tree) else self._key_of(self._fields.piece(item.tokens).text)
+
+    def _key_of(self, text: str) -> Value | None:
+        column = self._keys.get(text)
+        if column is None:
+            return None
+        name = column if len(self._groups.input.key) > 1 else self._groups.key
+        kind = self._fields.types[column]
+        return Value(key_sql(name, kind), kind, column)
+
+    def _bound(self, tree: exp.Expression) -> Value | None:
+        """Return the bound or the time of the window that an expression is; None for another one."""
+        start, end = self._groups.start, self._groups.end
+        found = shown_of(Item((), None, "", "", tree), self._call, start, end)
+        if found is None or found.sql == struct_of(start, end):
+            return None
+        sql = f"({found.sql})" if " " in found.sql else found.sql
+        return Value(sql, TIMESTAMP, "window_start" if found.sql == start else "window_end")
+
+    def _computed(self, tokens: Tokens, wish: str, aliases: Mapping[str, Item] = MappingProxyType({})) -> Value:
+        """Return an expression over the live view. Its aggregates are called as wished, with a number; it may name `aliases`."""
+
+        def of_call(call: Tokens) -> Value | None:
+            item = item_of(self._query, call, self._fields)
+            return self._aggregate(item, wish) if is_aggregate(item) else self._bound(item.tree)
+
+        def of_column(node: exp.Column) -> Value:
+            found = self._bound(node) or self._column(node, tokens)
+            alias = aliases.get(unmasked(node.name).lower())
+            if found is None and alias is not None and not node.table:
+                return self._computed(alias.tokens, wish)
+            if found is None:
+                said = shown(self._query.said(tokens))
+                told = f"{said!r} is no expression of GROUP BY, and no aggregate of docs/aggregates.md; {_ALLOWED}"
+                raise QueryError("select", told, self._query.place(tokens[0]))
+            return found
+
+        return computed(self._query, tokens, of_call, of_column)
+
+    def _aggregate(self, item: Item, wish: str) -> Value:
+        """Return an aggregate of an expression: one that the query has, too, or one more."""
+        piece = self._fields.of_event(item.tokens, self._groups.input.time)
+        text = aggregate_text(piece.text)
+        name = next((name for name, same in self._groups.aggregates.items() if same == text), None)
+        if name is None:
+            name = self._add(item, self._numbered(wish))
+        try:
+            return Value(name, aggregate_type(name, text, self._groups.input), name)
+        except ConfigError as error:
+            key = f"aggregates.{name}"
+            raise piece.error(key, str(error).removeprefix(f"{key}: ")) from error
+
+    def _numbered(self, wish: str) -> str:
+        """Return a name with a number that no aggregate has."""
+        taken = {name.lower() for name in (*self._taken, *TAKEN)}
+        name = free_name(wish, [])
+        return next(f"{name}_{n}" for n in count(1) if f"{name}_{n}".lower() not in taken)
+
+    def _column(self, node: exp.Column, tokens: Tokens) -> Value | None:
+        """Return the column of the key that a column is; None for another one."""
+        name, table = unmasked(node.name).lower(), ".".join(part.name.lower() for part in node.parts[:-1])
+        place = self._query.place(tokens[0])
+        if name not in self._fields.scope.columns or (table and table not in self._fields.names):
+            return None
+        wrong = self._fields.scope.refused(name)
+        if wrong is not None:
+            raise QueryError("column", f"{name!r} {wrong}", place)
+        return self._key_of(self._fields.named(name, place).text)
