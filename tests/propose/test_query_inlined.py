@@ -169,6 +169,18 @@ def test_expressions_of_aggregates_and_keys(items: str, aggregates: dict[str, st
         assert made.select == f"select {select}\nfrom windows_live"
 
 
+def test_aliases_that_are_words_of_sql_are_quoted() -> None:
+    query = (
+        f"select tenant as `order`, user_id, count(*) as `end`, sum(price) as `group`, sum(price) / count(*) as `select` from e {HOURS},\n"
+        "tenant, user_id having `end` > 1"
+    )
+    found = selected(made_of(query, sample_of(0)), {"events": events(0)})
+    assert found is not None
+    assert found.column_names == ["order", "user_id", "end", "group", "select"]
+    for total, number, mean in zip(*(found[name].to_pylist() for name in ("group", "end", "select")), strict=True):
+        assert mean == (None if total is None else total / number)
+
+
 def test_having_is_a_condition_on_the_live_view_and_the_config_keeps_all_groups() -> None:
     query = f"select tenant, count(*) as n, sum(price) as revenue from e {HOURS}, tenant"
     made = made_of(f"{query} having n > 3 and max(price) < 18", sample_of(0))

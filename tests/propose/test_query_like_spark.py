@@ -108,8 +108,8 @@ LAYERS = [
     ["*"],
     ["e.*"],
     ["*", "price * quantity as amount"],
-    ["* except (price, type)", "price + 0.25 as price", "coalesce(type, 'none') as Type"],
-    ["quantity as price", "price as quantity", "* except (quantity, price)"],
+    ["* except (price, type)", "price + 1 as price", "coalesce(type, 'none') as Type"],
+    ["cast(quantity as double) as price", "cast(price as bigint) as quantity", "* except (quantity, price)"],
     ["quantity as price_2", "price_2 + 1 as one_more", "*"],
     [
         "e.tenant",

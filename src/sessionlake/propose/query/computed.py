@@ -15,6 +15,7 @@ from sessionlake.propose.query.blocks import inner_of, shown
 from sessionlake.propose.query.brackets import Tokens
 from sessionlake.propose.query.fields import free_name
 from sessionlake.propose.query.inputs import Input
+from sessionlake.propose.query.live import identifier
 from sessionlake.propose.query.words import Query, QueryError, parsed
 from sessionlake.sources.columns import TIMESTAMP
 from sessionlake.stream.shape import Shaping
@@ -49,7 +50,7 @@ def computed(query: Query, tokens: Tokens, of_call: OfCall, of_column: OfColumn)
         same = next((name for name, one in values.items() if one.sql == value.sql), None)
         name = same or free_name(value.name, list(values))
         values[name] = value
-        return name
+        return name if identifier(name) == name else f"`{name}`"
 
     instead: dict[int, str] = {}
     for call, value in _calls(tokens, of_call):
@@ -60,8 +61,8 @@ def computed(query: Query, tokens: Tokens, of_call: OfCall, of_column: OfColumn)
         at, end = node.parts[0].meta["start"], node.parts[-1].meta["end"] + 1
         text = f"{text[:at]}{named(of_column(node))}{text[end:]}"
     said, place = shown(query.said(tokens)), query.place(tokens[0])
-    if text in values:
-        return values[text]
+    if text.strip("`") in values:
+        return values[text.strip("`")]
     try:
         done, uses_clock = _translated(text, values)
     except ConfigError as error:

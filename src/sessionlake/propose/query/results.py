@@ -17,7 +17,7 @@ from sessionlake.propose.query.fields import free_name
 from sessionlake.propose.query.gaps import Gap
 from sessionlake.propose.query.inputs import Input
 from sessionlake.propose.query.items import Item, item_of
-from sessionlake.propose.query.live import Shown, interval, key_sql, struct_of
+from sessionlake.propose.query.live import Shown, identifier, interval, key_sql, struct_of
 from sessionlake.propose.query.spans import Call, Grid, Span, shown_of
 from sessionlake.propose.query.words import Query, QueryError, unmasked
 from sessionlake.propose.sample import TYPE_NAMES
@@ -83,7 +83,7 @@ class Results:
             raise QueryError("select", f"{shown(item.said)!r} {wrong}", self._query.place(item.tokens[0]))
         if is_aggregate(item):
             name = self._add(item, free_aggregate(item, self._taken))
-            return Shown(name, item.alias or item.said)
+            return Shown(identifier(name), item.alias or item.said)
         value = self._key(item) or self._computed(item.tokens, item.alias or "value")
         return Shown(value.sql, item.name or item.said)
 
@@ -133,7 +133,7 @@ class Results:
         column = self._keys.get(text)
         if column is None:
             return None
-        name = column if len(self._groups.input.key) > 1 else self._groups.key
+        name = identifier(column) if len(self._groups.input.key) > 1 else self._groups.key
         kind = self._fields.types[column]
         return Value(key_sql(name, kind), kind, column)
 
@@ -174,7 +174,7 @@ class Results:
         if name is None:
             name = self._add(item, self._numbered(wish))
         try:
-            return Value(name, aggregate_type(name, text, self._groups.input), name)
+            return Value(identifier(name), aggregate_type(name, text, self._groups.input), name)
         except ConfigError as error:
             key = f"aggregates.{name}"
             raise piece.error(key, str(error).removeprefix(f"{key}: ")) from error
