@@ -47,6 +47,11 @@ def shaped(query: str) -> tuple[str | None, dict[str, str], dict[str, str]]:
             "sum(price - quantity)",
             (None, {}, "sum(quantity - price)"),
         ),
+        (
+            "(select quantity as price, price + 1 as more, happened_at from e)",
+            "sum(more)",
+            (None, {"more": "price + 1"}, "sum(more)"),
+        ),
         # A text and the name of a type are no columns.
         (
             "(select tenant as type, happened_at as date from e)",
