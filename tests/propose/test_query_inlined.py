@@ -86,6 +86,11 @@ def test_subqueries_of_with_see_those_before_them() -> None:
     assert (places["event.columns.amount"], places["event.where"]) == ((2, 40), (1, 84))
 
 
+def test_a_subquery_of_with_may_have_the_name_of_the_table_that_it_reads() -> None:
+    query = f"with e as (select * from e where buys), e as (select * from e where price > 1) select count(*) as n from e {HOURS}"
+    assert shaped(query) == ("buys and price > 1", {}, {"n": "count(*)"})
+
+
 def test_a_computed_time_of_texts_in_a_subquery_of_a_subquery() -> None:
     query = (
         "select count(*) as n from (select t + interval 1 hour as u from (select happened_at + interval 1 day as t from e))\n"
