@@ -181,3 +181,60 @@ def test_messages_are_looked_up_without_spark_too(tmp_path: Path) -> None:
 def test_rows_that_can_not_be_looked_up(lookups: Any, told: str) -> None:
     with Harness(config(), lookups=lookups) as harness, pytest.raises(ConfigError, match=told):
         harness.process(CLICKS)
+
+
+@pytest.mark.parametrize(
+    ("lookups", "told"),
+    [
+        (
+            [{**LOOKUP, "on": "prices_id = id"}, {**LOOKUP, "name": "prices", "columns": ["id"]}],
+            r"lookup\.users\.on: 'prices_id' is not yet looked up here; write the lookup that finds it above this one",
+        ),
+        ([{**LOOKUP, "on": "users_plan = plan"}], r"lookup\.users\.on: 'users_plan' is not yet looked up here"),
+        (
+            [{**LOOKUP, "name": "a", "columns": ["b_c"]}, {**LOOKUP, "name": "A_b", "columns": ["C"]}],
+            r"lookup\.A_b\.columns: 'A_b_C' is a column of lookup 'a', too; give one of the two another name",
+        ),
+        ([{**LOOKUP, "columns": ["plan", "Plan"]}], r"lookup\.users\.columns: 'Plan' is there twice"),
+    ],
+)
+def test_columns_that_are_not_found_yet_or_found_twice(lookups: list[dict[str, Any]], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        Harness(config(*lookups))
+
+
+LAST_DAY = pa.array([2**31 - 1], pa.date32())
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        ({"id": [["ann"]]}, r"users\.on: 'id' is list<item: string>, and has no text to compare; name a column of "),
+        ({"id": [b"ann"]}, r"users\.on: 'id' is binary, and has no text to compare"),
+        (
+            {"since": pa.array([1], pa.duration("us"))},
+            r"users\.valid_from: 'since' is duration\[us\], and can't be a time",
+        ),
+        (
+            {"since": LAST_DAY},
+            r"users: the table of these rows has a time that is out of range, or a text that is no UTF-8",
+        ),
+        (
+            {"since": pa.array([1], pa.timestamp("ns"))},
+            r"lookups: column 'since' of 'users' is timestamp\[ns\], and has values",
+        ),
+    ],
+)
+def test_columns_that_can_not_be_compared(columns: dict[str, Any], told: str) -> None:
+    table = pa.table({"id": ["ann"], "country": ["DE"], "since": pa.array([0], pa.timestamp("us")), **columns})
+    lookup = {**LOOKUP, "columns": ["country"], "as_of": "event_time", "valid_from": "since"}
+    with Harness(config(lookup), lookups={"users": table}) as harness, pytest.raises(ConfigError, match=told):
+        harness.process(CLICKS)
+
+
+def test_a_table_of_a_test_may_be_without_rows() -> None:
+    schema = pa.schema({"id": pa.string(), "country": pa.string(), "plan": pa.string()})
+    sessions, _ = rows_of(config(), CLICKS[:1], users=schema.empty_table())
+    assert sessions == {"ann": (1, [])}
+    with pytest.raises(ConfigError, match=r"^lookup\.users: its rows have no columns; give a pyarrow\.Table"):
+        rows_of(config(), CLICKS, users=[])

@@ -173,8 +173,9 @@ def checks_of_lookups(sides: Iterable["Config"]) -> Iterator[Callable[[], None]]
     """Yield the checks of the lookups of all inputs; each raises ConfigError."""
     seen: list[str] = []
     for side in sides:
-        for section in side.lookup:
+        for number, section in enumerate(side.lookup):
             yield partial(_check, side, section, tuple(seen))
+            yield partial(_check_columns, side, section, side.lookup[:number])
             seen.append(section.name.lower())
 
 
@@ -201,6 +202,28 @@ def _check(side: "Config", section: LookupSection, before: Sequence[str]) -> Non
         raise ConfigError(f"{at}.columns: {hidden!r} is a column of {side.event_at}.columns, too; rename one of them")
     _check_on(side, section, at)
     _check_time(side, section, at)
+
+
+def _check_columns(side: "Config", section: LookupSection, above: Sequence[LookupSection]) -> None:
+    """Check the columns of a lookup beside each other, and beside those of the lookups above it."""
+    at = f"{side.lookup_at}.{section.name}"
+    # Tables tell columns apart by more than upper and lower case.
+    known = {name.lower(): one.name for one in above for name in one.names}
+    for column in section.columns:
+        name = f"{section.name}_{column}"
+        if known.get(name.lower(), section.name) != section.name:
+            raise ConfigError(
+                f"{at}.columns: {name!r} is a column of lookup {known[name.lower()]!r}, too; give one of the two another name"
+            )
+        if name.lower() in known:
+            raise ConfigError(f"{at}.columns: {column!r} is there twice, perhaps in upper and lower case; name it once")
+        known[name.lower()] = section.name
+    found = {name for one in above for name in one.names}
+    later = {name for one in side.lookup for name in one.names} - found
+    if (unknown := next((left for left in section.of_event if left in later), None)) is not None:
+        raise ConfigError(
+            f"{at}.on: {unknown!r} is not yet looked up here; write the lookup that finds it above this one, or name another column"
+        )
 
 
 def _check_on(side: "Config", section: LookupSection, at: str) -> None:

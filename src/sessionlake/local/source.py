@@ -68,11 +68,24 @@ class LocalTable:
             names = dict.fromkeys(column for row in rows for column in row)
             types = {column: type_of(column, rows) for column in names}
             rows = pa.Table.from_pylist(list(rows), schema=pa.schema(list(types.items())))
-        return cls(name, rows)
+        return cls(name, _typed(name, rows))
 
     def types(self) -> dict[str, pa.DataType]:
         """Return the types of the columns."""
         return types_of(self.rows)
+
+
+def _typed(name: str, rows: pa.Table) -> pa.Table:
+    """Return a table in the types as which tables are read; ConfigError for values that these don't have."""
+    columns = {}
+    for column, type_ in types_of(rows).items():
+        try:
+            columns[column] = rows[column].cast(type_)
+        except pa.ArrowInvalid as error:
+            raise ConfigError(
+                f"lookups: column {column!r} of {name!r} is {rows[column].type}, and has values that no {type_} has; cast it"
+            ) from error
+    return pa.table(columns)
 
 
 def _looked_up(source: LocalSource, side: Config, lookups: Lookups) -> TypedSource:
@@ -83,6 +96,10 @@ def _looked_up(source: LocalSource, side: Config, lookups: Lookups) -> TypedSour
         if section.name not in lookups:
             raise ConfigError(f"{at}: there are no rows for it; give them, as in lookups={{{section.name!r}: rows}}")
         table = LocalTable.of(section.name, lookups[section.name])
+        if not table.rows.column_names:
+            raise ConfigError(
+                f"{at}: its rows have no columns; give a pyarrow.Table, which has columns even without rows"
+            )
         tables[section.name] = table
         WithLookups(source, side, tables).types_of(section)
         try:

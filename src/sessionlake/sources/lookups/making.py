@@ -53,12 +53,19 @@ class Making:
 
     def dimension(self, rows: pa.Table) -> Dimension:
         """Return the version with these rows; BadVersionError if it must not be used."""
+        try:
+            columns = self._columns(rows)
+        except pa.ArrowInvalid as error:  # its text may have a key
+            raise BadVersionError("has a time that is out of range, or a text that is no UTF-8") from error
+        return Dimension.of(pa.table(columns), self.max_rows)
+
+    def _columns(self, rows: pa.Table) -> dict[str, Any]:
         columns: dict[str, Any] = {name: rows[column] for name, column in self.columns.items()}
         columns[KEY] = key_texts([rows[name] for name in self.of_table]).cast(pa.string())
         for name, column in ((FROM, self.valid_from), (UNTIL, self.valid_to)):
             if column is not None:
                 columns[name] = rows[column].cast(TIMESTAMP).cast(pa.int64())
-        return Dimension.of(pa.table(columns), self.max_rows)
+        return columns
 
     def write(self, rows: pa.Table, uri: str) -> None:
         """Write the file of a version with these rows: under another name first, so that one that is there is whole."""

@@ -118,7 +118,15 @@ class WithLookups:
             Problem(f"{at}.{key}", f"{name!r} is {known[name]}, and can't be a time; name a timestamp or a date")
             for key, names in named.items()
             for name in names
-            if key.startswith("valid_") and name in known and not pa.types.is_temporal(known[name])
+            if key.startswith("valid_") and name in known and not _is_time(known[name])
+        ]
+        problems += [
+            Problem(
+                f"{at}.on",
+                f"{name!r} is {known[name]}, and has no text to compare; name a column of texts, numbers, times or dates",
+            )
+            for name in section.of_table
+            if name in known and (not _is_plain(normal_type(known[name])) or known[name] == pa.binary())
         ]
         types = {name: normal_type(known[column]) for name, column in section.names.items() if column in known}
         problems += [
@@ -132,6 +140,10 @@ class WithLookups:
         if problems:
             raise InvalidConfigError(problems)
         return types
+
+
+def _is_time(type_: pa.DataType) -> bool:
+    return pa.types.is_timestamp(type_) or pa.types.is_date(type_)
 
 
 def _is_plain(type_: pa.DataType) -> bool:
