@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import tomlkit
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -247,6 +248,12 @@ def test_show_is_the_same_config_with_the_place_of_each_value(write: Write, tmp_
         )
         == config
     )
+
+
+def test_show_gives_the_sections_of_a_list_no_numbers(write: Write) -> None:
+    lookup = '\n[[lookup]]\nname = "users"\npath = "users"\nformat = "csv"\non = "user = id"\ncolumns = ["plan"]\ntypes = { id = "string" }\n'
+    text = shown(ConfigFile.read(write(clicks=CLICKS + lookup) / "clicks.toml"))
+    assert tomlkit.parse(text).unwrap()["lookup"][0]["types"] == {"id": "string"}
 
 
 def test_schedules_are_checked(write: Write) -> None:

@@ -37,7 +37,7 @@ def _values(file: ConfigFile, at: tuple[str, ...], section: Mapping[str, Any]) -
 def _section(file: ConfigFile, at: tuple[str, ...], section: Mapping[str, Any]) -> Iterator[str]:
     values = {name: value for name, value in section.items() if not isinstance(value, dict) and not _is_list(value)}
     if at and (values or not section) and not at[-1].isdigit():
-        yield f"\n[{'.'.join(map(_key, at))}]"
+        yield f"\n[{_heading(at)}]"
     written = [
         (f"{_key(name)} = {tomlkit.item(value).as_string()}", _origin(file, (*at, name)))
         for name, value in values.items()
@@ -49,7 +49,7 @@ def _section(file: ConfigFile, at: tuple[str, ...], section: Mapping[str, Any]) 
         if isinstance(value, dict):
             yield from _section(file, (*at, name), value)
         for number, one in enumerate(value if _is_list(value) else ()):
-            yield f"\n[[{'.'.join(map(_key, (*at, name)))}]]"
+            yield f"\n[[{_heading((*at, name))}]]"
             yield from _section(file, (*at, name, str(number)), one)
 
 
@@ -65,6 +65,11 @@ def _origin(file: ConfigFile, at: tuple[str, ...]) -> str:
         if origin is not None:
             return f"{origin.file}:{origin.place.line}"
     return _DERIVED.get(".".join(at), "default")
+
+
+def _heading(at: tuple[str, ...]) -> str:
+    """Return the heading of a section: TOML gives the sections of a list no numbers."""
+    return ".".join(_key(name) for name in at if not name.isdigit())
 
 
 def _key(name: str) -> str:
