@@ -218,6 +218,31 @@ def test_lookups_are_added_and_removed_between_batches_and_not_changed(spark: Sp
     assert last_batch(Tables.of(spark, plain)).pins == {}
 
 
+def test_versions_of_before_a_column_or_a_path_was_changed_are_read_again(spark: SparkSession, tmp_path: Path) -> None:
+    config = make(tmp_path)
+    set_users(tmp_path, {"id": "a", "plan": "free", "city": "Ulm"})
+    write_rows(tmp_path, "1.json", [click("a", 0)])
+    run(spark, config, once=True)
+    more = looked_up(tmp_path, columns=["plan", "city"])
+    more.section.aggregates["cities"] = "collect_set(users_city, 9)"
+    set_users(tmp_path, {"id": "a", "plan": "pro", "city": "Bonn"})
+    write_rows(tmp_path, "2.json", [click("a", 1_000)])
+    run(spark, more, once=True)
+    # The file of the first batch lacks the city, and is made again of version 0.
+    assert backfill(spark, more, from_us=0, to_us=2_000).counts["corrections"] == 1
+    run(spark, more, once=True)
+    assert sessions(more, "session_key, plans, cities") == [("a", ["free"], ["Ulm"]), ("a", ["pro"], ["Bonn"])]
+    # Another table has a version 0, too, and it is another one.
+    shutil.rmtree(tmp_path / "warehouse" / "_lookups")
+    write_deltalake(str(tmp_path / "clients"), pa.table({"id": ["a"], "plan": ["other"], "city": ["other"]}))
+    other = looked_up(tmp_path, path="clients", columns=["plan", "city"])
+    other.section.aggregates.update(more.section.aggregates)
+    with pytest.raises(
+        SourceError, match=r"^lookup\.users\.path: version [01] of '.*/clients' is not the one that a batch has"
+    ):
+        backfill(spark, other, from_us=0, to_us=1_500)
+
+
 def test_what_is_looked_up_is_part_of_late_and_archived_events_and_redeemed_ones_find_the_newest(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -252,6 +277,21 @@ def test_forget_removes_the_versions_that_hold_the_key(spark: SparkSession, tmp_
     write_rows(tmp_path, "2.json", [click("a", 5)])
     run(spark, config, once=True)
     assert check(spark, config, ["never came"]).clean
+
+
+def test_forget_removes_what_lookups_of_before_and_killed_tasks_have_left(spark: SparkSession, tmp_path: Path) -> None:
+    config = make(tmp_path, on=["key = id", "v = number"])
+    set_users(tmp_path, {"id": "never came", "number": 1, "plan": "pro"})
+    write_rows(tmp_path, "1.json", [click("a", 0)])
+    run(spark, config, once=True)
+    versions = tmp_path / "warehouse" / "_lookups"
+    shutil.copytree(versions / "users", versions / "lookup_of_before")
+    (versions / "users" / "1.arrow.5c1f.tmp").write_bytes(b"never came")
+    set_users(tmp_path, {"id": "a", "number": 1, "plan": "pro"})
+    assert check(spark, config, ["never came"]).places == {"versions of tables that are looked up": 2}
+    report = forget(spark, config, ["never came"])
+    assert (report.failed, report.counts["lookups"], report.counts["found"]) == (False, 2, 0)
+    assert [path for path in versions.rglob("*") if path.is_file()] == []
 
 
 def test_rows_valid_at_the_events_time_beside_duckdb(spark: SparkSession, tmp_path: Path) -> None:

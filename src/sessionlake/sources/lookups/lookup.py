@@ -59,9 +59,12 @@ class Lookup:
             times = parse_times(table[self.time], self.time_unit)
         version = mapped(local_copy(self.folder, str(file), self.copies)) if self.held is None else self.held
         found = version.find(key_texts([table[name] for name in self.on]), *times)
-        names = {name: self.of_table[name] for name in self.columns}
-        values = version.take(found, names)
-        table = _with(table, {name: column.cast(self.columns[name]) for name, column in values.items()})
+        # A file that can't be made again lacks the columns that the config did not have then.
+        known = {*version.table.column_names}
+        names = {name: self.of_table[name] for name in self.columns if self.of_table[name] in known}
+        values = {name: pa.nulls(len(found), type_) for name, type_ in self.columns.items()}
+        values |= {name: column.cast(self.columns[name]) for name, column in version.take(found, names).items()}
+        table = _with(table, values)
         judged = (
             np.ones(len(found), bool) if rows.error is None else pc.is_null(rows.error).to_numpy(zero_copy_only=False)
         )

@@ -1,4 +1,4 @@
-"""The names of files of versions: `<when it was made>-<version>-<hash of the settings>` and the kind of file."""
+"""The names of files of versions: `<when it was made>-<version>-<hashes of the settings>` and the kind of file."""
 
 from collections.abc import Iterable
 
@@ -35,3 +35,12 @@ def version_of(name: str) -> str:
     '12'
     """
     return name.split("-")[1]
+
+
+def settings_of(name: str) -> str:
+    """Return the hashes of the settings.
+
+    >>> settings_of("0000000000000007-12-5c1f0a2b77ab3d9e.arrow")
+    '5c1f0a2b77ab3d9e'
+    """
+    return name.split("-")[2].partition(".")[0]

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -15,10 +16,11 @@ from sessionlake.errors import SourceError, first_line
 from sessionlake.sources.decoding.decoded import type_name
 from sessionlake.sources.lookups.lookup import Lookup
 from sessionlake.sources.lookups.making import Making
-from sessionlake.sources.lookups.names import FILE, MARK, REFUSED, UNFINISHED, made_us, marked, version_of
+from sessionlake.sources.lookups.names import FILE, MARK, REFUSED, UNFINISHED, made_us, marked, settings_of, version_of
 from sessionlake.sources.lookups.readers import reader_of
 from sessionlake.sources.lookups.source import WithLookups
 from sessionlake.sources.lookups.tables import TableToLookUp
+from sessionlake.warehouse.arrow_files import file_system, local_path
 from sessionlake.warehouse.tables import Tables
 
 KEPT = 10
@@ -29,7 +31,7 @@ _log = logging.getLogger("sessionlake")
 
 
 class Versions:
-    """The versions of one table that is looked up, each a file: `<when it was made>-<version>-<hash of the settings>.arrow`."""
+    """The versions of one table that is looked up, each a file: `<when it was made>-<version>-<hashes of the settings>.arrow`."""
 
     def __init__(self, spark: SparkSession, table: TableToLookUp, lookup: Lookup) -> None:
         self._table, self._lookup, self._reader = table, lookup, reader_of(spark, table)
@@ -74,14 +76,37 @@ class Versions:
         return [name for name in names if name not in erased]
 
     def again(self, file: str) -> None:
-        """Make a file anew that a batch has read, if it is gone; SourceError if its version can't be read any more."""
+        """Make a file anew that a batch has read, if it is gone or lacks columns; SourceError if it is gone, and its version can't be read any more."""
         self._used = {file}
-        if file not in self._files.names(self._folder):
-            version = version_of(file)
-            if (bad := self._made(version, file)) is not None:
-                raise SourceError(
-                    f"{self._table.place_at}: version {version} of {self._table.place!r} {bad}; a batch has read it before"
-                )
+        is_there = file in self._files.names(self._folder)
+        if is_there and not self._lacks(file):
+            return
+        version, place = (
+            version_of(file),
+            f"{self._table.place_at}: version {version_of(file)} of {self._table.place!r}",
+        )
+        if not settings_of(file).startswith(self._origin):
+            if is_there:  # events find nothing in the columns that it lacks
+                return
+            raise SourceError(
+                f"{place} is not the one that a batch has read, because path, format or types were others then; restore them"
+            )
+        try:
+            bad = self._made(version, file)
+        except SourceError:
+            if is_there:
+                return
+            raise
+        if bad is not None and not is_there:
+            raise SourceError(f"{place} {bad}; a batch has read it before")
+
+    def _lacks(self, file: str) -> bool:
+        """Say whether a file lacks columns, which the config did not have when it was made."""
+        uri = f"{self._folder}/{file}"
+        system, path = file_system(local_path(uri) or uri)
+        with system.open_input_file(path) as source:
+            names = pa.ipc.open_file(source).schema.names
+        return not {*self._lookup.of_table.values()} <= {*names}
 
     def _look_again(self) -> None:
         try:
@@ -97,6 +122,8 @@ class Versions:
         names = [name for name in every if name.endswith((FILE, REFUSED))]
         ends = {kind: f"-{version}-{self._settings}{kind}" for kind in (FILE, REFUSED)}
         there = next((name for name in reversed(names) if name.endswith(tuple(ends.values()))), None)
+        if there is not None and there.endswith(FILE) and self._lacks(there):  # made again for a batch of before
+            there = None
         bad = None
         if there is None:
             there = f"{time.time_ns() // 1000:016d}{ends[FILE]}"
@@ -155,12 +182,19 @@ class Versions:
 
     @cached_property
     def _settings(self) -> str:
-        """A hash of all that a file depends on besides the table's version."""
+        """Hashes of all that a file depends on besides the table's version."""
         making = self._making
-        text = json.dumps(
-            [self._table.config.source.path, *(getattr(making, name) for name in Making.__dataclass_fields__)]
-        )
-        return hashlib.sha256(text.encode()).hexdigest()[:8]
+        return self._origin + _hash([getattr(making, name) for name in Making.__dataclass_fields__])
+
+    @cached_property
+    def _origin(self) -> str:
+        """A hash of all that says what a version is a version of."""
+        source = self._table.config.source
+        return _hash([source.path, source.format, dict(source.types)])
+
+
+def _hash(settings: list[Any]) -> str:
+    return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:8]
 
 
 class Pins:
