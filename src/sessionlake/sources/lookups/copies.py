@@ -1,14 +1,20 @@
 """Files of versions on this machine: mapped if they lie on its disks, else copied there once."""
 
 import os
+import time
 import uuid
+from contextlib import suppress
 from pathlib import Path
 
 from pyarrow import fs
 
 from sessionlake.config.paths import expanded, make_private
 from sessionlake.errors import SourceError, first_line
+from sessionlake.sources.lookups.dimension import Dimension, mapped
+from sessionlake.sources.lookups.names import FILE
 from sessionlake.warehouse.arrow_files import file_system, local_path
+
+_TRIES = 20
 
 
 def local_copy(folder: str, file: str, copies: str) -> str:
@@ -29,10 +35,26 @@ def local_copy(folder: str, file: str, copies: str) -> str:
     if not copy.is_file():
         make_private(directory)
         _copied(uri, copy)
-        for other in directory.glob("*.arrow"):
-            if other != copy:
+        for other in directory.iterdir():
+            if other != copy and (other.suffix == FILE or _is_left(other)):
                 other.unlink(missing_ok=True)
     return str(copy)
+
+
+def opened(folder: str, file: str, copies: str) -> Dimension:
+    """Return a version; SourceError if its file is gone."""
+    for _ in range(_TRIES - 1):
+        with suppress(FileNotFoundError):  # a task that reads another version has removed the copy, as in a backfill
+            return mapped(local_copy(folder, file, copies))
+    return mapped(local_copy(folder, file, copies))
+
+
+def _is_left(path: Path) -> bool:
+    """Say whether a task that was killed has left a copy that is not whole: nothing is copied for a day."""
+    try:
+        return path.name.startswith(".") and path.stat().st_mtime < time.time() - 86_400
+    except FileNotFoundError:
+        return False
 
 
 def _copied(uri: str, copy: Path) -> None:

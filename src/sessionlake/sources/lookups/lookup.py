@@ -13,8 +13,8 @@ from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.decoded import no_row
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.sources.decoding.times import parse_times
-from sessionlake.sources.lookups.copies import local_copy
-from sessionlake.sources.lookups.dimension import Dimension, key_texts, mapped
+from sessionlake.sources.lookups.copies import opened
+from sessionlake.sources.lookups.dimension import Dimension, key_texts
 
 FOUND, MISSING = "found", "missing"
 """The begins of the names of counts, as `found:users`."""
@@ -57,7 +57,7 @@ class Lookup:
         times: tuple[Ints | None, Bools | None] = (None, None)
         if self.time is not None:
             times = parse_times(table[self.time], self.time_unit)
-        version = mapped(local_copy(self.folder, str(file), self.copies)) if self.held is None else self.held
+        version = opened(self.folder, str(file), self.copies) if self.held is None else self.held
         found = version.find(key_texts([table[name] for name in self.on]), *times)
         # A file that can't be made again lacks the columns that the config did not have then.
         known = {*version.table.column_names}
