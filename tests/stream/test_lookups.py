@@ -188,9 +188,12 @@ def test_rows_that_can_not_be_looked_up(lookups: Any, told: str) -> None:
     [
         (
             [{**LOOKUP, "on": "prices_id = id"}, {**LOOKUP, "name": "prices", "columns": ["id"]}],
-            r"lookup\.users\.on: 'prices_id' is not yet looked up here; write the lookup that finds it above this one",
+            r"lookup\.users\.on: 'prices_id' is a column of lookup 'prices', which is not above this one; move it there",
         ),
-        ([{**LOOKUP, "on": "users_plan = plan"}], r"lookup\.users\.on: 'users_plan' is not yet looked up here"),
+        (
+            [{**LOOKUP, "on": "users_plan = plan"}],
+            r"lookup\.users\.on: 'users_plan' is a column of lookup 'users', which is not",
+        ),
         (
             [{**LOOKUP, "name": "a", "columns": ["b_c"]}, {**LOOKUP, "name": "A_b", "columns": ["C"]}],
             r"lookup\.A_b\.columns: 'A_b_C' is a column of lookup 'a', too; give one of the two another name",

@@ -197,7 +197,8 @@ def _check(side: "Config", section: LookupSection, before: Sequence[str]) -> Non
         raise ConfigError(
             f"{side.event_at}.time: {side.event.time!r} is looked up, and an event's time can't be; name a column of the source"
         )
-    hidden = next((name for name in section.names if name in side.event.columns), None)
+    computed = {name.lower() for name in side.event.columns}
+    hidden = next((name for name in section.names if name.lower() in computed), None)
     if hidden is not None:
         raise ConfigError(f"{at}.columns: {hidden!r} is a column of {side.event_at}.columns, too; rename one of them")
     _check_on(side, section, at)
@@ -218,12 +219,12 @@ def _check_columns(side: "Config", section: LookupSection, above: Sequence[Looku
         if name.lower() in known:
             raise ConfigError(f"{at}.columns: {column!r} is there twice, perhaps in upper and lower case; name it once")
         known[name.lower()] = section.name
-    found = {name for one in above for name in one.names}
-    later = {name for one in side.lookup for name in one.names} - found
-    if (unknown := next((left for left in section.of_event if left in later), None)) is not None:
-        raise ConfigError(
-            f"{at}.on: {unknown!r} is not yet looked up here; write the lookup that finds it above this one, or name another column"
-        )
+    found_by = {name: one for one in reversed(side.lookup) for name in one.names}
+    for left in section.of_event:
+        if (other := found_by.get(left)) is not None and other not in above:
+            raise ConfigError(
+                f"{at}.on: {left!r} is a column of lookup {other.name!r}, which is not above this one; move it there, or give it another name"
+            )
 
 
 def _check_on(side: "Config", section: LookupSection, at: str) -> None:
