@@ -22,6 +22,7 @@ from sessionlake.observe.status import read_status
 from sessionlake.operators.run import run
 from sessionlake.preflight.check import check as preflight
 from sessionlake.serve.queries import query_tables
+from sessionlake.sources.lookups.readers import FilesReader
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables
@@ -157,6 +158,36 @@ def test_files_are_read_as_a_source_of_them_reads_them(spark: SparkSession, tmp_
     (state,) = read_status(config).lookups
     assert state.refused is not None
     assert f"has rows that can't be read, the first at {file}:3" in state.refused
+
+
+def test_files_that_change_while_they_are_read_are_read_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "users").mkdir()
+    config = make(tmp_path, path=(tmp_path / "users").as_uri(), format="csv")
+    file = tmp_path / "users" / "1.csv"
+    file.write_text("id,plan\na,half")
+    write_rows(tmp_path, "1.json", [click("a", 0)])
+    real = FilesReader.rows
+
+    def rows(self: FilesReader, *args: Any) -> Any:
+        found = real(self, *args)
+        if file.read_text() != "id,plan\na,half written\n":
+            file.write_text("id,plan\na,half written\n")
+        return found
+
+    monkeypatch.setattr(FilesReader, "rows", rows)
+    run(spark, config, once=True)
+    assert sessions(config) == [("a", ["half written"])]
+    (made,) = (tmp_path / "warehouse" / "_lookups" / "users").glob("*.arrow")
+    monkeypatch.undo()
+    write_rows(tmp_path, "2.json", [click("a", 5)])
+    run(spark, config, once=True)
+    assert last_batch(Tables.of(spark, config)).pins == {"users": made.name}
+    file.unlink()
+    write_rows(tmp_path, "3.json", [click("a", 9)])
+    with pytest.raises(SourceError, match=r"^lookup\.users\.path: '.*/users' holds no csv files"):
+        run(spark, config, once=True)
 
 
 def test_a_table_without_rows(spark: SparkSession, tmp_path: Path) -> None:

@@ -23,6 +23,10 @@ from sessionlake.warehouse.tables import Table, Tables, spark_schema
 from sessionlake.warehouse.views import merged_rows
 
 
+class ChangedError(SourceError):
+    """Files have changed since their version was named: what was read of them may be of both."""
+
+
 class Reader(Protocol):
     """Reads versions of a table."""
 
@@ -31,6 +35,9 @@ class Reader(Protocol):
 
     def rows(self, version: str, types: Mapping[str, pa.DataType]) -> DataFrame:
         """Return columns of a version's rows, in these types, and perhaps UNREAD; SourceError if it can't be read any more."""
+
+    def check(self, version: str) -> None:
+        """Raise ChangedError if what was read just now need not be the version."""
 
 
 def reader_of(spark: SparkSession, table: TableToLookUp) -> Reader:
@@ -59,6 +66,10 @@ class DeltaReader:
         """Return the rows as of the version."""
         return _typed(_read(self._of, lambda: self._table.read(int(version))), types)
 
+    def check(self, version: str) -> None:
+        """Do nothing: a version of a table stays as it is."""
+        del version
+
 
 class PipelineReader:
     """Reads the rows of a pipeline by the versions of its changelog; see `Reader` for the methods."""
@@ -77,6 +88,10 @@ class PipelineReader:
         """Return the latest row of each key as of the version."""
         return _typed(_read(self._of, lambda: merged_rows(self._tables, changelog_version=int(version))), types)
 
+    def check(self, version: str) -> None:
+        """Do nothing: a version of a table stays as it is."""
+        del version
+
 
 class FilesReader:
     """Reads a directory of files, whose version is the hash of their names, sizes and times; see `Reader` for the methods."""
@@ -85,23 +100,32 @@ class FilesReader:
         self._spark, self._of, self._path = spark, table, table.config.source.path
 
     def newest(self) -> str:
-        """Return the version of the files that are there."""
-        return hashlib.sha256("\n".join(sorted(map(str, self._listed()))).encode()).hexdigest()[:16]
+        """Return the version of the files that are there; SourceError if there are none: a table that is gone has no rows either."""
+        if not (listed := self._listed()):
+            raise SourceError(f"{self._of.place_at}: {self._of.place!r} has no files; write one, or correct the path")
+        return hashlib.sha256("\n".join(sorted(map(str, listed))).encode()).hexdigest()[:16]
 
     def rows(self, version: str, types: Mapping[str, pa.DataType]) -> DataFrame:
         """Return the rows of the files, if they are still those of the version."""
         paths = [path for path, *_ in self._listed()]
-        if self.newest() != version:
-            raise SourceError(
-                f"{self._of.place_at}: files of {self._of.place!r} have changed since the version {version!r}"
-            )
+        self.check(version)
         schema = pa.schema([*types.items(), (UNREAD, pa.string())])
         return self._files(paths).coalesce(1).mapInArrow(_decoding(self._of, types, schema), spark_schema(schema))
+
+    def check(self, version: str) -> None:
+        """Raise ChangedError if the files are not those of the version."""
+        if self.newest() != version:
+            raise ChangedError(
+                f"{self._of.place_at}: files of {self._of.place!r} have changed since the version {version!r}"
+            )
 
     def _listed(self) -> list[tuple[str, int, int]]:
         """Return path, bytes and time of each file."""
         if is_local(self._path):
-            return [(path, *_stat(path)) for path in source_files(self._of.config)]
+            try:
+                return [(path, *_stat(path)) for path in source_files(self._of.config)]
+            except FileNotFoundError as error:
+                raise ChangedError(f"{self._of.place_at}: files of {self._of.place!r} are being removed") from error
         found = _read(
             self._of, lambda: self._binary([self._path]).select("path", "length", F.unix_micros("modificationTime"))
         )

@@ -12,6 +12,7 @@ from sessionlake.config.operators import named
 from sessionlake.config.source import SourceSection
 from sessionlake.errors import SourceError
 from sessionlake.sources.columns import normal_type
+from sessionlake.sources.decoding.files import local_path
 from sessionlake.sources.decoding.rows import TypedSource
 from sessionlake.warehouse.changelog import Changelog
 
@@ -41,6 +42,8 @@ class TableToLookUp:
             AT: ClassVar[str] = at
 
         path = f"{upstream.warehouse}/{changelog_of_table(upstream).snapshot}" if upstream else section.path or ""
+        if section.format is not None:
+            path = local_path(path)
         source = Section(
             kind="delta" if section.format is None else "files", path=path, format=section.format, types=section.types
         )

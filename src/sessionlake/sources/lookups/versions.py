@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +18,7 @@ from sessionlake.sources.decoding.decoded import type_name
 from sessionlake.sources.lookups.lookup import Lookup
 from sessionlake.sources.lookups.making import Making
 from sessionlake.sources.lookups.names import FILE, MARK, REFUSED, UNFINISHED, made_us, marked, settings_of, version_of
-from sessionlake.sources.lookups.readers import reader_of
+from sessionlake.sources.lookups.readers import ChangedError, reader_of
 from sessionlake.sources.lookups.source import WithLookups
 from sessionlake.sources.lookups.tables import TableToLookUp
 from sessionlake.warehouse.arrow_files import file_system, local_path
@@ -26,6 +27,7 @@ from sessionlake.warehouse.tables import Tables
 KEPT = 10
 """The newest files of a table that stay: a batch that is repeated, and a backfill, find those that were read."""
 _ERASE_EVERY_S = 5
+_TRIES = 3
 _UNFINISHED_US = 86_400_000_000
 _log = logging.getLogger("sessionlake")
 
@@ -115,8 +117,14 @@ class Versions:
             self._tell(first_line(error))
 
     def _look(self) -> None:
-        """Find the newest version, and have its file made unless it is there."""
+        """Find the newest version, and have its file made unless it is there; again if files change meanwhile."""
         self._looked = time.monotonic()
+        for _ in range(_TRIES - 1):
+            with suppress(ChangedError):
+                return self._look_once()
+        return self._look_once()
+
+    def _look_once(self) -> None:
         version = self._reader.newest()
         every = sorted(self._files.names(self._folder))
         names = [name for name in every if name.endswith((FILE, REFUSED))]
@@ -160,6 +168,11 @@ class Versions:
         result = rows.repartition(1).mapInArrow(make, "bad string").collect()
         if not result:  # Spark may run no task for a table without rows
             making.write(schema.empty_table(), uri)
+        try:
+            self._reader.check(version)
+        except SourceError:
+            self._files.delete(uri)
+            raise
         return result[0].bad if result else None
 
     def _clean(self, names: list[str], unfinished: list[str]) -> None:
