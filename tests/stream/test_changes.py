@@ -159,3 +159,27 @@ def test_lookups_come_and_go_and_their_meaning_stays(tmp_path: Path) -> None:
     assert found(first, plain) == [("live", "lookup.users: - events are looked up no more")]
     assert found(first, refusing) == [("live", "lookup.users.missing: null -> dead_letter")]
     assert [of for of, _ in found(first, other)] == ["rebuild", "rebuild"]
+
+
+def test_a_column_is_not_read_of_the_source_and_then_of_a_lookup_or_the_other_way_round(tmp_path: Path) -> None:
+    users = {"name": "users", "path": "users", "on": "key = id", "columns": ["plan", "age"]}
+    read = {"plans": "collect_set(users_plan, 9)"}
+    own = make_config(tmp_path, aggregates=read)
+    looked_up = make_config(tmp_path, aggregates=read, lookup=[users])
+    less = make_config(tmp_path, aggregates=read, lookup=[{**users, "columns": ["age"]}])
+    unread = make_config(tmp_path, lookup=[{**users, "columns": ["age"]}])
+
+    def found(before: Config, after: Config) -> str | None:
+        committed = live(before)
+        types = {"users_plan": "string"} if before.aggregates == read else {}
+        return refusal(after, replace(committed, settings=replace(committed.settings, types=types)))
+
+    assert str(found(own, looked_up)).startswith(
+        "lookup.users.columns: aggregates.plans has read 'users_plan' of source, and would read it of a lookup; give one of "
+    )
+    for after in (own, less):
+        assert str(found(looked_up, after)).startswith(
+            "lookup: aggregates.plans has read 'users_plan' of a lookup, and would read it of source; give one of "
+        )
+    assert found(looked_up, looked_up) is found(less, less) is found(unread, unread) is None
+    assert found(make_config(tmp_path), unread) is found(unread, make_config(tmp_path)) is None

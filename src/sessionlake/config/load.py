@@ -12,7 +12,7 @@ from sessionlake.config.checks import checks_of, wrong_key_columns
 from sessionlake.config.durations import MINUTE_US, parse_duration, spoken_duration
 from sessionlake.config.file import ConfigFile
 from sessionlake.config.jobs import CompactSection, ExpireSection, QualitySection
-from sessionlake.config.lookups import LOOKUP, LookedUpTable, LookupSection
+from sessionlake.config.lookups import LOOKUP, LookedUpTable, LookupSection, live_lookups
 from sessionlake.config.missing import MissingSection
 from sessionlake.config.names import EVENT_INPUT
 from sessionlake.config.observed import LineageSection, MetricsSection
@@ -213,7 +213,7 @@ class Config(Section):
                 "max_key_bytes": side.event.max_key_bytes,
                 **({} if side.event.where is None else {"where": side.event.where}),
                 **({} if side.event.unique_us is None else {"unique_for_us": side.event.unique_us}),
-                **({"missing": {section.name: section.missing for section in side.lookup}} if side.lookup else {}),
+                **live_lookups(side.lookup),
             }
             for name, side in self.inputs.items()
         }

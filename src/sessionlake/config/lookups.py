@@ -111,6 +111,16 @@ class LookupSection(Section):
         }
 
 
+def live_lookups(sections: Sequence[LookupSection]) -> dict[str, Any]:
+    """Return the settings that may change from batch to batch: what events get that find no row, and the columns that are looked up."""
+    if not sections:
+        return {}
+    return {
+        "missing": {section.name: section.missing for section in sections},
+        "looked_up": [name for section in sections for name in section.names],
+    }
+
+
 @dataclass(frozen=True)
 class LookedUpTable:
     """The pipeline that a lookup reads."""

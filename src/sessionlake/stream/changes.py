@@ -8,12 +8,17 @@ from typing import Any
 
 from sessionlake.config.durations import spoken_duration
 from sessionlake.config.load import Config
+from sessionlake.config.lookups import LOOKUP
 from sessionlake.errors import PipelineStateError
+from sessionlake.stream.ingest import EVENTS, column_of
+from sessionlake.stream.named_columns import users_of
 from sessionlake.warehouse.batch_commit import BatchCommit
 
 _REBUILD = "sessionlake rebuild CONFIG --warehouse NEW"
 MISSING = "missing"
 """The setting of what events get that find no row, by lookup."""
+LOOKED_UP = "looked_up"
+"""The setting of the columns that lookups add."""
 _NOT_OF_THE_CONFIG = ("allow_expiry",)
 """Settings of classification that options of `run` set."""
 
@@ -187,8 +192,10 @@ def _computed(config: Config, last: BatchCommit) -> Iterator[Change]:
 
 
 def _looked_up(config: Config, last: BatchCommit) -> Iterator[Change]:
-    """Yield the lookups that are new or gone: what reads their columns is new or gone, too, or another change."""
-    for side in config.inputs.values():
+    """Yield the lookups that are new or gone, and the columns that would be read of another place: of a lookup in place of the source, or the other way round."""
+    for input_, side in config.inputs.items():
+        live = last.settings.live if input_ == EVENTS else last.settings.live.get(input_) or {}
+        yield from _read_elsewhere(side, input_, last, set(live.get(LOOKED_UP) or ()))
         before = last.settings.rebuild.get(side.lookup_at) or {}
         now = {section.name: section.bound for section in side.lookup}
         for name in dict.fromkeys((*now, *before)):
@@ -199,6 +206,22 @@ def _looked_up(config: Config, last: BatchCommit) -> Iterator[Change]:
                 yield Change(Class.LIVE, f"{side.lookup_at}.{name}", before.get(name), now.get(name), told)
 
 
+def _read_elsewhere(side: Config, input_: str, last: BatchCommit, before: Collection[str]) -> Iterator[Change]:
+    now = {name: section.name for section in side.lookup for name in section.names}
+    for name in sorted(now.keys() ^ before):
+        was_read = column_of(input_, name) in last.settings.types
+        reader = next((key for key, _ in users_of(side, name)), None)
+        if was_read and reader is not None:
+            key = f"{side.lookup_at}.{now[name]}.columns" if name in now else side.lookup_at
+            source, lookup = f"of {side.source.AT}", f"of a {LOOKUP}"
+            was, told = (source, lookup) if name in now else (lookup, source)
+            refused = (
+                f"{key}: {reader} has read {name!r} {was}, and would read it {told}; give one of the two another name, "
+                f"or rebuild the tables: `{_REBUILD}`, then switch readers"
+            )
+            yield Change(Class.REBUILD, key, was, told, f"{name}: {was} -> {told}: `{_REBUILD}`", refused)
+
+
 def _live(config: Config, last: BatchCommit) -> Iterator[Change]:
     """Yield the changes of settings that each batch reads again."""
     before, now = last.settings.live, _plain(config.live_settings())
@@ -207,8 +230,8 @@ def _live(config: Config, last: BatchCommit) -> Iterator[Change]:
         if name in _NOT_OF_THE_CONFIG or (not before.get(name) and not now.get(name)):
             continue
         for key, old, new in _differences(name, before.get(name), now.get(name)):
-            if MISSING in key.split(".") and None in (old, new):
-                continue  # of a lookup that is new or gone
+            if LOOKED_UP in key.split(".") or (MISSING in key.split(".") and None in (old, new)):
+                continue  # of columns, or of a lookup, that are new or gone
             told = f"{_spoken(key, old)} -> {_spoken(key, new)}"
             yield Change(Class.LIVE, _key_in(config, key), old, new, told)
 

@@ -18,15 +18,15 @@ def missing_columns(config: Config, error: MissingColumnsError) -> Iterator[Prob
     for column in error.missing:
         near = did_you_mean(column, error.known)
         told = f"is no column of {source.place!r}{near}; write one of {', '.join(error.known)}{declare}"
-        users = dict(_users(config, column))
+        users = dict(users_of(config, column))
         for key, text in users.items():
             yield Problem(key, f"{column!r} {told}" if text == column else f"{text!r} reads {column!r}, which {told}")
         if not users:
             yield Problem(source.place_at, f"{column!r} {told}")
 
 
-def _users(config: Config, column: str) -> Iterator[tuple[str, str]]:
-    """Yield the keys that name a column, with their texts."""
+def users_of(config: Config, column: str) -> Iterator[tuple[str, str]]:
+    """Yield the keys of an input's config that name a column, with their texts."""
     for name in ("key", "time", "id"):
         if column in as_columns(getattr(config.event, name)):
             yield f"{config.event_at}.{name}", column
