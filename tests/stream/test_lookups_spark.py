@@ -47,7 +47,7 @@ def make(root: Path, **lookup: Any) -> Config:
 
 
 def set_users(root: Path, *rows: dict[str, Any]) -> None:
-    write_deltalake(str(root / "users"), pa.Table.from_pylist(list(rows)), mode="overwrite")
+    write_deltalake(str(root / "users"), pa.Table.from_pylist(list(rows)), mode="overwrite", schema_mode="overwrite")
 
 
 def sessions(config: Config, columns: str = "session_key, plans") -> list[Any]:
@@ -251,25 +251,33 @@ def test_lookups_are_added_and_removed_between_batches_and_not_changed(spark: Sp
 
 def test_versions_of_before_a_column_or_a_path_was_changed_are_read_again(spark: SparkSession, tmp_path: Path) -> None:
     config = make(tmp_path)
-    set_users(tmp_path, {"id": "a", "plan": "free", "city": "Ulm"})
-    write_rows(tmp_path, "1.json", [click("a", 0)])
-    run(spark, config, once=True)
+    for number, city in enumerate(({}, {"city": "Ulm"})):
+        set_users(tmp_path, {"id": "a", "plan": "free", **city})
+        write_rows(tmp_path, f"{number}.json", [click("a", 100 * number)])
+        run(spark, config, once=True)
+    (users,) = set(DeltaTable(tmp_path / "users").file_uris())
     more = looked_up(tmp_path, columns=["plan", "city"])
     more.section.aggregates["cities"] = "collect_set(users_city, 9)"
     set_users(tmp_path, {"id": "a", "plan": "pro", "city": "Bonn"})
     write_rows(tmp_path, "2.json", [click("a", 1_000)])
     run(spark, more, once=True)
-    # The file of the first batch lacks the city, and is made again of version 0.
-    assert backfill(spark, more, from_us=0, to_us=2_000).counts["corrections"] == 1
+    # The files of the first batches lack the city. That of version 1 is made again, and version 0 has none itself.
+    assert backfill(spark, more, from_us=0, to_us=2_000).counts["corrections"] == 2
     run(spark, more, once=True)
-    assert sessions(more, "session_key, plans, cities") == [("a", ["free"], ["Ulm"]), ("a", ["pro"], ["Bonn"])]
+    found = [("a", ["free"], []), ("a", ["free"], ["Ulm"]), ("a", ["pro"], ["Bonn"])]
+    assert sessions(more, "session_key, plans, cities") == found
     # Another table has a version 0, too, and it is another one.
     shutil.rmtree(tmp_path / "warehouse" / "_lookups")
+    Path(users).unlink()
+    with pytest.raises(
+        SourceError, match=r"^lookup\.users\.path: version 1 of '.*/users' can't be read; see Spark's log"
+    ):
+        backfill(spark, more, from_us=50, to_us=500)
     write_deltalake(str(tmp_path / "clients"), pa.table({"id": ["a"], "plan": ["other"], "city": ["other"]}))
     other = looked_up(tmp_path, path="clients", columns=["plan", "city"])
     other.section.aggregates.update(more.section.aggregates)
     with pytest.raises(
-        SourceError, match=r"^lookup\.users\.path: version [01] of '.*/clients' is not the one that a batch has"
+        SourceError, match=r"^lookup\.users\.path: version [012] of '.*/clients' is not the one that a batch has"
     ):
         backfill(spark, other, from_us=0, to_us=1_500)
 

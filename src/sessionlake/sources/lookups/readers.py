@@ -64,7 +64,7 @@ class DeltaReader:
 
     def rows(self, version: str, types: Mapping[str, pa.DataType]) -> DataFrame:
         """Return the rows as of the version."""
-        return _typed(_read(self._of, lambda: self._table.read(int(version))), types)
+        return _read(self._of, lambda: _typed(self._table.read(int(version)), types))
 
     def check(self, version: str) -> None:
         """Do nothing: a version of a table stays as it is."""
@@ -86,7 +86,7 @@ class PipelineReader:
 
     def rows(self, version: str, types: Mapping[str, pa.DataType]) -> DataFrame:
         """Return the latest row of each key as of the version."""
-        return _typed(_read(self._of, lambda: merged_rows(self._tables, changelog_version=int(version))), types)
+        return _read(self._of, lambda: _typed(merged_rows(self._tables, changelog_version=int(version)), types))
 
     def check(self, version: str) -> None:
         """Do nothing: a version of a table stays as it is."""

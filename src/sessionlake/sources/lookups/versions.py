@@ -11,6 +11,8 @@ from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sessionlake.errors import SourceError, first_line
@@ -165,7 +167,13 @@ class Versions:
         def make(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from making.make(batches, schema, uri)
 
-        result = rows.repartition(1).mapInArrow(make, "bad string").collect()
+        try:
+            result = rows.repartition(1).mapInArrow(make, "bad string").collect()
+        except (PySparkException, Py4JJavaError) as error:
+            raise SourceError(
+                f"{self._table.place_at}: version {version} of {self._table.place!r} can't be read; see Spark's log, and if its files were removed or its "
+                "columns changed, it can't be made again"
+            ) from error
         if not result:  # Spark may run no task for a table without rows
             making.write(schema.empty_table(), uri)
         try:
