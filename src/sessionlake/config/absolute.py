@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sessionlake.config.lookups import LookupSection, looked_up_table
-from sessionlake.config.names import EVENT_INPUT, EVENTS
+from sessionlake.config.names import EVENT_INPUT, EVENTS, SOURCE_ROWS
 from sessionlake.config.paths import resolved
 from sessionlake.config.sections import PipelineSection
 from sessionlake.config.source import SinkSection, SourceSection, with_absolute_secrets
@@ -54,7 +54,8 @@ def _absolute_sources(config: "Config", pipeline: PipelineSection, directory: Pa
     """Return the sections that hold sources, with absolute paths."""
     sources = {name: _absolute(side.source, directory) for name, side in config.inputs.items()}
     for source in sources.values():
-        if pipeline.archive and normal_path(source.path or "") == normal_path(f"{pipeline.warehouse}/{EVENTS}"):
+        kept = [normal_path(f"{pipeline.warehouse}/{name}") for name in (EVENTS, SOURCE_ROWS)]
+        if pipeline.archive and normal_path(source.path or "") in kept:
             raise ConfigError(
                 f"pipeline.archive: {source.path!r} is both the source and the place of the archive; move the source, or remove pipeline.archive"
             )

@@ -32,12 +32,25 @@ def checks_of(config: "Config", raw: Mapping[str, Any]) -> Iterator[Check]:
     yield from (partial(_check_side, config, side) for side in sides)
     yield from (partial(_check_column, side, name) for side in sides for name in side.event.columns)
     yield from checks_of_lookups(sides)
+    yield partial(_check_archive, config)
     yield partial(_check_key, config)
     yield partial(_check_key_columns, config)
     yield from (partial(_check_aggregate, config, name) for name in config.aggregates)
     yield partial(check_quality, config.quality, config.aggregates)
     yield partial(check_observed, config.metrics, config.lineage)
     yield config.serve.check
+
+
+def _check_archive(config: "Config") -> None:
+    """Refuse to keep whole rows that nothing could read again."""
+    if config.pipeline.archive != "all":
+        return
+    if config.section.sides:
+        raise ConfigError(
+            f"pipeline.archive: 'all' is for rebuilds, and a [{config.operator}] can't be rebuilt from the archive; write true"
+        )
+    if config.source.format == "avro":
+        raise ConfigError("pipeline.archive: 'all' keeps rows as text, and source.format is 'avro'; write true")
 
 
 def _check_side(config: "Config", side: "Config") -> None:

@@ -2,6 +2,8 @@
 
 EVENTS = "events"
 """The table that is the archive."""
+SOURCE_ROWS = "source_rows"
+"""The table of whole rows, a part of the archive."""
 EVENT_INPUT = "events"
 """The event input of pipelines that have one."""
 DEAD_LETTER = "dead_letter"

@@ -75,8 +75,9 @@ class PipelineSection(Section):
     """Local directory of the session stores: a cache, restored from Delta when lost. $VARIABLES are each executor's own."""
     code: str | None = None
     """Directory that users' classes of [aggregates] are looked for in, too, after all that is installed."""
-    archive: bool = False
-    """Keep every accepted event in the table `events`. Then a source that drops old events can be read again."""
+    archive: bool | Literal["all"] = False
+    """Keep every accepted event in the table `events`, so that a source that drops old events can be read again. "all": keep each
+    row with all its columns in the table `source_rows` too, so that it can be shaped again under any config."""
 
     weight: int = Field(default=1, ge=1, le=100)
     """The share of the cores that the pipeline gets beside others of its project in one driver, if all have work."""

@@ -44,6 +44,7 @@ _STREAM_WRITES: Counted = {
     schemas.DEAD_LETTERS: ("dead",),
     schemas.CORRECTION_OUTCOMES: ("corrections",),
     schemas.EVENTS: (),
+    schemas.SOURCE_ROWS: (),
     schemas.JOIN_MESSAGES: ("accepted",),
 }
 _STATES = (schemas.JOIN_MESSAGES,)
@@ -91,6 +92,8 @@ def _tables(config: Config, name: str) -> list[str]:
         states = [each for each in kind_of(config).changelogs_in(config) if each != of]
         return [each.changes if name == STATE_CHANGES else each.snapshot for each in states]
     if name == schemas.EVENTS and not config.pipeline.archive:
+        return []
+    if name == schemas.SOURCE_ROWS and config.pipeline.archive != "all":
         return []
     if name in _STATES and name not in of.state:
         return []

@@ -65,5 +65,6 @@ def _written(config: Config) -> str:
     of = changelog_of(config)
     topic = config.sink.kafka
     sent = f"; `sessionlake publish` sends them to topic {topic.topic}" if topic else ""
-    archive = ", and every event to events" if config.pipeline.archive else ""
+    whole = " and every row to source_rows" if config.pipeline.archive == "all" else ""
+    archive = f", and every event to events{whole}" if config.pipeline.archive else ""
     return f"{of.live} (from {of.changes} and {of.snapshot}){archive} in {config.pipeline.warehouse}{sent}"

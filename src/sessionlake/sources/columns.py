@@ -44,6 +44,8 @@ class EventColumns:
     """The source's columns that lookups compare."""
     looked_up: Mapping[str, str] = field(default_factory=dict)
     """Columns that lookups add to those of the source, each with the lookup's name."""
+    whole: bool = False
+    """Whether rows are read with all columns of the source besides those that are needed (`Rows.whole`)."""
 
     def __post_init__(self) -> None:
         if self.time_unit is not None and self.time_unit not in TIME_UNITS:

@@ -15,7 +15,8 @@ from sessionlake.errors import MissingColumnsError, SourceError
 from sessionlake.sources.base import Offsets, same
 from sessionlake.sources.columns import EventColumns, normal_type
 from sessionlake.sources.decoding.decoded import type_name
-from sessionlake.sources.decoding.tables import BLOCK, FILE, TableDecoder
+from sessionlake.sources.decoding.tables import BLOCK, FILE, WHOLE, TableDecoder
+from sessionlake.sources.decoding.whole import is_kept
 from sessionlake.sources.limits import limits_of
 from sessionlake.warehouse.streamed_files import BATCH, read_files, streamed_files
 from sessionlake.warehouse.tables import Table, Tables, spark_schema
@@ -73,7 +74,8 @@ class DeltaSource:
         reader = self._spark.readStream.format("delta").option("skipChangeCommits", "true").options(**limits)
         # Spark knows no column `_metadata` in a stream of a Delta table.
         place = [F.substring_index(F.input_file_name(), "/", -1).alias(FILE), F.input_file_block_start().alias(BLOCK)]
-        return self._needed(reader.load(self._config.source.path), columns, *(place if columns.ordered else []))
+        others = [*(place if columns.ordered else []), *(self._whole() if columns.whole else [])]
+        return self._needed(reader.load(self._config.source.path), columns, *others)
 
     def planned(self, tables: Tables, column: Callable[[str], str] = same) -> None:
         """Return None: the log says all, and Spark reads all of it."""
@@ -101,6 +103,10 @@ class DeltaSource:
 
     def _needed(self, rows: DataFrame, columns: EventColumns, *others: str | Column) -> DataFrame:
         return rows.select(*(F.col(f.name).cast(f.dataType) for f in spark_schema(columns.schema)), *others)
+
+    def _whole(self) -> list[Column]:
+        names = [field.name for field in self._schema() if is_kept(field.type)]
+        return [F.struct(*(F.col(f"`{name}`") for name in names)).alias(WHOLE)]
 
     def _schema(self) -> pa.Schema:
         path = self._config.source.path

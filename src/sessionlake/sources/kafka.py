@@ -122,7 +122,7 @@ class KafkaSource:
 
 def _needed(spark: SparkSession, source: SourceSection, columns: EventColumns) -> list[Column]:
     # All side by side: after each row Spark looks how large each column is by now, in structs for many times longer.
-    fields = [F.col(name) for name in _FIELDS] + ([F.col("key")] if KEY in columns.needed else [])
+    fields = [F.col(name) for name in _FIELDS] + ([F.col("key")] if KEY in columns.needed or columns.whole else [])
     built = [_tombstone().alias(TOMBSTONE)] if source.tombstones else []
     if source.format == "avro":
         schema = _avro_schema(spark, source)

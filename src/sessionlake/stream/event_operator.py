@@ -11,6 +11,7 @@ from sessionlake.engine.operator import BatchContext, Counted, Split
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.stream.ingest import CORRECTIONS, EventSpec, by_input, naming_rows
+from sessionlake.stream.whole import whole_rows
 
 
 class OfEvents(Protocol):
@@ -45,6 +46,7 @@ class EventOperator(ABC):
         rows, counts = self.events(name).lookups.added(rows, context.pins)
         if counts:
             yield Counted(counts)
+        yield from whole_rows(self.events(name), rows, context.clock_us)
         yield from self.split_rows(context, name, number, rows)
 
     def split(self, rows: pa.Table, context: BatchContext) -> Split:

@@ -20,6 +20,7 @@ from sessionlake.stream.ingest import EventSpec, column_of
 from sessionlake.stream.named_columns import missing_columns
 from sessionlake.stream.pinned import Pinned
 from sessionlake.stream.shape import Hidden, Shaping
+from sessionlake.stream.whole import ALL
 
 
 def aggregated_events(
@@ -104,6 +105,7 @@ def event_spec(
         looked_up={}
         if looked is None
         else {name: lookup for name, lookup in looked.looked_up.items() if name in types},
+        whole=config.pipeline.archive == ALL,
     )
     return EventSpec(
         decoder=source.decoder(columns.read),

@@ -58,8 +58,8 @@ class EventSpec:
     decoder: Decoder
     beyond_retention: str = DEAD_LETTER
     max_future_skew_us: int | None = None
-    archive: bool = False
-    """Events that are not refused go to the archive too."""
+    archive: bool | str = False
+    """Events that are not refused go to the archive too; "all": and all rows, whole."""
     max_key_bytes: int | None = None
     """An event whose key is longer is refused."""
     shape: Shape = field(default_factory=Shape)
@@ -83,6 +83,12 @@ class EventSpec:
         """The types of all columns that events have: of the source's that are read, and of the computed ones, which hide those."""
         columns = self.columns
         return {name: columns.types[name] for name in columns.needed} | self.shape.types
+
+    def read_at(self, batch_id: int) -> frozenset[str]:
+        """Return those of the columns `inputs` that late and archived events of a batch have."""
+        layout = next((one for one in reversed(self.layouts) if one.since <= batch_id), None)
+        every = frozenset(self.columns.inputs)
+        return every if layout is None else every & {*layout.columns}
 
     @property
     def stored_types(self) -> dict[str, pa.DataType]:

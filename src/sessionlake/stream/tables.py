@@ -14,6 +14,7 @@ from sessionlake.stream.input_log import BATCH_INPUTS, inputs_schema
 from sessionlake.stream.kind import Kind, TableSpec, own_tables
 from sessionlake.stream.outputs import LATE, archived_rows, late_rows, same_rows, sided_rows
 from sessionlake.stream.unique import tables as unique_tables
+from sessionlake.stream.whole import ALL, WHOLE
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 
@@ -82,6 +83,14 @@ def outputs_of(tables: Tables, kind: Kind) -> tuple[Output, ...]:
     inputs = kind.event_types
     *sides, changelog = kind.outputs(tables)
     return (
+        # The first, see `whole_rows`.
+        Output(
+            WHOLE,
+            schemas.SOURCE_ROWS,
+            tables[schemas.SOURCE_ROWS].uri,
+            schemas.SOURCE_ROWS_SCHEMA,
+            same_rows,
+        ),
         Output(ARCHIVED, schemas.EVENTS, tables[schemas.EVENTS].uri, archive_of(kind), archived_rows),
         *sides,
         *unique_tables.outputs_of(tables, kind),
@@ -125,6 +134,17 @@ def _common(config: Config, kind: Kind) -> tuple[TableSpec, ...]:
         *(
             [TableSpec(schemas.EVENTS, archive_of(kind), "Archive: events accepted or late")]
             if config.pipeline.archive
+            else []
+        ),
+        *(
+            [
+                TableSpec(
+                    schemas.SOURCE_ROWS,
+                    schemas.SOURCE_ROWS_SCHEMA,
+                    "Archive: rows as they came, with all their columns",
+                )
+            ]
+            if config.pipeline.archive == ALL
             else []
         ),
         *unique_tables.tables_of(kind),

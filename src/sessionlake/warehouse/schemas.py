@@ -28,6 +28,7 @@ CORRECTIONS = "corrections"
 CORRECTION_OUTCOMES = "correction_outcomes"
 BATCHES = "batches"
 EVENTS = names.EVENTS
+SOURCE_ROWS = names.SOURCE_ROWS
 TOPIC_TOMBSTONES = "topic_tombstones"
 JOB_RUNS = "job_runs"
 QUALITY_RESULTS = "quality_results"
@@ -47,6 +48,7 @@ SHARED = (
     CORRECTION_OUTCOMES,
     BATCHES,
     EVENTS,
+    SOURCE_ROWS,
     TOPIC_TOMBSTONES,
     JOIN_MESSAGES,
     JOB_RUNS,
@@ -58,6 +60,7 @@ SHARED = (
 """The tables of any pipeline besides its changelogs and their snapshots. Some exist only with an operator or a setting, or
 after a job's first run."""
 SIDES = (
+    SOURCE_ROWS,
     EVENTS,
     EVENT_IDS,
     DUPLICATES,
@@ -153,6 +156,23 @@ def late_events(inputs: Mapping[str, pa.DataType], more: Iterable[pa.Field] = ()
             *BATCH_MARKS,
         ]
     )
+
+
+SOURCE_ROWS_SCHEMA = pa.schema(
+    [
+        commented("key", pa.string(), "The key, as far as it could be read"),
+        commented("event_time", TIME, "The time; the batch's clock if it could not be read"),
+        commented("kind", pa.string(), "json: the row as it came; texts: a JSON object of the texts of its columns"),
+        commented("raw", pa.string(), "The row with all its columns, never cut; null of a record without a value"),
+        commented(
+            "record",
+            pa.struct([("key", pa.string()), ("timestamp", TIME), ("partition", pa.int64()), ("offset", pa.int64())]),
+            "Of a topic: key, time and place of the record",
+        ),
+        *BATCH_MARKS,
+    ]
+)
+"""Rows as they came, those for which `where` is not true among them; a part of the archive."""
 
 
 def event_ids(*, sided: bool) -> pa.Schema:

@@ -74,7 +74,8 @@ def trim_archive(upkeep: Upkeep, config: Config) -> None:
     point = archive_point(upkeep.tables, config)
     if point is None:
         return
-    upkeep.tables[schemas.EVENTS].set_app_versions({ARCHIVED_FROM: lambda old: point if point > old else None})
-    failpoints.hit("compact_archive_marked")
-    statement = f"delete from {upkeep.tables[schemas.EVENTS].sql_name()} where {older_events(point)}"  # noqa: S608 (a path and a number)
-    upkeep.execute(schemas.EVENTS, STEP, statement, archived_from_us=point)
+    for name in (name for name in (schemas.EVENTS, schemas.SOURCE_ROWS) if upkeep.tables[name].exists()):
+        upkeep.tables[name].set_app_versions({ARCHIVED_FROM: lambda old: point if point > old else None})
+        failpoints.hit("compact_archive_marked")
+        statement = f"delete from {upkeep.tables[name].sql_name()} where {older_events(point)}"  # noqa: S608 (a path and a number)
+        upkeep.execute(name, STEP, statement, archived_from_us=point)

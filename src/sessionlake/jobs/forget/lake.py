@@ -28,6 +28,10 @@ _QUOTING = {schemas.JOB_RUNS: "arguments", schemas.QUALITY_RESULTS: "observed"}
 """Tables without keys that may quote one, and the column that may."""
 
 
+_WITH_TEXT = (schemas.DEAD_LETTERS, schemas.SOURCE_ROWS)
+"""Tables whose rows have a text `raw`, in which a key may stand that could not be read."""
+
+
 @dataclass(frozen=True)
 class Holder:
     """A column of a table in which keys stand."""
@@ -105,7 +109,7 @@ class Lake:
         found = [column for column in self._columns if column in columns]
         return [
             *(Holder(name, column, "key") for column in found),
-            *([Holder(name, "raw", "value")] if name == schemas.DEAD_LETTERS else []),
+            *([Holder(name, "raw", "value")] if name in _WITH_TEXT else []),
         ]
 
     def rows(self, holder: Holder, table: DataFrame | None = None) -> DataFrame:

@@ -3,12 +3,14 @@
 import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 
+from sessionlake.columnar.arrays import Ints
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.csv_records import Records, read_records, split_header
 from sessionlake.sources.decoding.decoded import (
@@ -23,6 +25,7 @@ from sessionlake.sources.decoding.decoded import (
 )
 from sessionlake.sources.decoding.json_lines import is_utf8
 from sessionlake.sources.decoding.long_lines import MAX_LINE_BYTES, LongLine, too_long
+from sessionlake.sources.decoding.whole import text_rows
 
 _REPLACEMENT = "\ufffd"
 
@@ -145,6 +148,12 @@ def _without_replaced(table: pa.Table, broken: dict[int, str]) -> pa.Table:
     return pa.table(arrays, names=table.column_names)
 
 
+def _whole(header: list[str], records: Records, before: int, at: Ints) -> pa.Table:
+    """Return some rows, counted from row `before` on, with all columns. They are read again: a value that is not UTF-8 in a column that nobody needs must refuse no row."""
+    read, _ = read_text(header, records.content, header)
+    return text_rows(read.take(pa.array(at + before)))
+
+
 def _decode_records(header: list[str], records: Records, path: str, columns: EventColumns) -> Iterator[Decoded]:
     there = set(header)
     wanted = [name for name in columns.needed if name in there]
@@ -155,7 +164,8 @@ def _decode_records(header: list[str], records: Records, path: str, columns: Eve
             part = read.slice(before, MAX_ROWS)
             errors = {row - before: reason for row, reason in broken.items() if before <= row < before + MAX_ROWS}
             table, error = typed(part.select(wanted), columns, errors)
-            yield Decoded(table, error, path, _Part(some, before))
+            whole = partial(_whole, header, some, before) if columns.whole else None
+            yield Decoded(table, error, path, _Part(some, before), whole)
 
     def failed(row: int, error: Exception) -> list[Decoded]:
         return [bad_row(f"bad CSV: {one_line(error)}", path, columns, records.part(row, row + 1))]

@@ -12,6 +12,7 @@ from sessionlake.errors import first_line
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.casting import cast_or_null
 from sessionlake.sources.decoding.safe_cast import text_dictionary, without_dictionary
+from sessionlake.sources.decoding.whole import Whole
 
 MAX_ROWS = 250_000
 BLOCK_BYTES = 32 << 20
@@ -47,6 +48,8 @@ class Decoded:
     error: pa.Array
     path: str
     origin: Origin
+    whole: Whole | None = None
+    """Fetches some rows with all columns; None if these are not asked for, or if there is no row."""
 
     def raw(self, indices: Indices) -> pa.Array:
         """Return the original text of the given rows, cut if it is long; null for the row of an unreadable file."""

@@ -46,7 +46,7 @@ class FileDecoder:
         """Yield each file's rows, piece by piece."""
         for row in table.to_pylist():
             for found in self._decoded(**row):
-                yield Rows(found.table, found.error, found.raw, found.position)
+                yield Rows(found.table, found.error, found.raw, found.position, whole=found.whole)
 
     def decode_in_order(self, table: pa.Table, files: Mapping[str, int], part: int) -> Iterator[Rows]:
         """Yield each file's rows, ordered by the file's rank, the part of the file, and within that as they stand."""
@@ -54,7 +54,8 @@ class FileDecoder:
         for row in table.to_pylist():
             rank, piece = rank_of(files, row[PATH]), row.get(NUMBER) or 0
             for number, found in enumerate(self._decoded(**row)):
-                yield Rows(found.table, found.error, found.raw, found.position, Origin(0, (rank, piece, number)))
+                origin = Origin(0, (rank, piece, number))
+                yield Rows(found.table, found.error, found.raw, found.position, origin, whole=found.whole)
 
     def decode_again(self, table: pa.Table) -> Iterator[tuple[int, Rows]]:
         """Yield each file's rows with the batch that read it."""

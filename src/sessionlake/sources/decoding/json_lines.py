@@ -222,7 +222,7 @@ def _decode_lines(lines: Lines, path: str, columns: EventColumns, max_line_bytes
         some = lines.part(first, last)
         read, errors = read_lines(some, columns.schema, max_line_bytes)
         table, error = typed(read, columns, errors)
-        return Decoded(table, error, path, some)
+        return Decoded(table, error, path, some, some.whole if columns.whole else None)
 
     def failed(row: int, error: Exception) -> Decoded:
         return bad_row(f"bad JSON: {one_line(error)}", path, columns, lines.part(row, row + 1))

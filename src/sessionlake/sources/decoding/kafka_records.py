@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sessionlake.columnar.arrays import combined
 from sessionlake.errors import SourceError
 from sessionlake.sources.columns import TIMESTAMP, EventColumns
 from sessionlake.sources.decoding.decoded import Indices, in_halves, one_line, typed
@@ -16,6 +17,7 @@ from sessionlake.sources.decoding.lines import index_values
 from sessionlake.sources.decoding.raw import raw_text
 from sessionlake.sources.decoding.rows import Origin, Rows
 from sessionlake.sources.decoding.safe_cast import cast_each, nulls_of
+from sessionlake.sources.decoding.whole import RECORD, SCHEMA, Whole, json_rows
 from sessionlake.sources.record_columns import EXPIRY, KEY, META, NO_VALUE, OFFSET, PARTITION, TIME, TOMBSTONE_KIND
 from sessionlake.warehouse import schemas
 
@@ -29,6 +31,7 @@ BAD_AVRO = "bad Avro: the value is not of the schema, or has no value in any fie
 EVENT, DECODED, TOMBSTONE = "event_", "decoded", "tombstone"
 """Prefixes and names of columns besides a record's own: those of the Avro value have a prefix, and are null if the value could
 not be decoded. The headers in HEADERS are a struct, if they are read."""
+_PLACES = ("timestamp", "partition", "offset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ class RecordDecoder:
     def decode(self, table: pa.Table) -> Iterator[Rows]:
         """Yield the records' rows."""
         for found in decode_records(table, self.topic, self.columns):
-            yield Rows(found.table, found.error, found.raw, found.position)
+            yield Rows(found.table, found.error, found.raw, found.position, whole=found.whole)
 
     def decode_in_order(self, table: pa.Table, files: Mapping[str, int], part: int) -> Iterator[Rows]:
         """Yield the records' rows, those of each of the topic's partitions apart, ordered by offset."""
@@ -63,7 +66,8 @@ class RecordDecoder:
             records = table.filter(pc.equal(table["partition"], number)).sort_by("offset")
             for found in decode_records(records, self.topic, self.columns):
                 first = found.origin.table["offset"][0].as_py()
-                yield Rows(found.table, found.error, found.raw, found.position, Origin(number, (first, 0, 0)))
+                origin = Origin(number, (first, 0, 0))
+                yield Rows(found.table, found.error, found.raw, found.position, origin, whole=found.whole)
 
     def decode_again(self, table: pa.Table) -> Iterator[tuple[int, Rows]]:
         """Raise SourceError: records may be gone from a topic, so that it is never read again."""
@@ -87,6 +91,13 @@ class _Records:
         """Give `<topic>/<partition>/<offset>@<timestamp>`."""
         return positions(self.table.take(pa.array(indices)), self.topic.name)
 
+    def whole(self, indices: Indices) -> pa.Table:
+        """Give the records whole: values of JSON, which must be UTF-8, with key, time and place."""
+        some = self.table.take(pa.array(indices)).combine_chunks()
+        fields = {"key": _text(combined(some["key"])), **{name: combined(some[name]) for name in _PLACES}}
+        record = pa.StructArray.from_arrays(list(fields.values()), names=list(fields))
+        return json_rows(combined(some["value"]), record.cast(SCHEMA.field(RECORD).type))
+
     def _text(self, value: bytes) -> str:
         return raw_text(base64.b64encode(value) if self.topic.avro else value)
 
@@ -98,6 +109,7 @@ class DecodedRecords:
     table: pa.Table
     error: pa.Array
     origin: _Records
+    whole: Whole | None = None
 
     def raw(self, indices: Indices) -> pa.Array:
         """Give these records' values as text."""
@@ -175,7 +187,8 @@ def _decode_some(part: pa.Table, topic: Topic, columns: EventColumns, *, has_val
         else:
             read, errors = _no_columns(some.num_rows), {}
         table, error = typed(_with_meta(read, some, columns), columns, errors)
-        return DecodedRecords(table, error, _Records(some, topic))
+        records = _Records(some, topic)
+        return DecodedRecords(table, error, records, records.whole if columns.whole else None)
 
     def failed(row: int, error: Exception) -> DecodedRecords:
         nulls = pa.table([pa.nulls(1, field.type) for field in columns.schema], schema=columns.schema)

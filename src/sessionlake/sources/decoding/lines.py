@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from sessionlake.sources.decoding.pieces import LineRange, in_file
 from sessionlake.sources.decoding.raw import raw_text
+from sessionlake.sources.decoding.whole import json_rows, slices
 
 Offsets = npt.NDArray[np.int64]
 _SPACES = b" \t\r"
@@ -53,6 +54,10 @@ class Lines:
     def text(self, row: int) -> str:
         """Return one line, cut if it is long. Bytes that are not UTF-8 become replacement characters."""
         return raw_text(self.content(row))
+
+    def whole(self, at: Offsets) -> pa.Table:
+        """Return some lines, which must be UTF-8, as the archive keeps them."""
+        return json_rows(slices(self.block, self.starts[at], self.ends[at]))
 
     def line(self, row: int) -> int | None:
         """Return the 1-based number of one line in its file; None if it is no longer known."""

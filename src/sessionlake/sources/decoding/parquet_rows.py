@@ -24,6 +24,7 @@ from sessionlake.sources.decoding.decoded import (
 from sessionlake.sources.decoding.pieces import WHOLE, Piece
 from sessionlake.sources.decoding.raw import raw_text
 from sessionlake.sources.decoding.safe_cast import TEXTS
+from sessionlake.sources.decoding.whole import is_kept, text_rows
 
 _LARGE_GROUP = 50_000
 _DICTIONARIES = ("PLAIN_DICTIONARY", "RLE_DICTIONARY")
@@ -65,6 +66,9 @@ def decode_parquet(source: str | bytes, path: str, columns: EventColumns, piece:
             first = before = sum(sizes[: groups.start])
             there = set(file.schema_arrow.names)
             wanted = [name for name in columns.needed if name in there]
+            if columns.whole:
+                more = [field.name for field in file.schema_arrow if is_kept(field.type)]
+                wanted = list(dict.fromkeys((*wanted, *more)))
             if not wanted:
                 yield from _all_null(range(first, sum(sizes)), path, columns)
                 return
@@ -148,12 +152,17 @@ def _all_null(rows: range, path: str, columns: EventColumns) -> Iterator[Decoded
 
 
 def _decoded(read: pa.Table, before: int, path: str, columns: EventColumns) -> Iterator[Decoded]:
+    needed = [name for name in columns.needed if name in read.column_names]
+
     def decode(first: int, last: int) -> Decoded:
         some = read.slice(first, last - first)
         table, error = typed(some, columns)
-        return Decoded(table, error, path, _Batch(some, before + first))
+        whole = (lambda at: text_rows(some.take(pa.array(at)))) if columns.whole else None
+        return Decoded(table, error, path, _Batch(some.select(needed), before + first), whole)
 
     def failed(row: int, error: Exception) -> Decoded:
-        return bad_row(f"bad row: {one_line(error)}", path, columns, _Batch(read.slice(row, 1), before + row))
+        return bad_row(
+            f"bad row: {one_line(error)}", path, columns, _Batch(read.select(needed).slice(row, 1), before + row)
+        )
 
     return in_halves(decode, failed, 0, len(read)) if len(read) else iter(())

@@ -10,6 +10,7 @@ import pyarrow as pa
 from sessionlake.columnar.arrays import Ints
 from sessionlake.errors import PipelineStateError
 from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.decoding.whole import Whole
 
 Texts = Callable[[Ints], pa.Array]
 BATCH = "batch_id"
@@ -44,6 +45,8 @@ class Rows:
     between them."""
     places: Ints | None = None
     """The number of each row among all that its task read with it, if rows between them were taken out."""
+    whole: Whole | None = None
+    """Fetches some rows with all columns of the source; None if they were not read (`EventColumns.whole`)."""
 
     def numbers(self, at: Ints) -> Ints:
         """Return numbers that order accepted rows, which are at these places: from 0 on without a gap, but for rows that were taken out."""

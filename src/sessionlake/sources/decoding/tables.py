@@ -11,10 +11,13 @@ from sessionlake.columnar.arrays import combined
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.raw import raw_text
 from sessionlake.sources.decoding.rows import BATCH, Origin, Rows, no_text, rank_of
+from sessionlake.sources.decoding.whole import text_rows
 
 FILE, BLOCK = "_file", "_block"
 """Columns of a stream whose rows are numbered in order: the name of a row's file, and the byte of the file at which its task
 began to read."""
+WHOLE = "_whole"
+"""The column of a stream whose rows are kept whole: a struct of all columns."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +57,18 @@ class TableDecoder:
             some = events.filter(pa.array(batch == batch_id)).combine_chunks()
             yield batch_id, Rows(some, None, no_text, no_text)
 
-    def _rows(self, table: pa.Table, origin: Origin | None) -> Rows:
+    def _rows(self, read: pa.Table, origin: Origin | None) -> Rows:
+        table, whole = read, None
+        if WHOLE in read.column_names:
+            table, every = read.drop_columns([WHOLE]), combined(read[WHOLE])
+            whole = lambda at: text_rows(pa.Table.from_struct_array(every.take(pa.array(at))))  # noqa: E731
         return Rows(
             table=table,
             error=None,
             raw=lambda at: text_of_rows(table.take(pa.array(at))),
             source=lambda at: pa.repeat(pa.scalar(self.place, pa.string()), len(at)),
             origin=origin,
+            whole=whole,
         )
 
 
