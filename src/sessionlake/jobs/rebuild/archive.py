@@ -1,6 +1,7 @@
 """The archive that a rebuild is made of: which batches it has, and the positions in the source at the last of them."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
@@ -11,8 +12,9 @@ from sessionlake.config.operators import OPERATORS, named
 from sessionlake.config.times import format_time
 from sessionlake.errors import JobError
 from sessionlake.stream.control import ADVANCE, FLUSH, TICK
-from sessionlake.stream.input_log import batch_inputs
+from sessionlake.stream.input_log import BatchInputs, batch_inputs
 from sessionlake.stream.planned_offsets import fingerprint
+from sessionlake.stream.whole import ALL
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import batches_after, last_batch
@@ -38,10 +40,23 @@ class Archive:
     """The text of that batch's file of offsets."""
     from_us: int | None
     """The event time before which events have left the archive; None if none have."""
+    whole_since: int | None
+    """The batch from which on it has whole rows of all that it has; None if it has none of the last batch."""
+    first: int
+    """The first batch that it has."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has whole rows of each batch of which it has events."""
+        return self.whole_since is not None and self.whole_since <= self.first
 
     def rows(self) -> DataFrame:
-        """Return the archived rows up to the batch."""
+        """Return the archived events up to the batch."""
         return self.tables[schemas.EVENTS].read(self.version).where(F.col(BATCH) <= self.batch.batch_id)
+
+    def whole_rows(self) -> DataFrame:
+        """Return the whole rows up to the batch."""
+        return self.tables[schemas.SOURCE_ROWS].read().where(F.col(BATCH) <= self.batch.batch_id)
 
     def corrections(self) -> Counter[str]:
         """Return by kind how many corrections took effect up to the batch, those that only move the stream on left out."""
@@ -64,7 +79,8 @@ def find_archive(spark: SparkSession, config: Config, *, incomplete: bool) -> Ar
             f"pipeline.name: warehouse {config.pipeline.warehouse!r} belongs to pipeline {last.pipeline!r}, not {config.pipeline.name!r}; "
             "write the old name"
         )
-    batch = _last_archived(tables, config, last, incomplete=incomplete)
+    inputs = batch_inputs(tables, config, last.batch_id)
+    batch = _last_archived(tables, config, inputs, last, incomplete=incomplete)
     offsets = tables.read_text(f"{config.checkpoint}/offsets/{batch.batch_id}")
     if offsets is None or batch.input not in (None, fingerprint(offsets)):
         raise JobError(
@@ -72,9 +88,27 @@ def find_archive(spark: SparkSession, config: Config, *, incomplete: bool) -> Ar
             f"at which that batch ended; {FROM_SOURCE}"
         )
     events = tables[schemas.EVENTS]
+    kept = [i for i in inputs if i.batch_id <= batch.batch_id and i.settings.get("archive")]
     return Archive(
-        tables, events.latest_version(), config.checkpoint, batch, offsets, events.app_version(ARCHIVED_FROM)
+        tables,
+        events.latest_version(),
+        config.checkpoint,
+        batch,
+        offsets,
+        events.app_version(ARCHIVED_FROM),
+        whole_since(kept),
+        kept[0].batch_id,
     )
+
+
+def whole_since(inputs: Sequence[BatchInputs]) -> int | None:
+    """Return the first of the last batches in a row whose rows were kept whole; None if the last one's were not."""
+    since = None
+    for each in reversed(inputs):
+        if each.settings.get("archive") != ALL:
+            break
+        since = each.batch_id
+    return since
 
 
 def _with_its_changelog(tables: Tables) -> Tables:
@@ -84,8 +118,9 @@ def _with_its_changelog(tables: Tables) -> Tables:
     return tables.seen_by(found)
 
 
-def _last_archived(tables: Tables, config: Config, last: BatchCommit, *, incomplete: bool) -> BatchCommit:
-    inputs = batch_inputs(tables, config, last.batch_id)
+def _last_archived(
+    tables: Tables, config: Config, inputs: Sequence[BatchInputs], last: BatchCommit, *, incomplete: bool
+) -> BatchCommit:
     archived = [i.batch_id for i in inputs if i.settings.get("archive")]
     if not archived or not tables[schemas.EVENTS].exists():
         raise JobError(

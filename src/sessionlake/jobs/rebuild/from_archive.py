@@ -11,7 +11,9 @@ from sessionlake.errors import JobError
 from sessionlake.jobs.rebuild.archive import FROM_SOURCE, Archive, find_archive
 from sessionlake.jobs.rebuild.archive_source import ArchiveSource
 from sessionlake.jobs.rebuild.checkpoint import copy_checkpoint
+from sessionlake.jobs.rebuild.whole_source import WholeSource
 from sessionlake.operators.registry import kind_of
+from sessionlake.sources.registry import sources_of
 from sessionlake.stream.ingest import EVENTS
 from sessionlake.stream.input_log import InputLog
 from sessionlake.stream.kind import Kind
@@ -35,9 +37,7 @@ def rebuild_from_archive(
     order of messages, which an archive does not keep.
     """
     archive = find_archive(spark, old, incomplete=incomplete)
-    source = ArchiveSource(archive, new)
-    # The archive has the rows that `where` let in; it need not have the columns that `where` reads now.
-    taken = new.model_copy(update={"event": new.event.model_copy(update={"where": None})})
+    source, taken = _source(spark, archive, new)
     kind = kind_of(new).make(taken, cast("Any", {EVENTS: source}), None)
     if kind.numbers_messages:
         raise JobError(
@@ -50,6 +50,18 @@ def rebuild_from_archive(
         summary = _computed(spark, tables, new, kind, source, on_commit)
     tables.remove(f"{tables.warehouse}/{REBUILDING}")
     return summary
+
+
+def _source(spark: SparkSession, archive: Archive, config: Config) -> tuple[ArchiveSource | WholeSource, Config]:
+    """Return what the batch is made of, and the config under which it is shaped.
+
+    Whole rows have no columns that were looked up, and their events have.
+    """
+    if archive.is_whole and not config.lookup:
+        return WholeSource(archive, config, sources_of(spark, config)[EVENTS]), config
+    # The archive has the rows that `where` let in; it need not have the columns that `where` reads now.
+    taken = config.model_copy(update={"event": config.event.model_copy(update={"where": None})})
+    return ArchiveSource(archive, config), taken
 
 
 def _prepare(tables: Tables, config: Config) -> None:
@@ -66,7 +78,12 @@ def _prepare(tables: Tables, config: Config) -> None:
 
 
 def _computed(
-    spark: SparkSession, tables: Tables, config: Config, kind: Kind, source: ArchiveSource, on_commit: OnCommit | None
+    spark: SparkSession,
+    tables: Tables,
+    config: Config,
+    kind: Kind,
+    source: ArchiveSource | WholeSource,
+    on_commit: OnCommit | None,
 ) -> RunSummary:
     """Compute and commit the one batch."""
     create_tables(tables, config, kind)
@@ -79,17 +96,28 @@ def _computed(
         coordinator.on_commit = on_commit
     rows = source.rows(kind.inputs[EVENTS].decoder.columns)
     coordinator.run_batch(rows, batch_id, fingerprint(offsets), clock_of(offsets))
-    if source.archive.from_us is not None and tables[schemas.EVENTS].exists():
-        from_us = source.archive.from_us
-        tables[schemas.EVENTS].set_app_versions({ARCHIVED_FROM: lambda _: from_us})
+    from_us = source.archive.from_us
+    for name in (schemas.EVENTS, schemas.SOURCE_ROWS):
+        if from_us is not None and tables[name].exists():
+            tables[name].set_app_versions({ARCHIVED_FROM: lambda _: from_us})
     save_batches(tables)
     InputLog(tables, config).committed(batch_id)
-    return _summary(coordinator, source.archive)
+    return _summary(coordinator, source, config)
 
 
-def _summary(coordinator: Coordinator, archive: Archive) -> RunSummary:
+def _summary(coordinator: Coordinator, source: ArchiveSource | WholeSource, config: Config) -> RunSummary:
+    archive = source.archive
     counts = {name: coordinator.totals.get(name, 0) for name in schemas.COUNTS}
     watermark = coordinator.last.watermark_us if coordinator.last else None
     lost = ", ".join(f"{count:,} {name}" for name, count in sorted(archive.corrections().items()))
     told = [f"corrections of the old warehouse were not repeated: {lost}"] if lost else []
+    if isinstance(source, ArchiveSource) and config.event.where != archive.batch.settings.live.get("where"):
+        why = "whole rows lack the columns of lookups" if archive.is_whole else _whole_from(archive)
+        told.append(f"{config.event_at}.where was not asked of archived events, which an earlier one let in: {why}")
     return RunSummary(1, counts, watermark, told)
+
+
+def _whole_from(archive: Archive) -> str:
+    if archive.whole_since is None:
+        return "whole rows are kept with pipeline.archive = 'all'"
+    return f"whole rows are kept from batch {archive.whole_since} on, and events from batch {archive.first} on"
