@@ -52,7 +52,9 @@ ADDED = {"refunds": "sum(price) filter (where type = 'refund')", "most": "max(v)
 EVER = {"from_us": -1000, "to_us": 10_000}
 
 
-def config_of(root: Path, form: str, aggregates: Mapping[str, str], *, archive: bool = False, **more: Any) -> Config:
+def config_of(
+    root: Path, form: str, aggregates: Mapping[str, str], *, archive: bool | str = False, **more: Any
+) -> Config:
     (root / "events").mkdir(parents=True, exist_ok=True)
     sections = {
         "pipeline": {"name": "growing", "warehouse": "warehouse", "store": "store", "shards": 2, "archive": archive},
@@ -182,6 +184,32 @@ def test_the_archive_fills_what_it_has(spark: SparkSession, tmp_path: Path, form
     }
     assert {row[2] == wanted[key][2] for key, row in found.items()} == {True, False}
     assert {row[2] for key, row in found.items() if row[2] != wanted[key][2]} == {None}
+    assert backfill(spark, after, **EVER).counts["corrections"] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["session", "tumbling"])
+def test_whole_rows_fill_what_was_not_read(spark: SparkSession, tmp_path: Path, form: str) -> None:
+    """The archive has whole rows since the second batch, and `price` since the third: only what has events of the first stays null."""
+    root = tmp_path / "growing"
+    run_by_file(spark, root, config_of(root, form, FIRST, archive=True), 0)
+    run_by_file(spark, root, config_of(root, form, FIRST, archive="all"), 1)
+    after = config_of(root, form, {**FIRST, **ADDED}, archive=True)
+    run_by_file(spark, root, after, 2)
+    for file in (root / "events").iterdir():
+        file.unlink()
+    backfill(spark, after, **EVER)
+    run(spark, after, once=True)
+    wanted, found = undisturbed(spark, tmp_path / "whole", form, 0, 1, 2), shown(spark, after, *FIRST, *ADDED)
+    assert {key: (*row[:2], row[3]) for key, row in found.items()} == {
+        key: (*row[:2], row[3]) for key, row in wanted.items()
+    }
+    first = {row["time_us"] for row in events(0)}
+    unknown = {key for key, row in found.items() if row[2] != wanted[key][2]}
+    assert {found[key][2] for key in unknown} == {None}
+    assert all(any(time.microsecond <= last for last in first) for *_, time in unknown), unknown
+    exact = {key for key, row in found.items() if row[2] == wanted[key][2] is not None}
+    assert any(max(first) < time.microsecond < 80 for *_, time in exact), "of the second batch alone"
     assert backfill(spark, after, **EVER).counts["corrections"] == 0
 
 

@@ -1,10 +1,12 @@
 """The capability of an operator to compute its rows again from the events; the job `backfill` asks for it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from sessionlake.aggregates import Aggregate, Events
@@ -12,7 +14,9 @@ from sessionlake.aggregates.partials import Partials
 from sessionlake.columnar.arrays import Bools, Ints
 from sessionlake.config.load import Config
 from sessionlake.engine.operator import Inputs, Operator
+from sessionlake.sources.decoding.decoded import wrong_column
 from sessionlake.sources.decoding.rows import Rows
+from sessionlake.sources.decoding.whole_rows import WholeDecoder, are_whole
 from sessionlake.stream.comparison import Difference
 from sessionlake.stream.ingest import EventSpec
 from sessionlake.stream.input_log import BatchInputs
@@ -34,9 +38,25 @@ Pieces = Callable[[pa.Table], Iterator[Piece]]
 
 
 def read_again(events: EventSpec, table: pa.Table, inputs: Callable[[int], BatchInputs]) -> Iterator[tuple[int, Rows]]:
-    """Yield the rows of past batches, each with its batch, with all that the batch looked up; `inputs` returns those of a batch."""
-    for batch_id, rows in events.decoder.decode_again(table):
-        yield batch_id, events.lookups.added(rows, inputs(batch_id).pins)[0]
+    """Yield the rows of past batches, each with its batch, with all that the batch looked up; `inputs` returns those of a batch.
+
+    They are rows of the source, or whole rows of the archive.
+    """
+    decoder = WholeDecoder(events.decoder.columns) if are_whole(table) else events.decoder
+    for batch_id, rows in decoder.decode_again(table):
+        yield batch_id, events.lookups.added(_as_then(events, batch_id, rows), inputs(batch_id).pins)[0]
+
+
+def _as_then(events: EventSpec, batch_id: int, rows: Rows) -> Rows:
+    """Return rows of a batch that are not refused for a column which the batch did not read: there the value is null."""
+    columns = events.columns
+    others = {*columns.asked, *columns.also, *columns.compared, columns.key, *columns.further_keys, columns.time}
+    new = {*columns.inputs} - events.read_at(batch_id) - others - {columns.id, *columns.further_ids}
+    if rows.error is None or not new:
+        return rows
+    wrong = reduce(pc.or_, (pc.starts_with(rows.error, wrong_column(name)) for name in sorted(new)))
+    told = pc.if_else(pc.fill_null(wrong, fill_value=False), pa.scalar(None, pa.string()), rows.error)
+    return replace(rows, error=told)
 
 
 @dataclass(frozen=True)

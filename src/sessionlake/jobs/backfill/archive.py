@@ -1,13 +1,17 @@
 """The archive as a backfill's source: the events of each batch as they were accepted, even if the source has lost them."""
 
+import itertools
 from collections.abc import Collection, Iterable
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from sessionlake.config.times import format_time
+from sessionlake.sources.decoding.whole import SCHEMA
+from sessionlake.stream.ingest import EventSpec
 from sessionlake.stream.input_log import BatchInputs
 from sessionlake.stream.recompute import Window
+from sessionlake.stream.whole import ALL
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.streamed_files import BATCH
 from sessionlake.warehouse.tables import Tables
@@ -32,12 +36,45 @@ def lacking(
     return None
 
 
-def archived_events(tables: Tables, inputs: list[BatchInputs], window: Window, version: int) -> DataFrame:
-    """Return the events of the window that the batches read and did not refuse: key, time_us, event_id, event, batch_id.
+def archived_events(
+    tables: Tables, inputs: list[BatchInputs], window: Window, version: int, but: Collection[int] = ()
+) -> DataFrame:
+    """Return the events of the window that the batches, `but` some, read and did not refuse: key, time_us, event_id, event, batch_id.
 
     `version` is the one that `lacking` has checked, because a concurrent compaction may delete old events.
     """
     time = F.unix_micros("event_time")
     rows = tables[schemas.EVENTS].read(version).where(F.col(BATCH) <= inputs[-1].batch_id)
-    rows = rows.where(time.between(window.low, window.high))
+    rows = rows.where(time.between(window.low, window.high) & ~_is_among(but))
     return rows.select(F.col("key").alias("key"), time.alias("time_us"), "event_id", "event", BATCH)
+
+
+def whole_batches(
+    tables: Tables, inputs: Iterable[BatchInputs], needed: Collection[int], window: Window, events: EventSpec
+) -> set[int]:
+    """Return the needed batches of which whole rows are read: their archived events lack a column, and all whole rows are there.
+
+    None if duplicates are looked for: whole rows have them, and archived events have not.
+    """
+    from_us = tables[schemas.SOURCE_ROWS].app_version(ARCHIVED_FROM) if tables[schemas.SOURCE_ROWS].exists() else None
+    if events.unique_us is not None or (from_us is not None and from_us > window.low):
+        return set()
+    names = {*events.columns.inputs}
+    kept = {i.batch_id for i in inputs if i.settings.get("archive") == ALL}
+    return {batch for batch in needed if batch in kept and not names <= events.read_at(batch)}
+
+
+def whole_rows(tables: Tables, window: Window, batches: Collection[int]) -> DataFrame:
+    """Return the whole rows of some batches with a time in the window, for `read_again`."""
+    rows = tables[schemas.SOURCE_ROWS].read().where(_is_among(batches))
+    time = F.unix_micros("event_time")
+    return rows.where(time.between(window.low, window.high)).select(*SCHEMA.names, BATCH)
+
+
+def _is_among(batches: Collection[int]) -> Column:
+    """Return the condition of rows of some batches, run by run: there may be many."""
+    ordered, found = sorted(batches), F.expr("false")
+    starts = [at for at, batch in enumerate(ordered) if not at or ordered[at - 1] < batch - 1]
+    for first, end in itertools.pairwise([*starts, len(ordered)]):
+        found = found | F.col(BATCH).between(ordered[first], ordered[end - 1])
+    return found

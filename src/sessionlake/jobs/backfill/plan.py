@@ -17,11 +17,12 @@ from sessionlake.columnar.arrays import combined
 from sessionlake.columnar.records import UNTIL
 from sessionlake.engine.exchange import WIRE_DDL, read_wire
 from sessionlake.errors import JobError
-from sessionlake.jobs.backfill.archive import archived_events, lacking
+from sessionlake.jobs.backfill.archive import archived_events, lacking, whole_batches, whole_rows
 from sessionlake.jobs.backfill.events import at_batch, needed_batches, rows_by_shard, split_basis
 from sessionlake.jobs.backfill.late import late_events
 from sessionlake.jobs.backfill.ledger import backfills_in_flight, restates
 from sessionlake.jobs.late.spans import BACKFILL, LateRun, Span
+from sessionlake.sources.base import Source
 from sessionlake.sources.lookups.versions import Pins
 from sessionlake.sources.registry import sources_of
 from sessionlake.stream.ingest import EVENTS, events_of
@@ -77,22 +78,34 @@ def _events(basis: RunBasis, recompute: Recompute, buckets: int, needed: set[int
     archived, read = recompute.pieces([i for i in basis.inputs if i.batch_id in needed])
     missing = lacking(basis.tables, basis.inputs, needed, window, version) if version >= 0 else "there is no archive"
     if missing is None:
-        return [split_basis(archived_events(basis.tables, basis.inputs, window, version), buckets, window, archived)]
+        whole = whole_batches(basis.tables, basis.inputs, needed, window, recompute.events)
+        events = archived_events(basis.tables, basis.inputs, window, version, whole)
+        parts = [split_basis(events, buckets, window, archived)]
+        if whole:
+            _with_versions(basis, recompute, whole)
+            parts.append(split_basis(whole_rows(basis.tables, window, whole), buckets, window, read))
+        return parts
     if recompute.events.unique_us is not None:
         raise JobError(
             f"event.unique_for: is set, and the source has duplicates, which only the archive lacks, and {missing}; "
             "set pipeline.archive = true: then events of later batches can be backfilled"
         )
-    sources = sources_of(basis.tables.spark, basis.config)
-    source, pins = sources[EVENTS], Pins(basis.tables.spark, sources, {EVENTS: recompute.events.lookups.each})
-    for read_by in {tuple(i.pins.items()) for i in basis.inputs if i.batch_id in needed}:
-        pins.of_batch(dict(read_by))
+    source = _with_versions(basis, recompute, needed)
     offsets = [(i.batch_id, i.events) for i in basis.inputs]
     try:
         rows = source.replay(basis.tables, recompute.events.decoder.columns, offsets, needed)
     except JobError as error:
         raise JobError(f"{error}, and {missing}") from error
     return [] if rows is None else [split_basis(rows, buckets, window, read)]
+
+
+def _with_versions(basis: RunBasis, recompute: Recompute, needed: set[int]) -> Source:
+    """Return the source; the versions of its lookups that the needed batches read are there then."""
+    sources = sources_of(basis.tables.spark, basis.config)
+    pins = Pins(basis.tables.spark, sources, {EVENTS: recompute.events.lookups.each})
+    for read_by in {tuple(i.pins.items()) for i in basis.inputs if i.batch_id in needed}:
+        pins.of_batch(dict(read_by))
+    return sources[EVENTS]
 
 
 def _buckets(basis: RunBasis, needed: set[int], stored: int) -> int:
