@@ -96,7 +96,7 @@ def test_it_can_not_lie_where_the_source_is(tmp_path: Path) -> None:
 def test_compaction_trims_it_and_backfill_knows(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = config_of(tmp_path, archive=True)
+    config = config_of(tmp_path, archive="all")
     write(tmp_path, range(4))
     run(spark, config, once=True)
     before = archived(spark, config)
@@ -109,6 +109,10 @@ def test_compaction_trims_it_and_backfill_knows(
         compact(spark, short, run_id="r")
     assert compact(spark, short, run_id="r").counts["events_trimmed"] == dry.counts["events_trimmed"]
     assert archived(spark, config) == kept
+    whole = Tables(spark, config.pipeline.warehouse, CHANGELOG)[schemas.SOURCE_ROWS].read()
+    oldest = whole.agg(F.unix_micros(F.min("event_time")), F.count("*")).collect()[0]
+    assert oldest[0] >= 112 - 50, "whole rows go, too"
+    assert oldest[1] >= len(kept)
     assert backfill(spark, config, from_us=95, to_us=EVER[1], dry_run=True).counts["corrections"] == 0
     for file in (tmp_path / "events").iterdir():
         file.unlink()
