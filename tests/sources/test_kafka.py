@@ -9,10 +9,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from infra.kafka.broker import Broker, free_port
-from sessionlake.config.load import Config
+from sessionlake.config.load import Config, load_config
 from sessionlake.errors import ConfigError, JobError, SourceError, UnreachableError
 from sessionlake.jobs.backfill import backfill
 from sessionlake.jobs.expire import expire
+from sessionlake.jobs.rebuild import rebuild
 from sessionlake.operators.run import run
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.quality.run import run_quality
@@ -29,6 +30,7 @@ from tests.sources.kafka_support import (
     config_of,
     event,
     expected_sessions,
+    pipeline,
     some_events,
 )
 from tests.sources.sessions_support import sessions
@@ -167,6 +169,26 @@ def test_backfill_of_a_topic_needs_the_archive(spark: SparkSession, broker: Brok
     day = [(T0 + index * 86_400 - 1000) * 1_000_000 for index in range(3)]
     with pytest.raises(JobError, match="'kafka' can't be read again, and batch 0 was not archived"):
         backfill(spark, config, from_us=day[0], to_us=day[1], dry_run=True)
+
+
+@pytest.mark.slow
+def test_whole_rows_have_records_that_the_topic_has_lost(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """Under the record's key, which the old pipeline did not read, and without its `where`."""
+    topic, rows = Topic.create(broker, 1), some_events(7, 60)
+    path = pipeline(tmp_path, topic)
+    plain = path.read_text()
+    kept = plain.replace("[pipeline]", '[pipeline]\narchive = "all"')
+    path.write_text(kept.replace("[event]", '[event]\nwhere = "v > 50"'))
+    topic.send([{**as_record(row), "key": f"other-{row['v'] % 3}"} for row in rows])
+    before = run(spark, load_config(path), once=True).counts
+    assert before["filtered"] > 0
+    topic.forget(60)
+    path.write_text(kept.replace('key = "key"', 'key = "_key"'))
+    summary, _ = rebuild(spark, path, "new", from_archive=True)
+    assert (summary.counts["input"], summary.counts["accepted"]) == (60, 60)
+    new = load_config(path)
+    new = new.model_copy(update={"pipeline": new.pipeline.model_copy(update={"warehouse": str(tmp_path / "new")})})
+    assert sessions(spark, new) == expected_sessions([{**row, "key": f"other-{row['v'] % 3}"} for row in rows])
 
 
 AVRO = (
