@@ -125,6 +125,16 @@ def test_a_version_without_rows(tmp_path: Path) -> None:
     assert found(mapped(path), pa.array(["a", None])) == [None, None]
 
 
+def test_a_file_that_is_made_again_is_mapped_again(tmp_path: Path) -> None:
+    path, again = (str(tmp_path / name) for name in ("v.arrow", "again"))
+    for number, name in enumerate((path, again)):
+        with pa.OSFile(name, "wb") as sink:
+            Dimension.of(pa.table({KEY: ["a"], "v": [number]}), 10).write(sink)
+    assert found(mapped(path), pa.array(["a"])) == [0]
+    Path(again).replace(path)
+    assert found(mapped(path), pa.array(["a"])) == [1]
+
+
 @pytest.mark.parametrize(
     ("columns", "told"),
     [

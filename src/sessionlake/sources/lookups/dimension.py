@@ -163,17 +163,17 @@ class Dimension:
         return np.where(inside, row, -1)
 
 
-_mapped: dict[str, tuple[str, Dimension]] = {}
-"""By folder the file that was mapped last: a file that is mapped keeps its room on the disk after it was removed."""
+_mapped: dict[str, tuple[tuple[str, int], Dimension]] = {}
+"""By folder the file that was mapped last, with its number on the disk, because it may be made again: a file that is mapped keeps its room on the disk after it was removed."""
 
 
 def mapped(path: str) -> Dimension:
     """Return the version in a local file, which stays mapped until another one of its folder is: processes of one machine share its memory."""
     folder = os.path.dirname(path)  # noqa: PTH120 (for each part of a task)
-    known = _mapped.get(folder)
-    if known is None or known[0] != path:
+    known, file = _mapped.get(folder), (path, os.stat(path).st_ino)  # noqa: PTH116 (for each part of a task)
+    if known is None or known[0] != file:
         with pa.memory_map(path) as source:
-            known = _mapped[folder] = path, Dimension(pa.ipc.open_file(source).read_all())
+            known = _mapped[folder] = file, Dimension(pa.ipc.open_file(source).read_all())
     return known[1]
 
 
