@@ -93,7 +93,7 @@ def test_the_command(project: Project) -> None:
     found = call(*words, "--engine", "spark", "--allow-files").stdout
     assert found == call(*words).stdout
     assert len(found.splitlines()) > 3
-    assert json.loads(call("sql", project.directory, "select count(*) n from my_hours.batches", "--engine", "spark", "--allow-files", "--json").stdout) == {"n": 2}  # fmt: skip
+    assert json.loads(call("sql", project.directory, "select count(*) n from my_hours.batches", "--engine", "spark", "--allow-files", "--json").stdout) == [{"n": 2}]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def _lookups(status: "Status", now_us: int) -> str:
     """Return which version of each table the last batch has read."""
     found = []
     for one in status.lookups:
-        text = f"{one.name} version {one.version}, {rough_duration(now_us - one.made_us)} old: "
+        text = f"{one.name} version {one.version}, made {rough_duration(now_us - one.made_us)} ago: "
         text += f"{one.found:,} found and {one.missing:,} missing in the last batch"
         found.append(text if one.refused is None else f"{text}, and {one.refused}, so it is not used")
     return "; ".join(found)
