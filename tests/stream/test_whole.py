@@ -84,6 +84,20 @@ def test_nothing_else_changes(form: str, lines: list[str]) -> None:
         assert row["event_time"].timestamp() * 1e6 == pytest.approx(time_us)
 
 
+def test_rows_of_a_large_file_come_in_pieces(tmp_path: Path) -> None:
+    file = tmp_path / "events" / "0.json"
+    file.parent.mkdir()
+    lines = [f'{{"key":"a","time_us":{i},"v":{i % 9}}}' for i in range(20_000)]
+    file.write_text("".join(f"{line}\n" for line in lines))
+    whole = [
+        p.rows for p in pieces(config_of(tmp_path, "session", "all"), file) if isinstance(p, Aside) and p.kind == WHOLE
+    ]
+    assert [len(rows) for rows in whole] == [16_384, 3_616]
+    found = pa.concat_tables(whole)
+    assert found["raw"].to_pylist() == lines
+    assert found["event_time"].cast(pa.int64()).to_pylist() == list(range(20_000))
+
+
 def test_a_join_and_avro_are_refused_in_one_line(tmp_path: Path) -> None:
     avro = {"kind": "kafka", "topic": "t", "bootstrap_servers": "h:1", "format": "avro", "avro_schema": "s.avsc"}
     with pytest.raises(ConfigError, match=r"pipeline\.archive: 'all' keeps rows as text, and source\.format is 'avro'"):

@@ -16,6 +16,8 @@ WHOLE = "whole"
 """Kind of the rows that a map task writes: those of the table source_rows."""
 ALL = "all"
 """The value of `pipeline.archive` with which they are kept."""
+_PIECE_ROWS = 16_384
+"""Rows whose texts are made at once: those of a piece of a file may be far larger than the columns that are read."""
 
 
 def whole_rows(spec: EventSpec, rows: Rows, clock_us: int) -> Split:
@@ -32,6 +34,7 @@ def whole_rows(spec: EventSpec, rows: Rows, clock_us: int) -> Split:
     own = spec.shape.with_own(rows.table.take(pa.array(at)))
     checked = check(own, None, spec.columns, spec.max_key_bytes, clock_us)
     time_us = np.where(checked.no_time, clock_us, checked.time_us)
-    places = {"key": plain_text(checked.key), "event_time": pa.array(time_us).cast(TIME)}
-    whole = rows.whole(at)
-    yield Aside(WHOLE, pa.table({**places, **{name: whole[name] for name in whole.column_names}}))
+    places = pa.table({"key": plain_text(checked.key), "event_time": pa.array(time_us).cast(TIME)})
+    for first in range(0, len(at), _PIECE_ROWS):
+        whole, piece = rows.whole(at[first : first + _PIECE_ROWS]), places.slice(first, _PIECE_ROWS)
+        yield Aside(WHOLE, pa.table({name: table[name] for table in (piece, whole) for name in table.column_names}))

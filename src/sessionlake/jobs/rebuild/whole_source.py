@@ -7,7 +7,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from sessionlake.config.load import Config
-from sessionlake.errors import JobError, SessionlakeError, first_line
+from sessionlake.errors import JobError, MissingColumnsError, SessionlakeError, first_line
 from sessionlake.jobs.rebuild.archive import Archive
 from sessionlake.sources.columns import EventColumns, type_named
 from sessionlake.sources.decoding.rows import BATCH, TypedSource
@@ -32,7 +32,7 @@ class WholeSource:
     def types(self, needed: Sequence[str]) -> dict[str, pa.DataType]:
         """Return the types of columns: as the config names them, as the old tables have them, or as the source does.
 
-        JobError if the source has to be asked, and can't be read.
+        JobError if the source has to be asked, and can't be read; MissingColumnsError if it lacks one.
         """
         named, pinned = self.config.source.types, self.archive.batch.settings.types
         known = {name: type_named(pinned[name]) for name in needed if name in pinned}
@@ -42,6 +42,8 @@ class WholeSource:
             return known
         try:
             return known | self.source.types(fresh)
+        except MissingColumnsError:
+            raise
         except SessionlakeError as error:
             at = self.config.source.AT
             raise JobError(

@@ -1,9 +1,9 @@
 """CSV with a header to typed rows."""
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pyarrow as pa
@@ -148,10 +148,9 @@ def _without_replaced(table: pa.Table, broken: dict[int, str]) -> pa.Table:
     return pa.table(arrays, names=table.column_names)
 
 
-def _whole(header: list[str], records: Records, before: int, at: Ints) -> pa.Table:
-    """Return some rows, counted from row `before` on, with all columns. They are read again: a value that is not UTF-8 in a column that nobody needs must refuse no row."""
-    read, _ = read_text(header, records.content, header)
-    return text_rows(read.take(pa.array(at + before)))
+def _whole(every: Callable[[], pa.Table], before: int, at: Ints) -> pa.Table:
+    """Return some rows, counted from row `before` on, with all columns."""
+    return text_rows(every().take(pa.array(at + before)))
 
 
 def _decode_records(header: list[str], records: Records, path: str, columns: EventColumns) -> Iterator[Decoded]:
@@ -160,11 +159,17 @@ def _decode_records(header: list[str], records: Records, path: str, columns: Eve
 
     def decode(some: Records) -> Iterator[Decoded]:
         read, broken = read_text(header, some.content, wanted)
+
+        # Read again: a value that is not UTF-8 in a column that nobody needs must refuse no row.
+        @cache
+        def every() -> pa.Table:
+            return read_text(header, some.content, header)[0]
+
         for before in range(0, len(read), MAX_ROWS):
             part = read.slice(before, MAX_ROWS)
             errors = {row - before: reason for row, reason in broken.items() if before <= row < before + MAX_ROWS}
             table, error = typed(part.select(wanted), columns, errors)
-            whole = partial(_whole, header, some, before) if columns.whole else None
+            whole = partial(_whole, every, before) if columns.whole else None
             yield Decoded(table, error, path, _Part(some, before), whole)
 
     def failed(row: int, error: Exception) -> list[Decoded]:
