@@ -57,7 +57,7 @@ def test_each_text_is_judged_as_the_row_it_was() -> None:
     letters = pa.RecordBatch.from_pydict(
         {"letter": [str(i) for i in range(len(texts) + 1)], "batch_id": [7] * (len(texts) + 1), "raw": [*texts, None]}
     )
-    judged = {row["letter"]: row for row in judge_letters(spec_of(), letters, 50, 500).to_pylist()}
+    judged = {row["letter"]: row for row in judge_letters(spec_of(), letters, 50, 500, {}).to_pylist()}
     assert [judged[str(i)]["outcome"] for i in range(len(texts) + 1)] == [*texts.values(), "unreadable"]
     taken = [judged["0"], judged["7"]]
     assert [(row["key"], row["event"]) for row in taken] == [("a", {"v": 1}), ("d", {"v": 5})]
@@ -69,7 +69,7 @@ def test_a_letter_at_which_a_users_class_raises_is_refused_alone() -> None:
         for key, time, value in (("a", 100, 1), ("b", 100, 0), ("c", 10, 0), ("d", 100, 5), ("e", 100, 0))
     ]
     letters = pa.RecordBatch.from_pydict({"letter": ["0", "1", "2", "3", "4"], "batch_id": [7] * 5, "raw": texts})
-    judged = judge_letters(spec_of("tests.stream.raising:Raising"), letters, 50, 500).to_pylist()
+    judged = judge_letters(spec_of("tests.stream.raising:Raising"), letters, 50, 500, {}).to_pylist()
     outcomes = {row["letter"]: row["outcome"] for row in judged}
     assert outcomes == {"0": "redeemed", "1": "refused", "2": "beyond_retention", "3": "redeemed", "4": "refused"}
 
