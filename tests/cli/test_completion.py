@@ -54,7 +54,7 @@ def completed(folder: Path, *words: str) -> list[str]:
         (["comp"], ["compact", "completion"]),
         (["completion", ""], list(SHELLS)),
         (["status", "pip"], ["pip.toml", "pipelines"]),
-        (["views", "pip"], ["pip.toml"]),
+        (["bootstrap", "pip"], ["pip.toml"]),
         (["graph", "pip"], ["pipelines"]),
         (["compact", "pipelines/"], ["pipelines/hours.toml", "pipelines/visits.toml"]),
         (["run", "pipelines", "--only", ""], ["late_hours", "visits"]),

@@ -69,6 +69,7 @@ def test_every_table_and_view_has_the_rows_that_duckdb_sees(spark: SparkSession,
         assert oracle.execute("select count(*) from sittings.quarantined_keys").fetchone() == (1,)
 
 
+@pytest.mark.slow
 def test_a_later_batch_does_not_move_the_tables_of_a_query(spark: SparkSession, tmp_path: Path) -> None:
     root = tmp_path
     (root / "events").mkdir()
@@ -87,6 +88,7 @@ def test_a_later_batch_does_not_move_the_tables_of_a_query(spark: SparkSession, 
     assert [spark.sql(query).head() for query in queries] != before
 
 
+@pytest.mark.slow
 def test_the_command(project: Project) -> None:
     query = "select s.session_key, t.v from sittings.all_sessions s join latest.table_live t on s.session_key = t.table_key order by 1, 2"
     words = ("sql", project.directory, query, "--format", "json")

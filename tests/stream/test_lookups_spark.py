@@ -64,7 +64,7 @@ def click(key: str, time_us: int, **more: Any) -> dict[str, Any]:
     return {"key": key, "time_us": time_us, "v": 1, **more}
 
 
-@pytest.mark.parametrize("half_done", [False, True])
+@pytest.mark.parametrize("half_done", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_batch_whose_side_rows_are_committed_reads_its_version_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, half_done: bool
 ) -> None:
@@ -160,6 +160,7 @@ def test_files_are_read_as_a_source_of_them_reads_them(spark: SparkSession, tmp_
     assert f"has rows that can't be read, the first at {file}:3" in state.refused
 
 
+@pytest.mark.slow
 def test_files_that_change_while_they_are_read_are_read_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,6 +191,7 @@ def test_files_that_change_while_they_are_read_are_read_again(
         run(spark, config, once=True)
 
 
+@pytest.mark.slow
 def test_a_table_without_rows(spark: SparkSession, tmp_path: Path) -> None:
     config = make(tmp_path)
     schema = pa.schema([("id", pa.string()), ("plan", pa.string())])
@@ -249,6 +251,7 @@ def test_lookups_are_added_and_removed_between_batches_and_not_changed(spark: Sp
     assert last_batch(Tables.of(spark, plain)).pins == {}
 
 
+@pytest.mark.slow
 def test_versions_of_before_a_column_or_a_path_was_changed_are_read_again(spark: SparkSession, tmp_path: Path) -> None:
     config = make(tmp_path)
     for number, city in enumerate(({}, {"city": "Ulm"})):
@@ -282,6 +285,7 @@ def test_versions_of_before_a_column_or_a_path_was_changed_are_read_again(spark:
         backfill(spark, other, from_us=0, to_us=1_500)
 
 
+@pytest.mark.slow
 def test_what_is_looked_up_is_part_of_late_and_archived_events_and_redeemed_ones_find_the_newest(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -304,6 +308,7 @@ def test_what_is_looked_up_is_part_of_late_and_archived_events_and_redeemed_ones
     assert read_status(config).reconciles
 
 
+@pytest.mark.slow
 def test_forget_removes_the_versions_that_hold_the_key(spark: SparkSession, tmp_path: Path) -> None:
     config = make(tmp_path)
     set_users(tmp_path, {"id": "a", "plan": "free"}, {"id": "never came", "plan": "pro"})
@@ -318,6 +323,7 @@ def test_forget_removes_the_versions_that_hold_the_key(spark: SparkSession, tmp_
     assert check(spark, config, ["never came"]).clean
 
 
+@pytest.mark.slow
 def test_forget_removes_what_lookups_of_before_and_killed_tasks_have_left(spark: SparkSession, tmp_path: Path) -> None:
     config = make(tmp_path, on=["key = id", "v = number"])
     set_users(tmp_path, {"id": "never came", "number": 1, "plan": "pro"})

@@ -619,7 +619,7 @@ class Given(TypedDict, total=False):
     trigger: Duration
     store: str
     code: str | None
-    archive: bool
+    archive: Literal["all"] | bool
     weight: int
     source: Source | Mapping[str, Any]
     aggregates: Mapping[str, Aggregate | str | type]

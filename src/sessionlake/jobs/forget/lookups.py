@@ -49,7 +49,7 @@ def await_versions(lake: Lake, free: Callable[[], bool], waits: Callable[[], boo
 
 
 def find_in_versions(lake: Lake) -> list[str]:
-    """Return the files, and their copies on this machine, of which a row has one of the keys as a text, or the texts of all its columns."""
+    """Return the files, and their copies on this machine, that have one of the keys in a row: as a text, or as the texts of all its columns."""
     fields = max(len(names) for names in lake.config.keys.values())
     keys = [parts for parts in (*lake.keys.parts(1), *(lake.keys.parts(fields) if fields > 1 else ())) if parts]
     return [uri for uri in _files(lake) if uri.endswith(FILE) and holds(_read(uri), keys)]
@@ -116,7 +116,7 @@ def _any(texts: Sequence[pa.Array], wanted: Sequence[str]) -> Bools:
 
 
 def _texts(table: pa.Table) -> list[pa.Array]:
-    """Return the columns of texts, and those of which keys are made, as far as they are several."""
+    """Return the columns of texts, and the columns that keys are made of, as far as they are several."""
     keys = combined(table[KEY])
     texts = [combined(table[field.name]) for field in table.schema if field.type == pa.string()]
     first = keys[0].as_py() if len(keys) else ""
