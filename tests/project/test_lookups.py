@@ -1,6 +1,7 @@
 """A pipeline that looks its events up in the table of another one of its project."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from sessionlake.jobs.compact import compact
 from sessionlake.operators.run import run
 from sessionlake.preflight.project import check_project
 from sessionlake.serve.queries import query_tables
+from tests.engine.crash_support import crash_at
 
 CUSTOMERS = """\
 [source]
@@ -125,3 +127,21 @@ def test_each_batch_finds_the_rows_of_the_tables_last_one(spark: SparkSession, r
     write(root, "customers", {"id": "ann", "at": 2, "plan": "pro"}, {"id": "bob", "at": 2, "plan": "gone"})
     write(root, "visits", {"who": "ann", "at": 2}, {"who": "bob", "at": 2})
     assert rows() == [("ann", ["free", "pro"]), ("bob", []), ("eve", [])]
+
+
+@pytest.mark.slow
+def test_a_batch_of_before_finds_the_rows_of_before_though_they_were_folded(
+    spark: SparkSession, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configs = load_project(root).configs
+    write(root, "visits", {"who": None, "at": 1})
+    run(spark, configs["customers"], once=True)
+    with crash_at(monkeypatch, "before_changelog"), pytest.raises(Exception, match="CrashError"):
+        run(spark, configs["a_visits"], once=True)
+    write(root, "customers", {"id": "ann", "at": 2, "plan": "pro"})
+    run(spark, configs["customers"], once=True)
+    compact(spark, configs["customers"])
+    shutil.rmtree(root / "warehouse" / "a_visits" / "_lookups")
+    run(spark, configs["a_visits"], once=True)
+    query = "select session_key, plans from sessions_live order by 1"
+    assert query_tables(configs["a_visits"], query, 9)[1] == [("ann", ["free"]), ("eve", [])]

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -20,7 +21,7 @@ from sessionlake.sources.files import source_files
 from sessionlake.sources.lookups.making import UNREAD
 from sessionlake.sources.lookups.tables import TableToLookUp, changelog_of_table
 from sessionlake.warehouse.tables import Table, Tables, spark_schema
-from sessionlake.warehouse.views import merged_rows
+from sessionlake.warehouse.views import merged_rows, pinned_versions
 
 
 class ChangedError(SourceError):
@@ -72,21 +73,26 @@ class DeltaReader:
 
 
 class PipelineReader:
-    """Reads the rows of a pipeline by the versions of its changelog; see `Reader` for the methods."""
+    """Reads the rows of a pipeline by the versions of its changelog and its snapshot; see `Reader` for the methods.
+
+    The changelog's version alone does not name the rows: a later snapshot has changes of later batches.
+    """
 
     def __init__(self, tables: Tables, table: TableToLookUp) -> None:
         self._of, self._tables = table, tables
 
     def newest(self) -> str:
-        """Return the changelog's last version."""
-        log = self._tables[self._tables.changelog.changes]
-        if not log.exists():
+        """Return the last versions of both."""
+        if not self._tables[self._tables.changelog.changes].exists():
             raise SourceError(f"{self._of.place_at}: {self._of.place!r} has no rows yet; run that pipeline first")
-        return str(log.latest_version())
+        snapshot, changelog = pinned_versions(self._tables, None, None)
+        return f"{changelog}s{snapshot}"
 
     def rows(self, version: str, types: Mapping[str, pa.DataType]) -> DataFrame:
         """Return the latest row of each key as of the version."""
-        return _read(self._of, lambda: _typed(merged_rows(self._tables, changelog_version=int(version)), types))
+        changelog, snapshot = map(int, version.split("s"))
+        merged = partial(merged_rows, self._tables, changelog_version=changelog, snapshot_version=snapshot)
+        return _read(self._of, lambda: _typed(merged(), types))
 
     def check(self, version: str) -> None:
         """Do nothing: a version of a table stays as it is."""
