@@ -22,6 +22,7 @@ from sessionlake.observe.status import read_status
 from sessionlake.operators.run import run
 from sessionlake.preflight.check import check as preflight
 from sessionlake.serve.queries import query_tables
+from sessionlake.sources.lookups.names import version_of
 from sessionlake.sources.lookups.readers import FilesReader
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
@@ -381,3 +382,32 @@ def test_check_tells_what_is_wrong_with_a_table_before_java_starts(tmp_path: Pat
     assert wrong.startswith("lookup.users.on: 'who' is no column of ")
     assert DeltaTable(place).version() == 0
     assert not (tmp_path / "warehouse").exists()
+
+
+@pytest.mark.slow
+def test_a_stream_leaves_versions_for_a_day_that_a_backfill_has_made_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sessionlake.sources.lookups.versions.KEPT", 1)
+    config, folder = make(tmp_path), tmp_path / "warehouse" / "_lookups" / "users"
+
+    def next_batch(number: int) -> None:
+        set_users(tmp_path, {"id": "a", "plan": str(number)})
+        write_rows(tmp_path, f"{number}.json", [click("a", number)])
+        run(spark, config, once=True)
+
+    def there() -> list[int]:
+        return sorted(int(version_of(file.name)) for file in folder.glob("*.arrow"))
+
+    for number in range(3):
+        next_batch(number)
+    assert there() == [2]
+    assert backfill(spark, config, from_us=0, to_us=1_000).counts["corrections"] == 0
+    assert there() == [0, 1, 2]
+    next_batch(3)
+    assert there() == [0, 1, 3]
+    for mark in folder.glob("*.again"):
+        mark.write_text("1")
+    next_batch(4)
+    assert there() == [4]
+    assert list(folder.glob("*.again")) == []

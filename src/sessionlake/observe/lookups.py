@@ -8,7 +8,7 @@ from pyarrow import fs
 from sessionlake.config.load import Config
 from sessionlake.config.lookups import FOLDER
 from sessionlake.sources.lookups.lookup import FOUND, MISSING
-from sessionlake.sources.lookups.names import REFUSED, made_us, version_of
+from sessionlake.sources.lookups.names import FILE, REFUSED, made_us, version_of
 from sessionlake.warehouse.arrow_files import file_system
 from sessionlake.warehouse.batch_commit import BatchCommit
 
@@ -47,7 +47,8 @@ def _refused(folder: str, file: str) -> str | None:
     """Return the newest version of a table, and why it is not used; None if it is."""
     try:
         system, path = file_system(folder)
-        newest = max(info.base_name for info in system.get_file_info(fs.FileSelector(path)))
+        names = (info.base_name for info in system.get_file_info(fs.FileSelector(path)))
+        newest = max(name for name in names if name.endswith((FILE, REFUSED)))
         if not newest.endswith(REFUSED) or newest < file:
             return None
         with system.open_input_file(os.path.join(path, newest)) as source:  # noqa: PTH118 (of any file system)

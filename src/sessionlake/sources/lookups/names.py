@@ -9,6 +9,10 @@ UNFINISHED = ".tmp"
 MARK = ".forget"
 """The end of the name of a file that marks another one, which holds an erased key: the driver removes both if no batch runs."""
 
+AGAIN = ".again"
+"""The end of the name of a file that marks another one, which was made again for a batch of before; it has the time of that,
+in microseconds."""
+
 
 def marked(names: Iterable[str]) -> list[str]:
     """Return the files among the names in a folder that are marked.

@@ -19,7 +19,17 @@ from sessionlake.errors import SourceError, first_line
 from sessionlake.sources.decoding.decoded import type_name
 from sessionlake.sources.lookups.lookup import Lookup
 from sessionlake.sources.lookups.making import Making
-from sessionlake.sources.lookups.names import FILE, MARK, REFUSED, UNFINISHED, made_us, marked, settings_of, version_of
+from sessionlake.sources.lookups.names import (
+    AGAIN,
+    FILE,
+    MARK,
+    REFUSED,
+    UNFINISHED,
+    made_us,
+    marked,
+    settings_of,
+    version_of,
+)
 from sessionlake.sources.lookups.readers import ChangedError, reader_of
 from sessionlake.sources.lookups.source import WithLookups
 from sessionlake.sources.lookups.tables import TableToLookUp
@@ -30,7 +40,8 @@ KEPT = 10
 """The newest files of a table that stay: a batch that is repeated, and a backfill, find those that were read."""
 _ERASE_EVERY_S = 5
 _TRIES = 3
-_UNFINISHED_US = 86_400_000_000
+_DAY_US = 86_400_000_000
+"""How long files stay that a killed task has left, or that were made again for a batch of before."""
 _log = logging.getLogger("sessionlake")
 
 
@@ -103,6 +114,9 @@ class Versions:
             raise
         if bad is not None and not is_there:
             raise SourceError(f"{place} {bad}; a batch has read it before")
+        # Else a stream, for which it is an old one, would remove it from a backfill.
+        self._files.delete(f"{self._folder}/{file}{AGAIN}")
+        self._files.write_text_once(f"{self._folder}/{file}{AGAIN}", str(time.time_ns() // 1000))
 
     def _lacks(self, file: str) -> bool:
         """Say whether a file lacks columns, which the config did not have when it was made."""
@@ -149,7 +163,7 @@ class Versions:
             self._tell(f"{self._table.place_at}: version {version} of {self._table.place!r} {bad}")
             own = [name for name in names if name.endswith(f"-{self._settings}{FILE}")]
             self._file = self._file or next(reversed(own), None)
-        self._clean([*names, there], [name for name in every if name.endswith(UNFINISHED)])
+        self._clean([*names, there], every)
 
     def _made(self, version: str, file: str) -> str | None:
         """Make the file of a version; return why it must not be used, None if it may."""
@@ -183,12 +197,20 @@ class Versions:
             raise
         return result[0].bad if result else None
 
-    def _clean(self, names: list[str], unfinished: list[str]) -> None:
+    def _clean(self, names: list[str], every: list[str]) -> None:
         """Remove all but the newest files and those that batches read, and what tasks have left that were killed."""
+        again = {name.removesuffix(AGAIN): name for name in every if name.endswith(AGAIN)}
         old = [name for name in names[:-KEPT] if name not in (*self._used, self._file)]
-        old += [name for name in unfinished if made_us(name) < time.time_ns() // 1000 - _UNFINISHED_US]
-        for name in old:
+        old = [name for name in old if name not in again or self._is_old(self._read(again[name]))]
+        left = [name for name in every if name.endswith(UNFINISHED) and self._is_old(made_us(name))]
+        for name in (*old, *left, *(again[name] for name in old if name in again)):
             self._files.delete(f"{self._folder}/{name}")
+
+    def _read(self, mark: str) -> int:
+        return int(self._files.read_text(f"{self._folder}/{mark}") or 0)
+
+    def _is_old(self, at_us: int) -> bool:
+        return at_us < time.time_ns() // 1000 - _DAY_US
 
     def _tell(self, told: str) -> None:
         """Warn once of a version, and of a table, that can't be used."""
