@@ -21,6 +21,8 @@ LOOKED_UP = "looked_up"
 """The setting of the columns that lookups add."""
 _NOT_OF_THE_CONFIG = ("allow_expiry",)
 """Settings of classification that options of `run` set."""
+_OF_LOOKUPS = (MISSING, LOOKED_UP)
+"""Settings of classification that `_looked_up` compares."""
 
 
 class Class(StrEnum):
@@ -198,12 +200,16 @@ def _looked_up(config: Config, last: BatchCommit) -> Iterator[Change]:
         yield from _read_elsewhere(side, input_, last, set(live.get(LOOKED_UP) or ()))
         before = last.settings.rebuild.get(side.lookup_at) or {}
         now = {section.name: section.bound for section in side.lookup}
-        for name in dict.fromkeys((*now, *before)):
-            if name not in before or name not in now:
-                told = (
-                    "+ events are looked up from the next batch on" if name in now else "- events are looked up no more"
-                )
-                yield Change(Class.LIVE, f"{side.lookup_at}.{name}", before.get(name), now.get(name), told)
+        for name in sorted(before.keys() - now.keys()):
+            told = "- events are looked up no more"
+            yield Change(Class.LIVE, f"{side.lookup_at}.{name}", before[name], None, told)
+        missing = live.get(MISSING) or {}
+        for section in side.lookup:
+            key, old = f"{side.lookup_at}.{section.name}", missing.get(section.name)
+            if section.name not in before:
+                yield Change(Class.LIVE, key, None, section.bound, "+ events are looked up from the next batch on")
+            elif old != section.missing:
+                yield Change(Class.LIVE, f"{key}.{MISSING}", old, section.missing, f"{old} -> {section.missing}")
 
 
 def _read_elsewhere(side: Config, input_: str, last: BatchCommit, before: Collection[str]) -> Iterator[Change]:
@@ -224,16 +230,23 @@ def _read_elsewhere(side: Config, input_: str, last: BatchCommit, before: Collec
 
 def _live(config: Config, last: BatchCommit) -> Iterator[Change]:
     """Yield the changes of settings that each batch reads again."""
-    before, now = last.settings.live, _plain(config.live_settings())
+    before, now = (_without_lookups(live) for live in (last.settings.live, _plain(config.live_settings())))
     for name in dict.fromkeys((*now, *before)):
         # A commit of before a setting was there has none, as if it was off.
         if name in _NOT_OF_THE_CONFIG or (not before.get(name) and not now.get(name)):
             continue
         for key, old, new in _differences(name, before.get(name), now.get(name)):
-            if LOOKED_UP in key.split(".") or (MISSING in key.split(".") and None in (old, new)):
-                continue  # of columns, or of a lookup, that are new or gone
             told = f"{_spoken(key, old)} -> {_spoken(key, new)}"
             yield Change(Class.LIVE, _key_in(config, key), old, new, told)
+
+
+def _without_lookups(live: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings of classification but for those of lookups, which each input may have."""
+    return {
+        name: _without_lookups(value) if isinstance(value, dict) else value
+        for name, value in live.items()
+        if name not in _OF_LOOKUPS
+    }
 
 
 def _restored(config: Config, last: BatchCommit, layout: str | None) -> Iterator[Change]:
@@ -253,9 +266,6 @@ def _key_in(config: Config, key: str) -> str:
     """
     name, _, rest = key.partition(".")
     section, sides = type(config.section), config.section.sides
-    if MISSING in key.split("."):
-        side = config.inputs[name] if name in sides else config
-        return f"{side.lookup_at}.{rest.removeprefix(f'{MISSING}.')}.{MISSING}"
     if name in sides:
         return f"{sides[name].source.AT.removesuffix('source')}event.{rest.removesuffix('_us')}"
     if name in section.BESIDE:
