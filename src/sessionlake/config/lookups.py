@@ -14,7 +14,8 @@ from sessionlake.config.file import ConfigFile, pipeline_files
 from sessionlake.config.operators import OPERATORS, OperatorEntry
 from sessionlake.config.paths import resolved
 from sessionlake.config.problems import problems_of
-from sessionlake.config.sections import Columns, Duration, Section, as_columns
+from sessionlake.config.sections import Columns, Duration, Section, as_columns, equal_columns
+from sessionlake.config.source import ColumnType, Format
 from sessionlake.errors import ConfigError, SessionlakeError
 
 if TYPE_CHECKING:
@@ -25,19 +26,12 @@ FOLDER = "_lookups"
 """The folder of the warehouse with the versions of the tables that are looked up."""
 EVENT_TIME = "event_time"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-ColumnType = Literal["long", "double", "string", "boolean", "timestamp", "date"]
-
-
-def _pair(text: str) -> tuple[str, str]:
-    left, _, right = (part.strip() for part in text.partition("="))
-    return left, right or left
 
 
 def _named_pairs(on: str | list[str]) -> str | list[str]:
-    for text in as_columns(on):
-        left, equals, right = (part.strip() for part in text.partition("="))
-        if not left or (equals and not right):
-            raise ValueError(f"{text!r} names no columns; write 'id', or 'user_id = id'")
+    wrong = next((text for text in as_columns(on) if equal_columns(text) is None), None)
+    if wrong is not None:
+        raise ValueError(f"{wrong!r} names no columns; write 'id', or 'user_id = id'")
     return on
 
 
@@ -50,7 +44,7 @@ class LookupSection(Section):
     """A pipeline with one row a key: its name in the project, or the path of its config."""
     path: str | None = None
     """Or a Delta table; with `format` a directory of files."""
-    format: Literal["json", "csv", "parquet"] | None = None
+    format: Format | None = None
     types: dict[str, ColumnType] = Field(default={})
     """Column types of text files, if inference from the files is not enough."""
     on: Annotated[Columns, AfterValidator(_named_pairs)]
@@ -73,7 +67,7 @@ class LookupSection(Section):
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
         """The equal columns of event and table."""
-        return tuple(map(_pair, as_columns(self.on)))
+        return tuple(pair for text in as_columns(self.on) if (pair := equal_columns(text)) is not None)
 
     @property
     def of_event(self) -> tuple[str, ...]:

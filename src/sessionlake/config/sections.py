@@ -52,6 +52,16 @@ def as_columns(names: str | Sequence[str] | None) -> tuple[str, ...]:
     return () if names is None else (names,) if isinstance(names, str) else tuple(names)
 
 
+def equal_columns(text: str) -> tuple[str, str] | None:
+    """Return the two columns of a text that names columns of equal values; None if it names none.
+
+    >>> equal_columns("id"), equal_columns("order_id = id"), equal_columns("id =")
+    (('id', 'id'), ('order_id', 'id'), None)
+    """
+    left, equals, right = (part.strip() for part in text.partition("="))
+    return None if not left or (equals and not right) else (left, right or left)
+
+
 DURATION = AfterValidator(_duration)
 Duration = Annotated[str, DURATION]
 Columns = Annotated[str | list[str], BeforeValidator(_names)]

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from sessionlake.config.durations import parse_duration, spoken_duration
 from sessionlake.config.lookups import LookupSection
-from sessionlake.config.sections import Duration, EventSection, OperatorSection, Section
+from sessionlake.config.sections import Duration, EventSection, OperatorSection, Section, equal_columns
 from sessionlake.config.source import SourceSection
 from sessionlake.errors import ConfigError
 from sessionlake.operators.joins.sides import RESERVED, JoinSideSection, LeftSection, RightSection, check_sides
@@ -106,10 +106,10 @@ class JoinSection(OperatorSection):
         """The equal fields of left and right."""
         found = []
         for text in self.on:
-            left, equals, right = (part.strip() for part in text.partition("="))
-            if not left or (equals and not right):
+            pair = equal_columns(text)
+            if pair is None:
                 raise ConfigError(f"join.on: {text!r} names no fields; write 'id', or 'order_id = id'")
-            found.append((left, right or left))
+            found.append(pair)
         return tuple(found)
 
     @property

@@ -39,7 +39,7 @@ class TableToLookUp:
         at, upstream = f"{side.lookup_at}.{section.name}", side.looked_up.get(section.name)
 
         class Section(SourceSection):
-            AT: ClassVar[str] = at
+            AT: ClassVar[str] = at  # errors of the source name this place
 
         path = f"{upstream.warehouse}/{changelog_of_table(upstream).snapshot}" if upstream else section.path or ""
         if section.format is not None:
