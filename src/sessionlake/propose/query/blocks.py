@@ -127,18 +127,6 @@ def refused(query: Query, block: Block, *, but_having: bool = False) -> Iterator
         yield QueryError("_".join(word.split()), told, query.place(tokens[0]))
 
 
-def inner_of(tokens: Tokens) -> Tokens | None:
-    """Return the tokens within the brackets with which tokens begin; None if they begin with none."""
-    if not tokens or tokens[0].token_type != _T.L_PAREN:
-        return None
-    depth = 0
-    for number, token in enumerate(tokens):
-        depth += depth_of(token)
-        if depth == 0:
-            return tokens[1:number]
-    return None
-
-
 def shown(text: str) -> str:
     """Return a clause as an error shows it: not all of a long one."""
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

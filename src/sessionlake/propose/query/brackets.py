@@ -62,10 +62,17 @@ def _depths(tokens: Tokens) -> Iterator[int]:
 
 def unwrapped(tokens: Tokens) -> Tokens:
     """Return tokens without brackets around all of them."""
+    inside = inner_of(tokens)
+    return unwrapped(inside) if inside is not None and len(inside) + 2 == len(tokens) else tokens
+
+
+def inner_of(tokens: Tokens) -> Tokens | None:
+    """Return the tokens within the brackets with which tokens begin; None if they begin with none."""
+    if not tokens or tokens[0].token_type != TokenType.L_PAREN:
+        return None
     depth = 0
     for number, token in enumerate(tokens):
         depth += depth_of(token)
         if depth == 0:
-            whole = number and number == len(tokens) - 1 and tokens[0].token_type == TokenType.L_PAREN
-            return unwrapped(tokens[1:-1]) if whole else tokens
-    return tokens
+            return tokens[1:number]
+    return None

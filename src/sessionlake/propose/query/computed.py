@@ -11,8 +11,8 @@ from sessionlake.columnar.spark_sql import parse
 from sessionlake.columnar.spark_sql.chain import ARROW
 from sessionlake.columnar.spark_sql.typed import Typed
 from sessionlake.errors import ConfigError
-from sessionlake.propose.query.blocks import inner_of, shown
-from sessionlake.propose.query.brackets import Tokens
+from sessionlake.propose.query.blocks import shown
+from sessionlake.propose.query.brackets import Tokens, inner_of
 from sessionlake.propose.query.fields import free_name
 from sessionlake.propose.query.inputs import Input
 from sessionlake.propose.query.live import identifier

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from sqlglot import TokenType, exp
 
-from sessionlake.propose.query.blocks import Block, inner_of, shown
-from sessionlake.propose.query.brackets import Tokens, conjuncts, split
+from sessionlake.propose.query.blocks import Block, shown
+from sessionlake.propose.query.brackets import Tokens, conjuncts, inner_of, split
 from sessionlake.propose.query.items import Item
 from sessionlake.propose.query.words import Query, QueryError, name_of
 

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from sqlglot import TokenType, exp
+from sqlglot import exp
 
 from sessionlake.propose.query.blocks import shown
-from sessionlake.propose.query.brackets import Tokens, depth_of
+from sessionlake.propose.query.brackets import Tokens, inner_of
 from sessionlake.propose.query.fields import Fields
 from sessionlake.propose.query.gaps import Gap, gap_of
 from sessionlake.propose.query.inputs import Input, arguments_of, duration_of
@@ -65,14 +65,8 @@ def call_of(query: Query, fields: Fields, tokens: Tokens, alias: str | None, ite
 
 def is_span(tokens: Tokens) -> bool:
     """Say whether tokens are one call of `window` or `session_window`."""
-    if len(tokens) < 3 or tokens[1].token_type != TokenType.L_PAREN or name_of(tokens[0]) not in _CALLS:
-        return False
-    depth = 0
-    for number, token in enumerate(tokens[1:], 2):
-        depth += depth_of(token)
-        if depth == 0:
-            return number == len(tokens)
-    return False
+    inside = inner_of(tokens[1:])
+    return inside is not None and len(inside) + 3 == len(tokens) and name_of(tokens[0]) in _CALLS
 
 
 def span_of(query: Query, read: Input, call: Call, found: Found) -> Span:

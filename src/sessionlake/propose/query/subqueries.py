@@ -5,8 +5,8 @@ from types import MappingProxyType
 
 from sqlglot import TokenType
 
-from sessionlake.propose.query.blocks import Block, Subquery, block_of, inner_of, shown
-from sessionlake.propose.query.brackets import Tokens, depth_of, split, unwrapped
+from sessionlake.propose.query.blocks import Block, Subquery, block_of, shown
+from sessionlake.propose.query.brackets import Tokens, depth_of, inner_of, split, unwrapped
 from sessionlake.propose.query.fields import without_stream
 from sessionlake.propose.query.words import Query, QueryError, name_of
 
