@@ -70,8 +70,9 @@ def parse(setting: str, text: str) -> Parsed:
     except RecursionError as error:
         raise _too_deep(setting, text) from error
     except SqlglotError as error:
-        told = first_line(error).replace("\x1b[4m", "").replace("\x1b[0m", "").rstrip(".")
-        raise ConfigError(f"{setting}: {text!r} is no expression of Spark's SQL ({told}); correct it") from error
+        raise ConfigError(
+            f"{setting}: {text!r} is no expression of Spark's SQL ({told_by(error)}); correct it"
+        ) from error
     kinds = [token.token_type.name for token in Spark().tokenize(text)]
     if any(pair == ("STRING", "STRING") for pair in pairwise(kinds)):
         # Spark reads '' as a quote or as the end of one text and the begin of another, by its version.
@@ -85,6 +86,11 @@ def parse(setting: str, text: str) -> Parsed:
             raise ConfigError(f"{setting}: {_name(node)!r} is not listed for expressions; {PAGE}")
     columns = (node.name for node in tree.find_all(exp.Column, bfs=False))
     return Parsed(setting, text, tree, tuple(dict.fromkeys(columns)))
+
+
+def told_by(error: SqlglotError) -> str:
+    """Return the words of an error of sqlglot in one line, without the underline that it has for terminals."""
+    return first_line(error).replace("\x1b[4m", "").replace("\x1b[0m", "").rstrip(".")
 
 
 def _too_deep(setting: str, text: str) -> ConfigError:

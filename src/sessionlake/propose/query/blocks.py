@@ -10,10 +10,6 @@ from sessionlake.propose.query.words import Query, QueryError, name_of
 
 _T = TokenType
 _JOINS = (_T.JOIN, _T.INNER, _T.LEFT, _T.RIGHT, _T.FULL, _T.CROSS, _T.SEMI, _T.ANTI, _T.NATURAL, _T.OUTER)
-_ELSEWHERE = (
-    *(_T.ORDER_BY, _T.SORT_BY, _T.CLUSTER_BY, _T.DISTRIBUTE_BY, _T.LIMIT, _T.OFFSET),
-    *(_T.LATERAL, _T.PIVOT, _T.UNPIVOT, _T.TABLE_SAMPLE, _T.UNION, _T.EXCEPT, _T.INTERSECT),
-)
 _LIVE = "leave it out here, and write it in SQL over the live view (`sessionlake sql`)"
 _REMEDIES = {
     _T.HAVING: f"a pipeline keeps all groups; {_LIVE.replace('it in', 'it as WHERE in')}",
@@ -31,6 +27,7 @@ _REMEDIES = {
     _T.EXCEPT: "a pipeline is one query; make a pipeline of each, and write it in SQL over their live views (a project)",
     _T.INTERSECT: "a pipeline is one query; make a pipeline of each, and write it in SQL over their live views (a project)",
 }
+"""What to do about the clauses that no pipeline has, by their first word. HAVING goes with GROUP BY alone."""
 _SHOWN = 80
 """The characters of a clause that an error shows."""
 
@@ -103,7 +100,7 @@ def _begun(block: Block, current: list[Token], token: Token, before: Token) -> l
     if kind == _T.HAVING:
         block.having.append(token)
         return block.having
-    if kind in _ELSEWHERE:
+    if kind in _REMEDIES:
         return _new(block.elsewhere, token)
     return {_T.WHERE: block.where, _T.GROUP_BY: block.group, _T.QUALIFY: block.qualify}.get(kind)
 

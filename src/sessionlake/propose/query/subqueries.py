@@ -8,9 +8,7 @@ from sqlglot import TokenType
 from sessionlake.propose.query.blocks import Block, Subquery, block_of, shown
 from sessionlake.propose.query.brackets import Tokens, depth_of, inner_of, split, unwrapped
 from sessionlake.propose.query.fields import without_stream
-from sessionlake.propose.query.words import Query, QueryError, name_of
-
-_BEGINNINGS = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN)
+from sessionlake.propose.query.words import BEGINNINGS, Query, QueryError, name_of
 
 
 def select_of(query: Query, tokens: Tokens, named: Mapping[str, Subquery] = MappingProxyType({})) -> Block:
@@ -28,7 +26,7 @@ def select_of(query: Query, tokens: Tokens, named: Mapping[str, Subquery] = Mapp
 def subquery_of(query: Query, source: Tokens, named: Mapping[str, Subquery]) -> Block | None:
     """Return the subquery that the tokens of FROM or JOIN are, or name; None for a table."""
     inside = inner_of(source)
-    if inside is not None and inside and inside[0].token_type in _BEGINNINGS:
+    if inside is not None and inside and inside[0].token_type in BEGINNINGS:
         return select_of(query, inside, named)
     source = without_stream(source)
     if not source or (len(source) > 1 and source[1].token_type == TokenType.DOT):

@@ -11,15 +11,16 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.dialects import Spark
 from sqlglot.errors import SqlglotError
 
+from sessionlake.columnar.spark_sql import told_by
 from sessionlake.config.positions import Place
 from sessionlake.config.problems import InvalidConfigError, Problem
-from sessionlake.errors import first_line
 from sessionlake.propose.query.brackets import Tokens
 from sessionlake.propose.query.delays import without_delays
 
 WINDOW = "w1nd0w"
 """Stands for the word `window`, which is as long: sqlglot takes some uses of that word for a clause."""
-_BEGINNINGS = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN)
+BEGINNINGS = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN)
+"""The first words of a query."""
 
 
 class QueryError(Exception):
@@ -77,7 +78,7 @@ class Query:
             text = masked(without_delays(self.text))
             found = _once(Spark().tokenize(text))
             # sqlglot would only log that it can't read another statement.
-            if found and found[0].token_type not in _BEGINNINGS:
+            if found and found[0].token_type not in BEGINNINGS:
                 told = f"{found[0].text!r} begins no query; pass the SELECT alone, without the statement around it"
                 raise self.error("sql", told, self.place(found[0]))
             statements = [one for one in sqlglot.parse(text, read="spark") if one is not None]
@@ -89,7 +90,7 @@ class Query:
             found.pop()
         return found
 
-    def not_sql(self, error: Exception) -> InvalidConfigError:
+    def not_sql(self, error: SqlglotError | RecursionError) -> InvalidConfigError:
         """Return the error of a text that sqlglot can't read."""
         return self.error("sql", _not_sql(error), _place_of(error))
 
@@ -184,11 +185,10 @@ def _is_window(token: Token, text: str) -> bool:
     return text[token.start : token.end + 1].lower() == "window"
 
 
-def _not_sql(error: Exception) -> str:
+def _not_sql(error: SqlglotError | RecursionError) -> str:
     if isinstance(error, RecursionError):
         return "is nested too deeply; write less of it"
-    told = first_line(error).replace("\x1b[4m", "").replace("\x1b[0m", "").rstrip(".")
-    return f"is no query of Spark's SQL ({unmasked(told)}); correct it"
+    return f"is no query of Spark's SQL ({unmasked(told_by(error))}); correct it"
 
 
 def _place_of(error: Exception) -> Place:
