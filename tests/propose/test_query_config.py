@@ -378,7 +378,7 @@ def test_columns_of_a_table_that_rows_cannot_have_are_computed_under_other_names
         read_sample(str(tmp_path / "in.json"), 1 << 20),
     )
     config = config_of(made)
-    assert config.event.columns == {"revision_of_row": "`revision`"}
+    assert config.event.columns == {"revision_of_row": "revision"}
     assert config.section.model_dump()["columns"] == ["revision_of_row", "no word"]
     assert made.select == (
         'select cast(table_key as bigint) as id, revision_of_row as revision, event_time as at, "no word", 1 as rn\nfrom table_live'

@@ -80,7 +80,7 @@ class Fields:
         one = self.scope.columns[name]
         if one.tokens:
             return replace(self.piece(one.tokens, scope=one.scope), wish=one.name)
-        return Piece(quoted_name(one.column), place, parsed(quoted_name(one.column)))
+        return piece_of(one.column, place)
 
     def sources(self, tokens: Tokens, scope: Scope | None = None) -> set[str]:
         """Return the sample's columns that an expression is computed of, in the end."""
@@ -147,8 +147,7 @@ class Fields:
         for name in piece.columns:
             is_time = name == EVENT_TIME == time and self.types[name] == TIMESTAMP
             if name in (KEY, EVENT_TIME) and not is_time and not isinstance(piece.tree, exp.Column):
-                copied = Piece(name, piece.place, parsed(name))
-                again[name] = self.column(copied, f"{name}_of_row", [name])
+                again[name] = self.copied(name, f"{name}_of_row", piece.place)
         return self.piece(tokens, again, scope) if again else piece
 
     def column(self, piece: Piece, wish: str, taken: Sequence[str] = ()) -> str:
@@ -159,6 +158,10 @@ class Fields:
         if same is not None:
             return same
         return self.compute(piece, free_name(piece.wish or wish, [*self.types, *taken]))
+
+    def copied(self, column: str, wish: str, place: Place, taken: Sequence[str] = ()) -> str:
+        """Return the name of a computed column that is a copy of another one, called as wished if that is not taken."""
+        return self.column(piece_of(column, place), wish, [column, *taken])
 
     def compute(self, piece: Piece, name: str) -> str:
         """Add a computed column, and return its name; QueryError if the config's own check refuses its SQL."""
@@ -172,6 +175,12 @@ class Fields:
         self.computed[name] = piece.text
         self.places[setting] = piece.place
         return name
+
+
+def piece_of(column: str, place: Place) -> Piece:
+    """Return a column of the input as an expression."""
+    text = quoted_name(column)
+    return Piece(text, place, parsed(text))
 
 
 def _name(node: exp.Column) -> str:

@@ -8,7 +8,7 @@ from sqlglot import TokenType
 from sessionlake.propose.query.aggregates import TAKEN, has_aggregate, is_aggregate
 from sessionlake.propose.query.blocks import Block, refused, shown
 from sessionlake.propose.query.brackets import Tokens, split
-from sessionlake.propose.query.fields import free_name, quoted_name
+from sessionlake.propose.query.fields import free_name
 from sessionlake.propose.query.gaps import Gap
 from sessionlake.propose.query.inlined import input_of
 from sessionlake.propose.query.inputs import Input, take_all_hints
@@ -16,7 +16,7 @@ from sessionlake.propose.query.items import item_of
 from sessionlake.propose.query.live import Shown
 from sessionlake.propose.query.results import EVERYTHING, Groups, Results
 from sessionlake.propose.query.spans import Call, call_of, is_span, span_of
-from sessionlake.propose.query.words import Found, Piece, Query, QueryError, name_of, parsed
+from sessionlake.propose.query.words import Found, Query, QueryError, name_of
 from sessionlake.propose.sample import Sample
 
 _FURTHER = (TokenType.ROLLUP, TokenType.CUBE, TokenType.GROUPING_SETS)
@@ -143,5 +143,4 @@ class _Reader:
         taken = {name.lower() for name in (*TAKEN, *others)}
         if column.lower() not in taken and free_name(column, []) == column:
             return column
-        copied = Piece(quoted_name(column), self._query.place(self._block.start), parsed(quoted_name(column)))
-        return self._input.fields.column(copied, f"{column}_key", [column, *taken])
+        return self._input.fields.copied(column, f"{column}_key", self._query.place(self._block.start), list(taken))

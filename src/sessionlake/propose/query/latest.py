@@ -16,7 +16,7 @@ from sessionlake.propose.query.items import Item, item_of
 from sessionlake.propose.query.live import Shown, identifier, key_sql
 from sessionlake.propose.query.ranks import Rank, rank_of
 from sessionlake.propose.query.subqueries import names_of
-from sessionlake.propose.query.words import Found, Piece, Query, QueryError, name_of, parsed
+from sessionlake.propose.query.words import Found, Query, QueryError, name_of, parsed
 from sessionlake.propose.sample import Sample
 from sessionlake.sources.columns import TIMESTAMP
 
@@ -154,9 +154,7 @@ class _Reader:
         else:
             if column.lower() in RESERVED or column in (read.time, *read.id):
                 # A row can't have it under this name, so that it is computed once more under another one.
-                copied = f"`{column.replace('`', '``')}`"
-                piece = Piece(copied, self._query.place(self._block.start), parsed(copied))
-                column = fields.column(piece, f"{column}_of_row", [column, *RESERVED])
+                column = fields.copied(column, f"{column}_of_row", self._query.place(self._block.start), list(RESERVED))
             if column not in latest.columns:
                 latest.columns.append(column)
             sql = identifier(column)
