@@ -49,6 +49,11 @@ class Pairs:
         """Both."""
         return self.left, self.right
 
+    @property
+    def inputs(self) -> list[Input]:
+        """The inputs of both."""
+        return [self.left.input, self.right.input]
+
 
 def pairs_of(query: Query, block: Block, samples: Sequence[Sample]) -> Pairs:
     """Return the pipeline of a join of two tables; QueryErrors with all that no pipeline can have."""
@@ -127,7 +132,7 @@ class _Reader:
         for side, chosen in zip(self._pairs.sides, own, strict=True):
             with self._found.kept():
                 side.input.set_where(chosen)
-        take_all_hints(self._query, [side.input for side in self._pairs.sides], self._found)
+        take_all_hints(self._query, self._pairs.inputs, self._found)
         self._found.raise_any()
         for item in [item_of(self._query, tokens) for tokens in split(self._block.select)]:
             with self._found.kept():

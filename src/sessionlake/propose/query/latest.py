@@ -32,6 +32,13 @@ class Latest:
     delete_when: str | None = None
     shown: list[Shown] = field(default_factory=list)
     view: str = "table_live"
+    conditions: tuple[str, ...] = ()
+    """None: the view has the rows of the query alone."""
+
+    @property
+    def inputs(self) -> list[Input]:
+        """Its one input."""
+        return [self.input]
 
 
 def latest_of(query: Query, block: Block, inner: Block | None, sample: Sample) -> Latest:

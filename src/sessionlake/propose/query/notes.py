@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 from sessionlake.config.durations import spoken_duration
 from sessionlake.propose.query.gaps import Gap
-from sessionlake.propose.query.inputs import Input
 from sessionlake.propose.query.joined import Pairs
 from sessionlake.propose.query.latest import Latest
 from sessionlake.propose.query.results import EVERYTHING, Groups
 
+Made = Groups | Latest | Pairs
 _OF_FUNCTIONS = {
     r"\b(first|last|any_value)\s*\(": "first, last and any_value are the earliest (latest) value by time that is not null; in Spark they follow the order of rows.",
     r"\bpercentile\s*\(": "percentile is within 1 % of the exact value; Spark's approx_percentile has a precision of its own.",
@@ -20,7 +20,7 @@ _OF_FUNCTIONS = {
 """Notes by the aggregates' texts that they are about."""
 
 
-def better(made: Groups | Latest | Pairs) -> Iterator[str]:
+def better(made: Made) -> Iterator[str]:
     """Yield what gets better, a line each."""
     if isinstance(made, Groups):
         yield "Late events are kept: Spark drops them. `late_events` has them, and `sessionlake reprocess-late` brings them in."
@@ -33,7 +33,7 @@ def better(made: Groups | Latest | Pairs) -> Iterator[str]:
     yield "State is on disk, and comes back from Delta; keys can be erased (`forget`), and events recomputed (`backfill`, `rebuild`)."
 
 
-def differs(made: Groups | Latest | Pairs) -> Iterator[str]:
+def differs(made: Made) -> Iterator[str]:
     """Yield what differs, a line each."""
     if isinstance(made, Groups):
         yield from _of_groups(made)
@@ -47,12 +47,11 @@ def differs(made: Groups | Latest | Pairs) -> Iterator[str]:
         yield "A message without a partner makes no row, as in Spark's inner join; messages are kept for `retention_time`."
         if made.conditions:
             yield f"`{made.view}` also has pairs between equal times and the query's range, which the SELECT above leaves out."
-    inputs = [side.input for side in made.sides] if isinstance(made, Pairs) else [made.input]
     what = "of `on`" if isinstance(made, Pairs) else "of the key"
     groups = "" if isinstance(made, Pairs) else " Spark has a group of null keys."
-    if isinstance(made, Pairs) or any(one.key and one.key != [EVERYTHING] for one in inputs):
+    if isinstance(made, Pairs) or any(one.key and one.key != [EVERYTHING] for one in made.inputs):
         yield f"A row without one of the columns {what}, or without a time, is in no result, but in `dead_letters`.{groups}"
-    if any(one.unique_for for one in inputs):
+    if any(one.unique_for for one in made.inputs):
         yield "A duplicate has the same key, id and time as an earlier event; for dropDuplicatesWithinWatermark the id is enough."
     yield "A value at which Spark would fail, as a text that is no number, is null (docs/expressions.md)."
 
@@ -67,13 +66,3 @@ def _of_groups(made: Groups) -> Iterator[str]:
         yield f"`{made.view}` also has the groups that HAVING leaves out; the SELECT above leaves them out."
     if made.input.key == [EVERYTHING]:
         yield "The query has no key. A session needs one: all events have the same, so that one shard does the work."
-
-
-def conditions_of(made: Groups | Latest | Pairs) -> list[str]:
-    """Return conditions on rows of the live view that the query does not have."""
-    return [] if isinstance(made, Latest) else made.conditions
-
-
-def inputs_of(made: Groups | Latest | Pairs) -> list[Input]:
-    """Return the inputs of a pipeline."""
-    return [side.input for side in made.sides] if isinstance(made, Pairs) else [made.input]

@@ -13,11 +13,11 @@ from sessionlake.propose.query.grouped import groups_of
 from sessionlake.propose.query.joined import pairs_of
 from sessionlake.propose.query.latest import latest_of
 from sessionlake.propose.query.live import select_over
-from sessionlake.propose.query.notes import conditions_of, inputs_of
+from sessionlake.propose.query.notes import Made
 from sessionlake.propose.query.outer import chosen_of
 from sessionlake.propose.query.ranks import is_ranked
 from sessionlake.propose.query.subqueries import select_of, subquery_of, whole_of
-from sessionlake.propose.query.toml import Made, query_toml
+from sessionlake.propose.query.toml import query_toml
 from sessionlake.propose.query.words import Query, QueryError, QueryErrors
 from sessionlake.propose.sample import Sample
 
@@ -56,12 +56,12 @@ def pipeline_of(
         raise InvalidConfigError([query.problem(error)]) from error
     except SqlglotError as error:  # a part that is no expression, though the whole was a query
         raise query.not_sql(error) from error
-    places = {key: place for one in inputs_of(made) for key, place in one.fields.places.items()}
+    places = {key: place for one in made.inputs for key, place in one.fields.places.items()}
     try:
         toml = query_toml(query, made, name=name, directory=directory, output=output)
     except ConfigError as error:  # SQL that does not fit the sample
         raise InvalidConfigError([_located(query, places, problem) for problem in problems_of(error)]) from error
-    return Pipeline(toml, "\n".join(select_over(made.view, made.shown, conditions_of(made))), places, query)
+    return Pipeline(toml, "\n".join(select_over(made.view, made.shown, made.conditions)), places, query)
 
 
 def _located(query: Query, places: Mapping[str, Place], problem: Problem) -> Problem:

@@ -41,6 +41,11 @@ class Groups:
     """Those of HAVING, in DuckDB's SQL over the live view, which has all groups."""
 
     @property
+    def inputs(self) -> list[Input]:
+        """Its one input."""
+        return [self.input]
+
+    @property
     def view(self) -> str:
         """The live view."""
         return "sessions_live" if isinstance(self.span, Gap) else "windows_live"

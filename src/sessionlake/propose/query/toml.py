@@ -13,12 +13,11 @@ from sessionlake.propose.query.joined import Pairs
 from sessionlake.propose.query.latest import Latest
 from sessionlake.propose.query.live import select_over
 from sessionlake.propose.query.measured import Patience, groups_patience, join_grace, measured_input, table_patience
-from sessionlake.propose.query.notes import better, conditions_of, differs, inputs_of
+from sessionlake.propose.query.notes import Made, better, differs
 from sessionlake.propose.query.results import Groups
 from sessionlake.propose.query.words import Query
 from sessionlake.propose.text import grace, pipeline, quoted, source
 
-Made = Groups | Latest | Pairs
 _LEAST_KEPT = parse_duration("1 day")
 _KEPT_FOR_EVER = "30 days"
 
@@ -26,7 +25,7 @@ _KEPT_FOR_EVER = "30 days"
 def query_toml(query: Query, made: Made, *, name: str, directory: Path, output: str) -> str:
     """Return a config that loads from a file in `directory`; `output` is that file's name in the comments."""
     if isinstance(made, Pairs):
-        seen = [measured_input(one)[1] for one in inputs_of(made)]
+        seen = [measured_input(one)[1] for one in made.inputs]
         blocks = [*_join(made, directory, seen)]
     else:
         patience = groups_patience(made) if isinstance(made, Groups) else table_patience(made.input)
@@ -43,14 +42,14 @@ def _head(query: Query, made: Made, seen: Iterable[Seen], output: str) -> Iterat
     yield from (f"#   {_printable(line)}".rstrip() for line in query.text.strip().splitlines())
     yield "#"
     yield f'# The query\'s columns, under its names, of the live view (`sessionlake sql {output} "..."`):'
-    yield from (f"#   {line}" for line in select_over(made.view, made.shown, conditions_of(made)))
+    yield from (f"#   {line}" for line in select_over(made.view, made.shown, made.conditions))
     yield "#"
     yield "# What gets better:"
     yield from (f"# - {line}" for line in better(made))
     yield "# What differs:"
     yield from (f"# - {line}" for line in differs(made))
     yield "#"
-    for one, read in zip(seen, inputs_of(made), strict=True):
+    for one, read in zip(seen, made.inputs, strict=True):
         yield from _sampled(one, read)
     yield "# Old data first: `sessionlake bootstrap` takes all that is there in one pass, in which nothing is late."
 
@@ -194,9 +193,9 @@ def _join(made: Pairs, directory: Path, seen: list[Seen]) -> Iterator[Iterator[s
 
 
 def _pairs(made: Pairs) -> Iterator[str]:
-    waits = join_grace(inputs_of(made))
+    waits = join_grace(made.inputs)
     needed = least_retention(SLIDING, (made.left.size_us, made.right.size_us), 0, 0, 0) + parse_duration(waits)
-    least = max([needed, _LEAST_KEPT, *(parse_duration(one.unique_for) for one in inputs_of(made) if one.unique_for)])
+    least = max([needed, _LEAST_KEPT, *(parse_duration(one.unique_for) for one in made.inputs if one.unique_for)])
     for_ever = any(side.size_us is None for side in made.sides)
     kept = max(least, parse_duration(_KEPT_FOR_EVER)) if for_ever else least
     yield "[join]"
