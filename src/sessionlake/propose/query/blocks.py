@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from sqlglot import Token, TokenType
 
 from sessionlake.propose.query.brackets import Tokens, depth_of
-from sessionlake.propose.query.words import Query, QueryError, name_of
+from sessionlake.propose.query.words import Query, QueryError, name_of, shown
 
 _T = TokenType
 _JOINS = (_T.JOIN, _T.INNER, _T.LEFT, _T.RIGHT, _T.FULL, _T.CROSS, _T.SEMI, _T.ANTI, _T.NATURAL, _T.OUTER)
@@ -28,8 +28,6 @@ _REMEDIES = {
     _T.INTERSECT: "a pipeline is one query; make a pipeline of each, and write it in SQL over their live views (a project)",
 }
 """What to do about the clauses that no pipeline has, by their first word. HAVING goes with GROUP BY alone."""
-_SHOWN = 80
-"""The characters of a clause that an error shows."""
 
 
 @dataclass(frozen=True)
@@ -120,10 +118,5 @@ def refused(query: Query, block: Block, *, but_having: bool = False) -> Iterator
         yield QueryError("hint", told, query.place(block.hint))
     for tokens in [*([block.having] if block.having and not but_having else []), *block.elsewhere]:
         word = name_of(tokens[0])
-        told = f"{shown(query.said(tokens))!r} can't be part of a pipeline: {_REMEDIES[tokens[0].token_type]}"
-        yield QueryError("_".join(word.split()), told, query.place(tokens[0]))
-
-
-def shown(text: str) -> str:
-    """Return a clause as an error shows it: not all of a long one."""
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+        told = f"can't be part of a pipeline: {_REMEDIES[tokens[0].token_type]}"
+        yield query.refusal("_".join(word.split()), tokens, told)

@@ -11,17 +11,16 @@ from sessionlake.columnar.spark_sql import parse
 from sessionlake.columnar.spark_sql.chain import ARROW
 from sessionlake.columnar.spark_sql.typed import Typed
 from sessionlake.errors import ConfigError
-from sessionlake.propose.query.blocks import shown
 from sessionlake.propose.query.brackets import Tokens, inner_of
 from sessionlake.propose.query.fields import free_name
 from sessionlake.propose.query.inputs import Input
 from sessionlake.propose.query.live import identifier
-from sessionlake.propose.query.words import Query, QueryError, parsed
+from sessionlake.propose.query.words import Query, QueryError, parsed, shown
 from sessionlake.sources.columns import TIMESTAMP
 from sessionlake.stream.shape import Shaping
 
 _SETTING = "select"
-_LIVE = "compute it in SQL over the live view (`sessionlake sql`)"
+LIVE = "compute it in SQL over the live view (`sessionlake sql`)"
 _AS_TIME = "at time zone 'UTC'"
 """Makes a timestamp of the live view one without a zone, which expressions are over, and back."""
 
@@ -60,18 +59,17 @@ def computed(query: Query, tokens: Tokens, of_call: OfCall, of_column: OfColumn)
     for node in sorted(columns, key=lambda one: one.parts[0].meta["start"], reverse=True):
         at, end = node.parts[0].meta["start"], node.parts[-1].meta["end"] + 1
         text = f"{text[:at]}{named(of_column(node))}{text[end:]}"
-    said, place = shown(query.said(tokens)), query.place(tokens[0])
     if text.strip("`") in values:
         return values[text.strip("`")]
     try:
         done, uses_clock = _translated(text, values)
     except ConfigError as error:
-        told = str(error).removeprefix(f"{_SETTING}: ")
-        raise QueryError("select", f"{said!r}: {told}", place) from error
+        told = f"{shown(query.said(tokens))!r}: {str(error).removeprefix(f'{_SETTING}: ')}"
+        raise QueryError("select", told, query.place(tokens[0])) from error
     if uses_clock:
-        raise QueryError("select", f"{said!r} asks for the present; {_LIVE}", place)
+        raise query.refusal("select", tokens, f"asks for the present; {LIVE}")
     if done.type not in (*ARROW, "null"):
-        raise QueryError("select", f"{said!r} is of type {done.type}; {_LIVE}", place)
+        raise query.refusal("select", tokens, f"is of type {done.type}; {LIVE}")
     kind = ARROW.get(done.type, pa.null())
     return Value(f"try({done.sql}) {_AS_TIME}" if kind == TIMESTAMP else f"try({done.sql})", kind)
 

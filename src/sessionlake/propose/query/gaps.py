@@ -5,12 +5,11 @@ from dataclasses import dataclass
 
 from sqlglot import TokenType
 
-from sessionlake.propose.query.blocks import shown
 from sessionlake.propose.query.brackets import Tokens
 from sessionlake.propose.query.fields import Fields
 from sessionlake.propose.query.inputs import duration_of
 from sessionlake.propose.query.live import interval
-from sessionlake.propose.query.words import Piece, Query, QueryError
+from sessionlake.propose.query.words import Piece, Query, QueryError, shown
 
 _SUPPORTED = (
     "write one duration, or a CASE over conditions on the event with a duration in quotes in each THEN and in ELSE"
@@ -32,9 +31,7 @@ def gap_of(query: Query, fields: Fields, tokens: Tokens, time: str) -> Gap:
     """Return the gap of sessions of events with a column `time`; QueryError for one that sessions can't have."""
     if tokens[0].token_type != TokenType.CASE:
         if tokens[0].token_type not in (TokenType.STRING, TokenType.INTERVAL):
-            raise QueryError(
-                "gap", f"{shown(query.said(tokens))!r} is no duration; {_SUPPORTED}", query.place(tokens[0])
-            )
+            raise query.refusal("gap", tokens, f"is no duration; {_SUPPORTED}")
         fields.places["session.gap"] = query.place(tokens[0])
         return Gap(duration_of(query, tokens, "gap"))
     values = {words[0].start: (word, duration_of(query, words, "gap")) for word, words in _values(query, tokens)}

@@ -6,7 +6,7 @@ import pyarrow as pa
 from sqlglot import TokenType
 
 from sessionlake.propose.query.aggregates import TAKEN, has_aggregate, is_aggregate
-from sessionlake.propose.query.blocks import Block, refused, shown
+from sessionlake.propose.query.blocks import Block, refused
 from sessionlake.propose.query.brackets import Tokens, split
 from sessionlake.propose.query.fields import free_name
 from sessionlake.propose.query.gaps import Gap
@@ -16,7 +16,7 @@ from sessionlake.propose.query.items import item_of
 from sessionlake.propose.query.live import Shown
 from sessionlake.propose.query.results import EVERYTHING, Groups, Results
 from sessionlake.propose.query.spans import Call, call_of, is_span, span_of
-from sessionlake.propose.query.words import Found, Query, QueryError, name_of
+from sessionlake.propose.query.words import Found, Query, QueryError, name_of, shown
 from sessionlake.propose.sample import Sample
 
 _FURTHER = (TokenType.ROLLUP, TokenType.CUBE, TokenType.GROUPING_SETS)
@@ -82,18 +82,15 @@ class _Reader:
     def _not_one_window(self, second: Tokens | None) -> QueryError:
         group = self._block.group
         if second is not None:
-            told = f"{shown(self._query.said(second))!r} is a second window; a pipeline has one, make one for each"
-        elif group:
-            said = shown(f"group by {self._query.said(group)}")
-            told = f"{said!r} has no window of time, {_WINDOWS}, so that no result ever ends; {_LATEST}"
-        else:
-            said = shown(f"select {self._query.said(self._block.select)}")
-            told = (
-                f"{said!r} neither groups events by {_WINDOWS}, nor keeps the latest row of a key, nor joins two streams; a pipeline does one "
-                "such thing, and anything else is SQL over the source or over the live view of a pipeline (`sessionlake sql`)"
-            )
-        token = second[0] if second else group[0] if group else self._block.start
-        return QueryError("group_by" if group else "select", told, self._query.place(token))
+            return self._query.refusal("group_by", second, "is a second window; a pipeline has one, make one for each")
+        if group:
+            told = f"has no window of time, {_WINDOWS}, so that no result ever ends; {_LATEST}"
+            return self._query.refusal("group_by", group, told, word="group by")
+        told = (
+            f"neither groups events by {_WINDOWS}, nor keeps the latest row of a key, nor joins two streams; a pipeline does one "
+            "such thing, and anything else is SQL over the source or over the live view of a pipeline (`sessionlake sql`)"
+        )
+        return self._query.refusal("select", [self._block.start, *self._block.select], told)
 
     def _group_items(self) -> Iterator[tuple[Tokens, str | None]]:
         """Yield the expressions of GROUP BY; those of SELECT in place of their numbers and aliases, and of ALL."""

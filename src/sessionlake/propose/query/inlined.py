@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from sqlglot import exp
 
 from sessionlake.propose.query.aggregates import has_aggregate
-from sessionlake.propose.query.blocks import Block, Subquery, refused, shown
+from sessionlake.propose.query.blocks import Block, Subquery, refused
 from sessionlake.propose.query.brackets import Tokens, split
 from sessionlake.propose.query.fields import Fields, tables
 from sessionlake.propose.query.inputs import Input
@@ -73,24 +73,21 @@ def _refused(query: Query, block: Block) -> Iterator[QueryError]:
     if not block.source:
         told = "this subquery has no FROM; write a table's name: events are read from SAMPLE, whatever it is"
         yield QueryError("from", told, query.place(block.start))
-    for word, tokens in (("group by ", block.group), ("qualify ", block.qualify), *(("", one) for one in block.joins)):
+    for word, tokens in (("group by", block.group), ("qualify", block.qualify), *(("", one) for one in block.joins)):
         if tokens:
-            told = f"{shown(f'{word}{query.said(tokens)}')!r} is in a subquery; {_BEHIND}"
-            yield QueryError(word.strip().replace(" ", "_") or "join", told, query.place(tokens[0]))
+            yield query.refusal(word.replace(" ", "_") or "join", tokens, f"is in a subquery; {_BEHIND}", word=word)
 
 
 def _columns(query: Query, item: Item, seen: Scope, below: Scope, *, ranked: bool) -> Iterator[Visible]:
     """Yield the columns that an item of SELECT is."""
-    place = query.place(item.tokens[0])
     if item.is_star:
         yield from _starred(query, item, below)
     elif item.tree.find(exp.Window) is not None or has_aggregate(item.tree):
         if not ranked or not isinstance(item.tree, exp.Window):
-            raise QueryError("select", f"{shown(item.said)!r} is of several rows; {_BEHIND}", place)
+            raise query.refusal("select", item.tokens, f"is of several rows; {_BEHIND}")
         yield Visible(item.alias or "row_number")
     elif not item.name:
-        told = f"{shown(item.said)!r} has no alias; add one, so that it can be named outside"
-        raise QueryError("select", told, place)
+        raise query.refusal("select", item.tokens, "has no alias; add one, so that it can be named outside")
     else:
         same = _named(item.tree, below)
         if same is None:
@@ -117,21 +114,17 @@ def starred(query: Query, item: Item, scope: Scope) -> list[Visible]:
     found = _starred(query, item, scope)
     twice = next((one.name for one in found if one.twice), None)
     if twice is not None:
-        told = f"{item.said!r} has several columns {twice!r}; give each its own alias"
-        raise QueryError("select", told, query.place(item.tokens[0]))
+        raise query.refusal("select", item.tokens, f"has several columns {twice!r}; give each its own alias")
     return found
 
 
 def _starred(query: Query, item: Item, scope: Scope) -> list[Visible]:
-    place = query.place(item.tokens[0])
     if isinstance(item.tree, exp.Column) and _table(item.tree) not in scope.names:
-        raise QueryError(
-            "select", f"{item.said!r} is of no table in FROM; write one of {', '.join(scope.names)}", place
-        )
+        raise query.refusal("select", item.tokens, f"is of no table in FROM; write one of {', '.join(scope.names)}")
     star = item.tree.this if isinstance(item.tree, exp.Column) else item.tree
     left_out = {unmasked(node.name).lower() for node in star.args.get("except_") or ()}
     if star.args.get("replace") or star.args.get("rename") or left_out - set(scope.columns):
-        raise QueryError("select", f"{shown(item.said)!r} is not read; name the columns", place)
+        raise query.refusal("select", item.tokens, "is not read; name the columns")
     return [one for name, one in scope.columns.items() if name not in left_out]
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from sqlglot import Token, TokenType, exp
 
 from sessionlake.propose.keyed import is_plain
-from sessionlake.propose.query.blocks import Block, refused, shown
+from sessionlake.propose.query.blocks import Block, refused
 from sessionlake.propose.query.brackets import Tokens, conjuncts, split
 from sessionlake.propose.query.inlined import input_of, starred
 from sessionlake.propose.query.inputs import Input, take_all_hints
@@ -61,9 +61,8 @@ def pairs_of(query: Query, block: Block, samples: Sequence[Sample]) -> Pairs:
     with found.kept():
         table, condition = _joined(query, block)
         if len(samples) != 2:
-            told = f"joins two tables; samples: {len(samples)}"
-            said, place = shown(query.said(block.joins[0])), query.place(block.joins[0][0])
-            raise QueryError("join", f"{said!r} {told}; pass that of FROM and that of JOIN, in this order", place)
+            told = f"joins two tables; samples: {len(samples)}; pass that of FROM and that of JOIN, in this order"
+            raise query.refusal("join", block.joins[0], told)
         left = input_of(query, samples[0], block.source, block.named, at="join.left.event")
         right = input_of(query, samples[1], table, block.named, at="join.right.event")
         sides = (
@@ -80,18 +79,16 @@ def _joined(query: Query, block: Block) -> tuple[Tokens, Tokens]:
     at = next(number for number, token in enumerate(first) if token.token_type == TokenType.JOIN)
     kinds = [name_of(token) for token in first[:at]]
     if kinds not in ([], ["inner"]):
-        told = f"{shown(query.said(first))!r} is no inner join; a pipeline has the rows with a partner alone"
-        raise QueryError("join", f"{told}, and those without one are SQL over both sources", query.place(first[0]))
+        told = "is no inner join; a pipeline has the rows with a partner alone, and those without one are SQL over both sources"
+        raise query.refusal("join", first, told)
     if len(block.joins) > 1:
-        second = block.joins[1]
-        told = f"{shown(query.said(second))!r} is a third table; a pipeline joins two, and another one behind it can join the next (a chain)"
-        raise QueryError("join", told, query.place(second[0]))
+        told = "is a third table; a pipeline joins two, and another one behind it can join the next (a chain)"
+        raise query.refusal("join", block.joins[1], told)
     on = next(
         (number for number, token in enumerate(first) if token.token_type in (TokenType.ON, TokenType.USING)), None
     )
     if on is None or first[on].token_type == TokenType.USING:
-        told = f"{shown(query.said(first))!r} has no ON; {FORM}"
-        raise QueryError("join", told, query.place(first[0]))
+        raise query.refusal("join", first, f"has no ON; {FORM}")
     return first[at + 1 : on], first[on + 1 :]
 
 
@@ -110,8 +107,7 @@ class _Reader:
         )
         for tokens in (block.group, block.qualify):
             if tokens:
-                told = f"{shown(query.said(tokens))!r} is beside a join; {_BEHIND}"
-                found.errors.append(QueryError("group_by", told, query.place(tokens[0])))
+                found.errors.append(query.refusal("group_by", tokens, f"is beside a join; {_BEHIND}"))
 
     def pairs(self) -> Pairs:
         conditions = [*conjuncts(self._condition), *conjuncts(self._block.where)]
@@ -195,7 +191,7 @@ class _Reader:
         if types[0] != types[1]:
             left, right = (TYPE_NAMES.get(kind, kind) for kind in types)
             told = f"compares {left} with {right}, and equal columns are compared as texts; cast one of them"
-            raise QueryError("on", f"{shown(self._query.said(tokens))!r} {told}", self._query.place(tokens[0]))
+            raise self._query.refusal("on", tokens, told)
         self._pairs.on.append(names[0] if names[0] == names[1] else f"{names[0]} = {names[1]}")
 
     def _show(self, item: Item) -> None:
@@ -208,8 +204,10 @@ class _Reader:
             return
         of = self._sides_of(item.tokens)
         if len(of) != 1:
-            told = f"{shown(item.said)!r} computes with columns of both sides; select them by themselves, and compute in SQL over the live view"
-            raise QueryError("select", told, self._query.place(item.tokens[0]))
+            told = (
+                "computes with columns of both sides; select them by themselves, and compute in SQL over the live view"
+            )
+            raise self._query.refusal("select", item.tokens, told)
         side = self._pairs.sides[of.pop()]
         piece = side.input.fields.piece(item.tokens)
         name = item.name or piece.text

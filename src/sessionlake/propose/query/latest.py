@@ -8,7 +8,7 @@ from sqlglot import TokenType, exp
 
 from sessionlake.operators.keyed.section import RESERVED
 from sessionlake.propose.keyed import is_plain
-from sessionlake.propose.query.blocks import Block, refused, shown
+from sessionlake.propose.query.blocks import Block, refused
 from sessionlake.propose.query.brackets import Tokens, split
 from sessionlake.propose.query.inlined import input_of, scope_over, starred
 from sessionlake.propose.query.inputs import Input, bracketed, take_all_hints
@@ -92,8 +92,8 @@ class _Reader:
         """Yield an error for each clause that does not go with row_number."""
         for tokens in (block.group, *block.joins):
             if tokens:
-                told = f"{shown(self._query.said(tokens))!r} is in one query with row_number(); make a pipeline of the rows' numbers alone, and another one behind it (a chain)"
-                yield QueryError("select", told, self._query.place(tokens[0]))
+                told = "is in one query with row_number(); make a pipeline of the rows' numbers alone, and another one behind it (a chain)"
+                yield self._query.refusal("select", tokens, told)
 
     def _order(self, rank: Rank) -> None:
         """Take the first order as the event time, and a second one as the id, which decides between equal times."""
@@ -115,9 +115,8 @@ class _Reader:
         plain = [token for token in tokens[:nulls] if token.token_type not in (TokenType.DESC, TokenType.ASC)]
         ordered = parsed(f"f() over (order by {self._query.said(tokens)})").find(exp.Ordered)
         if ordered is None or not ordered.args.get("desc") or ordered.args.get("nulls_first"):
-            said = f"order by {self._query.said(tokens)}"
-            told = f"{said!r} keeps another row than the latest one, which is all that a table keeps; write time desc"
-            raise QueryError("order_by", told, self._query.place(tokens[0]))
+            told = "keeps another row than the latest one, which is all that a table keeps; write time desc"
+            raise self._query.refusal("order_by", tokens, told, word="order by")
         return plain
 
     def _outer_items(self) -> list[Item]:

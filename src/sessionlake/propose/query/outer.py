@@ -2,13 +2,13 @@
 
 from sqlglot import exp
 
-from sessionlake.propose.query.blocks import Block, refused, shown
+from sessionlake.propose.query.blocks import Block, refused
 from sessionlake.propose.query.brackets import split
 from sessionlake.propose.query.items import Item, item_of
 from sessionlake.propose.query.live import Shown, interval, struct_of
 from sessionlake.propose.query.results import Groups
 from sessionlake.propose.query.spans import TIME
-from sessionlake.propose.query.words import Found, Query, QueryError, unmasked
+from sessionlake.propose.query.words import Found, Query, unmasked
 
 _BEHIND = "make a pipeline of the subquery, and another one behind it (a chain), or write it in SQL over the live view (`sessionlake sql`)"
 
@@ -19,8 +19,8 @@ def chosen_of(query: Query, block: Block, groups: Groups) -> Groups:
     around = {"where": block.where, "group by": block.group, "qualify": block.qualify}
     for word, words in around.items():
         if words:
-            told = f"{shown(f'{word} {query.said(words)}')!r} is around a subquery; {_BEHIND}"
-            found.errors.append(QueryError("_".join(word.split()), told, query.place(words[0])))
+            told = f"is around a subquery; {_BEHIND}"
+            found.errors.append(query.refusal("_".join(word.split()), words, told, word=word))
     found.raise_any()
     before, groups.shown = groups.shown, []
     for tokens in split(block.select):
@@ -50,7 +50,5 @@ def _columns(query: Query, item: Item, groups: Groups, before: list[Shown]) -> l
         if column is not None and column.sql == struct_of(groups.start, groups.end):
             sql = {"start": groups.start, "end": groups.end, TIME: f"{groups.end} - {interval(1)}"}[str(bound)]
             return [Shown(sql, item.alias or (f"{TIME}({column.name})" if bound == TIME else str(bound)))]
-    said, place = shown(item.said), query.place(item.tokens[0])
-    raise QueryError(
-        "select", f"{said!r} is no column of the subquery, nor a bound or the time of its window; {_BEHIND}", place
-    )
+    told = f"is no column of the subquery, nor a bound or the time of its window; {_BEHIND}"
+    raise query.refusal("select", item.tokens, told)

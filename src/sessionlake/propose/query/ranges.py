@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from sessionlake.propose.query.blocks import shown
 from sessionlake.propose.query.brackets import Tokens
 from sessionlake.propose.query.distances import Distance, distances_of
 from sessionlake.propose.query.inputs import Input
@@ -35,7 +34,7 @@ class Range:
         columns = [column for one in found for column in (one.later, one.earlier)]
         if not found or not all(self.is_time(column, tokens) for column in columns):
             told = f"compares both sides by neither an equality nor a range of times; {FORM}, and other conditions in SQL over the live view"
-            raise self._error(tokens, told)
+            raise self.query.refusal("on", tokens, told)
         for distance in found:
             self._add(distance, tokens)
 
@@ -51,7 +50,7 @@ class Range:
         for read, times in zip(self.inputs, self.times, strict=True):
             tokens = next(iter(times.values()))
             if len(times) > 1:
-                raise self._error(tokens, f"gives one side several times, {', '.join(times)}; {FORM}")
+                raise self.query.refusal("on", tokens, f"gives one side several times, {', '.join(times)}; {FORM}")
             read.set_time(read.fields.named(next(iter(times)), self.query.place(tokens[0])))
 
     @property
@@ -70,13 +69,10 @@ class Range:
     def _add(self, distance: Distance, tokens: Tokens) -> None:
         later, earlier = (self.side_of(column, tokens) for column in (distance.later, distance.earlier))
         if later == earlier:
-            raise self._error(tokens, f"compares two times of one side; {FORM}")
+            raise self.query.refusal("on", tokens, f"compares two times of one side; {FORM}")
         for side, column in ((later, distance.later), (earlier, distance.earlier)):
             self.times[side].setdefault(column.name.lower(), tokens)
         if later == 1:
             self.high = distance.most_us if self.high is None else min(self.high, distance.most_us)
         else:
             self.low = -distance.most_us if self.low is None else max(self.low, -distance.most_us)
-
-    def _error(self, tokens: Tokens, told: str) -> QueryError:
-        return QueryError("on", f"{shown(self.query.said(tokens))!r} {told}", self.query.place(tokens[0]))

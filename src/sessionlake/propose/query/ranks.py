@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sqlglot import TokenType, exp
 
-from sessionlake.propose.query.blocks import Block, shown
+from sessionlake.propose.query.blocks import Block
 from sessionlake.propose.query.brackets import Tokens, conjuncts, inner_of, split
 from sessionlake.propose.query.items import Item
 from sessionlake.propose.query.words import Query, QueryError, name_of
@@ -57,9 +57,8 @@ def rank_of(query: Query, block: Block, inner: Block | None, items: Sequence[Ite
 
 def _parts(query: Query, tokens: Tokens) -> tuple[list[Tokens], list[Tokens]]:
     """Return the expressions of PARTITION BY and ORDER BY."""
-    said, place = shown(query.said(tokens)), query.place(tokens[0])
     if name_of(tokens[0]) != "row_number":
-        raise QueryError("row_number", f"{said!r} may keep several rows of a key; {_FORM}", place)
+        raise query.refusal("row_number", tokens, f"may keep several rows of a key; {_FORM}")
     over = next(number for number, token in enumerate(tokens) if token.token_type == TokenType.OVER)
     inside = inner_of(tokens[over + 1 :]) or []
     kinds = (TokenType.PARTITION_BY, TokenType.ORDER_BY)
@@ -69,7 +68,7 @@ def _parts(query: Query, tokens: Tokens) -> tuple[list[Tokens], list[Tokens]]:
         for start, end in zip(starts, [*starts[1:], len(inside)], strict=False)
     }
     if set(parts) != set(kinds):
-        raise QueryError("row_number", f"{said!r} lacks PARTITION BY or ORDER BY; write {RANK}", place)
+        raise query.refusal("row_number", tokens, f"lacks PARTITION BY or ORDER BY; write {RANK}")
     return parts[TokenType.PARTITION_BY], parts[TokenType.ORDER_BY]
 
 

@@ -10,9 +10,8 @@ from sqlglot import exp
 
 from sessionlake.errors import ConfigError
 from sessionlake.propose.query.aggregates import TAKEN, aggregate_text, free_aggregate, has_aggregate, is_aggregate
-from sessionlake.propose.query.blocks import shown
 from sessionlake.propose.query.brackets import Tokens
-from sessionlake.propose.query.computed import Value, aggregate_type, computed
+from sessionlake.propose.query.computed import LIVE, Value, aggregate_type, computed
 from sessionlake.propose.query.fields import free_name
 from sessionlake.propose.query.gaps import Gap
 from sessionlake.propose.query.inputs import Input
@@ -26,7 +25,6 @@ from sessionlake.sources.columns import TIMESTAMP
 EVERYTHING = "everything"
 """The computed key of sessions of all events."""
 _ALLOWED = "select the columns of GROUP BY, the window's start and end, aggregates, and expressions of these"
-_LIVE = "compute it in SQL over the live view (`sessionlake sql`)"
 
 
 @dataclass
@@ -85,7 +83,7 @@ class Results:
         if of_window is not None:
             return of_window
         if wrong := self._wrong(item):
-            raise QueryError("select", f"{shown(item.said)!r} {wrong}", self._query.place(item.tokens[0]))
+            raise self._query.refusal("select", item.tokens, wrong)
         if is_aggregate(item):
             name = self._add(item, free_aggregate(item, self._taken))
             return Shown(identifier(name), item.alias or item.said)
@@ -99,11 +97,8 @@ class Results:
         except QueryError as error:
             raise QueryError(error.key.replace("select", "having"), error.message, error.place) from error
         if value.type not in (pa.bool_(), pa.null()):
-            said = shown(self._query.said(tokens))
-            told = (
-                f"{said!r} is of type {TYPE_NAMES.get(value.type, value.type)}, and a condition is needed; compare it"
-            )
-            raise QueryError("having", told, self._query.place(tokens[0]))
+            told = f"is of type {TYPE_NAMES.get(value.type, value.type)}, and a condition is needed; compare it"
+            raise self._query.refusal("having", tokens, told)
         return value.sql
 
     @property
@@ -119,7 +114,7 @@ class Results:
         if any(self._call.is_another(node) for node in item.tree.find_all(exp.Anonymous)):
             return "is another window than that of GROUP BY; a pipeline has one"
         if item.tree.find(exp.Window) is not None:
-            return f"is computed over several rows; {_LIVE}"
+            return f"is computed over several rows; {LIVE}"
         return None
 
     def _add(self, item: Item, name: str) -> str:
@@ -164,9 +159,8 @@ class Results:
             if found is None and alias is not None and not node.table:
                 return self._computed(alias.tokens, wish)
             if found is None:
-                said = shown(self._query.said(tokens))
-                told = f"{said!r} is no expression of GROUP BY, and no aggregate of docs/aggregates.md; {_ALLOWED}"
-                raise QueryError("select", told, self._query.place(tokens[0]))
+                told = f"is no expression of GROUP BY, and no aggregate of docs/aggregates.md; {_ALLOWED}"
+                raise self._query.refusal("select", tokens, told)
             return found
 
         return computed(self._query, tokens, of_call, of_column)

@@ -4,14 +4,13 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from sessionlake.propose.query.blocks import shown
 from sessionlake.propose.query.brackets import Tokens, inner_of
 from sessionlake.propose.query.fields import Fields
 from sessionlake.propose.query.gaps import Gap, gap_of
 from sessionlake.propose.query.inputs import Input, arguments_of, duration_of
 from sessionlake.propose.query.items import Item
 from sessionlake.propose.query.live import Shown, interval, struct_of
-from sessionlake.propose.query.words import Found, Query, QueryError, name_of, parsed, unmasked
+from sessionlake.propose.query.words import Found, Query, name_of, parsed, unmasked
 
 SESSION, TIME = "session_window", "window_time"
 _CALLS = {SESSION: 2, "window": 4}
@@ -74,8 +73,7 @@ def span_of(query: Query, read: Input, call: Call, found: Found) -> Span:
     arguments, name = arguments_of(call.tokens), name_of(call.tokens[0])
     with found.kept():
         if not 2 <= len(arguments) <= _CALLS[name]:
-            told = f"{shown(query.said(call.tokens))!r} has {len(arguments)} arguments; write {_FORMS[name]}"
-            raise QueryError("group_by", told, query.place(call.tokens[0]))
+            raise query.refusal("group_by", call.tokens, f"has {len(arguments)} arguments; write {_FORMS[name]}")
         with found.kept():
             read.expect_time(arguments[0])
             read.set_time(read.fields.piece(arguments[0]))

@@ -5,10 +5,10 @@ from types import MappingProxyType
 
 from sqlglot import TokenType
 
-from sessionlake.propose.query.blocks import Block, Subquery, block_of, shown
+from sessionlake.propose.query.blocks import Block, Subquery, block_of
 from sessionlake.propose.query.brackets import Tokens, depth_of, inner_of, split, unwrapped
 from sessionlake.propose.query.fields import without_stream
-from sessionlake.propose.query.words import BEGINNINGS, Query, QueryError, name_of
+from sessionlake.propose.query.words import BEGINNINGS, Query, name_of
 
 
 def select_of(query: Query, tokens: Tokens, named: Mapping[str, Subquery] = MappingProxyType({})) -> Block:
@@ -41,8 +41,7 @@ def names_of(query: Query, source: Tokens) -> tuple[str, ...]:
     words = without_stream(source) if inside is None else source[len(inside) + 2 :]
     names = tuple(name_of(word) for word in words if word.token_type != TokenType.ALIAS)
     if len(names) > (1 if inside is not None else 2):
-        told = f"{shown(query.said(source))!r} is no subquery with an alias alone; name its columns in its SELECT"
-        raise QueryError("from", told, query.place(source[0]))
+        raise query.refusal("from", source, "is no subquery with an alias alone; name its columns in its SELECT")
     return names
 
 
@@ -69,8 +68,7 @@ def _named(query: Query, words: Tokens, around: Mapping[str, Subquery]) -> Mappi
     for part in split(words):
         inside = inner_of(part[2:]) if len(part) > 2 and part[1].token_type == TokenType.ALIAS else None
         if inside is None or len(inside) + 4 != len(part):
-            told = f"{shown(query.said(part))!r} is no subquery of a pipeline's query; write name as (select ...)"
-            raise QueryError("with", told, query.place(part[0]))
+            raise query.refusal("with", part, "is no subquery of a pipeline's query; write name as (select ...)")
         found[name_of(part[0])] = Subquery(inside, dict(found))
     return found
 

@@ -21,6 +21,8 @@ WINDOW = "w1nd0w"
 """Stands for the word `window`, which is as long: sqlglot takes some uses of that word for a clause."""
 BEGINNINGS = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN)
 """The first words of a query."""
+_SHOWN = 80
+"""The characters of a clause that an error shows."""
 
 
 class QueryError(Exception):
@@ -102,6 +104,11 @@ class Query:
         """Return the problem of an error, with its place in the file."""
         return Problem(error.key, error.message, self.file, error.place.line, error.place.column)
 
+    def refusal(self, key: str, tokens: Tokens, told: str, *, word: str = "") -> QueryError:
+        """Return the error of a part, which it shows with what is told; `word` is that of its clause, to stand before it."""
+        said = shown(f"{word} {self.said(tokens)}".strip())
+        return QueryError(key, f"{said!r} {told}", self.place(tokens[0]))
+
     def place(self, token: Token) -> Place:
         """Return the place of a token's first character."""
         return self.place_at(token.start)
@@ -165,6 +172,11 @@ def parsed(text: str) -> exp.Expression:
 def unmasked(text: str) -> str:
     """Return a text with the word `window` as it was written."""
     return text.replace(WINDOW, "window")
+
+
+def shown(text: str) -> str:
+    """Return a clause as an error shows it: not all of a long one."""
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def name_of(token: Token) -> str:
