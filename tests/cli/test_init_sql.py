@@ -137,7 +137,7 @@ def test_the_select_over_the_live_view_gives_the_querys_rows(
     select = " ".join(line.removeprefix("#   ") for line in lines[at + 1 : at + 3])
     answer = CliRunner().invoke(main, ["sql", "made.toml", select, "--format", "json"])
     assert (answer.exit_code, answer.stderr) == (0, "")
-    found = [json.loads(line) for line in answer.stdout.splitlines()]
+    found = json.loads(answer.stdout)
     assert list(found[0]) == expected.columns
     theirs = [row.asDict(recursive=True) for row in expected.collect()]
     assert sorted(map(repr, map(_plain, found))) == sorted(map(repr, map(_plain, theirs)))
