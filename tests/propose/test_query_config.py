@@ -1,9 +1,11 @@
 """`init --sql`: the settings that each part of a query becomes."""
 
 import json
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from sessionlake.config.durations import parse_duration
@@ -275,6 +277,12 @@ def test_a_join_on_equality_and_a_range_of_times() -> None:
     )
 
 
+def test_messages_of_a_join_are_kept_for_as_long_as_ids_are_remembered() -> None:
+    made = made_of(f"{JOIN}\n-- unique b.event_id 3 days", sample_of(SAMPLE), sample_of(SAMPLE))
+    section = config_of(made).section.model_dump()
+    assert (section["right"]["event"]["unique_for"], section["retention_time"]) == ("3 days", "3 days")
+
+
 def test_pairs_are_those_of_a_plain_loop() -> None:
     made = made_of(JOIN, sample_of(SAMPLE), sample_of(SAMPLE))
     rows = sorted(events(SAMPLE), key=lambda row: row["happened_at"])
@@ -317,6 +325,7 @@ def test_ranges_of_a_join(times: str, sizes: tuple[str, str], where: str | None)
     made = made_of(query, sample_of(SAMPLE), sample_of(SAMPLE))
     section = config_of(made).section.model_dump()
     assert (section["left"]["size"], section["right"]["size"], section["on"]) == (*sizes, ["tenant"])
+    assert section["retention_time"] == ("30 days" if "unbounded" in sizes else "1 day")
     assert made.select == f"select a_event_id as event_id\nfrom joins_live{'' if where is None else f' where {where}'}"
 
 
@@ -339,6 +348,39 @@ def test_ranges_of_a_join(times: str, sizes: tuple[str, str], where: str | None)
 def test_ranges_of_times(condition: str, bounds: list[tuple[str, str, int]]) -> None:
     found = distances_of(parsed(condition))
     assert [(one.later.table, one.earlier.table, one.most_us) for one in found] == bounds
+
+
+def test_the_head_tells_of_rows_that_would_be_dead_letters_and_may_have_any_query(tmp_path: Path) -> None:
+    rows = [{"user": n % 3, "at": f"2026-01-01T00:00:{n:02}Z" if n % 20 else None} for n in range(60)]
+    (tmp_path / "in.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    made = made_of(
+        "select user, count(*) as n from e where 'a\x07b' <> 'c' group by user, window(at, '1 minute')",
+        read_sample(str(tmp_path / "in.json"), 1 << 20),
+    )
+    assert config_of(made).event.where == "'a\x07b' <> 'c'"
+    assert "# 3 rows have no key or no time; they would become dead letters." in made.text.splitlines()
+
+
+def test_a_star_leaves_out_columns_that_no_table_has(tmp_path: Path) -> None:
+    times = [pa.scalar(n * HOUR, pa.timestamp("us", "UTC")) for n in range(9)]
+    prices = pa.array([Decimal(1)] * 9, pa.decimal128(38, 2))
+    pq.write_table(pa.table({"id": [*"abc"] * 3, "at": times, "price": prices}), tmp_path / "in.parquet")
+    sample = read_sample(str(tmp_path / "in.parquet"), 1 << 20)
+    query = "select * from (select *, row_number() over (partition by id order by at desc) rn from e) where rn = 1"
+    made = made_of(query, sample)
+    assert made.select == "select table_key as id, event_time as at, 1 as rn\nfrom table_live"
+    assert "# - No plain type, and so left out: price." in made.text.splitlines()
+    made = made_of("select a.* from e a join e b on a.id = b.id and a.at = b.at", sample, sample)
+    assert made.select == "select a_id as id, left_time as at\nfrom joins_live"
+
+
+def test_a_time_of_a_join_may_be_called_window() -> None:
+    query = (
+        "with x as (select *, happened_at as window from e)\n"
+        "select a.type from x a join e b on a.tenant = b.tenant and b.happened_at between window and a.window + interval 1 hour"
+    )
+    left = config_of(made_of(query, sample_of(SAMPLE), sample_of(SAMPLE))).section.model_dump()["left"]
+    assert (left["event"]["time"], left["size"]) == ("happened_at", "1 hour")
 
 
 def test_names_that_mean_something_else_in_a_config_are_computed_under_other_names(tmp_path: Path) -> None:

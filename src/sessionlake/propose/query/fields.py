@@ -133,9 +133,13 @@ class Fields:
                 told = f"{unmasked(node.sql('spark'))!r} is no column of the sample's, and fields within a column are not read"
                 raise piece.error("column", f"{told}; write a column by its name, or get_json_object(text, '$.name')")
             if not isinstance(node.this, exp.Star):
-                wrong = scope.refused(_name(node))
-                if wrong is not None:
-                    raise piece.error("column", f"{unmasked(node.name)!r} {wrong}")
+                self.require(unmasked(node.name), piece.place, scope)
+
+    def require(self, name: str, place: Place, scope: Scope | None = None) -> None:
+        """Raise QueryError, with its place, if no expression over a scope, by default the query's, can read a column of a name."""
+        wrong = (scope or self.scope).refused(name.lower())
+        if wrong is not None:
+            raise QueryError("column", f"{name!r} {wrong}", place)
 
     def of_event(self, tokens: Tokens, time: str, scope: Scope | None = None) -> Piece:
         """Return an expression for a place in which the names `key` and `event_time` mean the event's key and time, of column `time`.

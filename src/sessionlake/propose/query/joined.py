@@ -14,7 +14,7 @@ from sessionlake.propose.query.items import Item, item_of
 from sessionlake.propose.query.live import Shown, identifier
 from sessionlake.propose.query.ranges import FORM, Range
 from sessionlake.propose.query.scopes import Visible
-from sessionlake.propose.query.words import Found, Query, QueryError, name_of, parsed
+from sessionlake.propose.query.words import Found, Query, QueryError, name_of, parsed, unmasked
 from sessionlake.propose.sample import TYPE_NAMES, Sample
 from sessionlake.sources.columns import TIMESTAMP
 
@@ -158,7 +158,7 @@ class _Reader:
         return found or {0}
 
     def _side_of(self, name: str, table: str, token: Token) -> int:
-        sides = self._pairs.sides
+        sides, name = self._pairs.sides, unmasked(name)
         if table:
             having = [n for n, side in enumerate(sides) if table.lower() in side.input.fields.names]
         else:

@@ -9,7 +9,7 @@ from sessionlake.propose.query.brackets import Tokens
 from sessionlake.propose.query.distances import Distance, distances_of
 from sessionlake.propose.query.inputs import Input
 from sessionlake.propose.query.live import interval
-from sessionlake.propose.query.words import Query, QueryError, parsed
+from sessionlake.propose.query.words import Query, QueryError, parsed, unmasked
 
 FORM = "write a.id = b.id and b.t between a.t and a.t + interval 1 hour"
 SideOf = Callable[[exp.Column, Tokens], int]
@@ -39,8 +39,11 @@ class Range:
             self._add(distance, tokens)
 
     def is_time(self, column: exp.Column, tokens: Tokens) -> bool:
-        """Say whether a column of a condition holds times."""
-        return self.inputs[self.side_of(column, tokens)].is_time(column.name.lower())
+        """Say whether a column of a condition holds times; QueryError if its side has no such column."""
+        read = self.inputs[self.side_of(column, tokens)]
+        name = unmasked(column.name)
+        read.fields.require(name, self.query.place(tokens[0]))
+        return read.is_time(name.lower())
 
     def set_times(self, start: Tokens) -> None:
         """Give the inputs their times; QueryError, at `start`, if there is no range."""
@@ -71,7 +74,7 @@ class Range:
         if later == earlier:
             raise self.query.refusal("on", tokens, f"compares two times of one side; {FORM}")
         for side, column in ((later, distance.later), (earlier, distance.earlier)):
-            self.times[side].setdefault(column.name.lower(), tokens)
+            self.times[side].setdefault(unmasked(column.name).lower(), tokens)
         if later == 1:
             self.high = distance.most_us if self.high is None else min(self.high, distance.most_us)
         else:

@@ -190,7 +190,5 @@ class Results:
         place = self._query.place(tokens[0])
         if name not in self._fields.scope.columns or (table and table not in self._fields.names):
             return None
-        wrong = self._fields.scope.refused(name)
-        if wrong is not None:
-            raise QueryError("column", f"{name!r} {wrong}", place)
+        self._fields.require(name, place)
         return self._key_of(self._fields.named(name, place).text)
