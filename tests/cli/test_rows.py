@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from sessionlake.cli.rows import limit_option, print_objects, print_rows, row_formats
+from sessionlake.config.secrets import reveal
 
 
 @click.command()
@@ -74,6 +75,20 @@ def test_an_object_as_csv_is_flat_and_has_no_lists() -> None:
         print_objects([{"a": 2, "b": {"c": 3, "d": "y"}, "e": []}], "csv", headed=False)
 
     assert CliRunner().invoke(command).stdout == "a,b_c,b_d\n1,,x\n2,3,y\n"
+
+
+@pytest.mark.parametrize("form", ["json", "csv"])
+def test_an_object_has_the_reference_in_place_of_a_secret(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PASSWORD_OF_ROWS", "swordfish of rows")
+    word = reveal("sink.options", "${env:PASSWORD_OF_ROWS}")
+
+    @click.command()
+    def command() -> None:
+        print_objects([{"name": "clicks", "error": f"login with {word} failed"}], form)
+
+    said = CliRunner().invoke(command).stdout
+    assert "login with ${env:PASSWORD_OF_ROWS} failed" in said
+    assert word not in said
 
 
 def test_a_reader_that_has_seen_enough_ends_it_quietly() -> None:

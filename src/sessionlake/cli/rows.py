@@ -117,11 +117,11 @@ def print_objects(found: Iterable[Mapping[str, Any]], form: str, *, headed: bool
     The line of the columns' names is that of the first object, and left out if the lines are not `headed`.
     """
     if form == JSON:
-        _send(_listed(hide(json.dumps(plain(one), ensure_ascii=False)) for one in found))
+        _send(map(hide, _listed(json.dumps(plain(one), ensure_ascii=False) for one in found)))
         return
     rows = [_flat(one) for one in found]
     lines = list(_csv(list(rows[0]), [list(row.values()) for row in rows])) if rows else []
-    _send(lines if headed else lines[1:])
+    _send(map(hide, lines if headed else lines[1:]))
 
 
 def _flat(found: Mapping[str, Any]) -> dict[str, Any]:
