@@ -14,6 +14,7 @@ from click.testing import CliRunner
 import sessionlake
 from sessionlake.cli import main
 from sessionlake.cli.registry import COMMANDS, LOOKUPS
+from sessionlake.errors import ExitCode
 from sessionlake.jobs.registry import JOBS
 from tests.cli.support import CONFIG, Project
 
@@ -156,10 +157,14 @@ def test_jobs_of_a_project_are_one_list(pipeline: Project) -> None:
     (root / "new.toml").write_text(new)
     try:
         done = call("reprocess-late", str(root), "--dry-run", "--json")
+        (root / "clicks.toml").rename(root / "clicks.aside")
+        alone = call("reprocess-late", str(root), "--dry-run", "--json")
     finally:
+        (root / "clicks.aside").rename(root / "clicks.toml")
         (root / "project.toml").unlink()
         (root / "new.toml").unlink()
     assert done.exit_code == 0, done.stderr
     found = {one["name"]: one for one in json.loads(done.stdout)}
     assert found["new"] == {"name": "new", "job": "reprocess_late", "ended": "no_batches"}
     assert (found["clicks"]["ended"], found["clicks"]["dry_run"]) == ("done", True)
+    assert (alone.exit_code, json.loads(alone.stdout)) == (ExitCode.NO_BATCHES, [found["new"]])

@@ -31,7 +31,7 @@ def sample(tmp_path: Path) -> Path:
 
 
 def test_a_file_and_standard_input_give_the_same_config(sample: Path, tmp_path: Path) -> None:
-    (tmp_path / "query.sql").write_text(QUERY)
+    (tmp_path / "query.sql").write_text(QUERY, encoding="utf-8-sig")  # as some editors on Windows do
     of_file, of_input = init(sample, "--sql", tmp_path / "query.sql"), init(sample, "--sql", "-", given=QUERY)
     assert (of_file.exit_code, of_file.stderr, of_input.exit_code, of_input.stderr) == (0, "", 0, "")
     same = of_file.stdout.replace(str(tmp_path / "query.sql"), "standard input")
@@ -90,6 +90,7 @@ def test_files_and_samples_that_are_not_there(sample: Path, tmp_path: Path) -> N
     told = f"sessionlake: --sql: '{tmp_path}/none.sql' can't be read (No such file or directory); pass the path of a query, or - for standard input\n"
     assert (missing.exit_code, missing.stderr) == (2, told)
     (tmp_path / "latin.sql").write_bytes("select 'é'".encode("latin-1"))
+    assert init(sample, "--sql", tmp_path / "latin.sql").stderr.startswith("sessionlake: --sql: '")
     assert "is no UTF-8" in init(sample, "--sql", tmp_path / "latin.sql").stderr
     two = init(sample, sample)
     assert two.stderr == f"sessionlake: SAMPLE: '{sample}' is a second one; pass one, or a join by --sql\n"

@@ -246,6 +246,10 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyt
         patched.setattr(Path, "write_text", full)
         with pytest.raises(ConfigError, match=r"can't be written \(No space left on device\)"):
             pipeline.save(file)
+    (tmp_path / "other").mkdir()
+    with pytest.raises(ConfigError, match=r"can't be written \(Is a directory\)"):
+        pipeline.save(tmp_path / "other")
+    (tmp_path / "other").rmdir()
     assert [path.read_text() for path in tmp_path.iterdir()] == ["before"]
     pipeline.save(file)
     assert tomllib.loads(file.read_text())["session"] == {"gap": "1 hour"}
@@ -261,6 +265,10 @@ def test_a_harness_has_run_the_rows() -> None:
         assert harness.last.changes == []
         harness.process([{"user": "ann", "at": 0}])
         assert [row["n"] for row in harness.last.changes] == [1]
+    ahead = {"user": "ann", "at": 3 * 3_600_000_000}
+    for clock_us, refused in ((0, 1), (ahead["at"], 0), (None, 0)):
+        with clicks(aggregates={"n": Count()}).test([ahead], clock_us=clock_us) as harness:
+            assert len(harness.last.dead) == refused
     with pytest.raises(ConfigError, match=r"^drain: "):
         clicks().run(drain=True)
 

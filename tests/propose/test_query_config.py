@@ -45,6 +45,9 @@ def test_a_session_window_is_a_session_with_the_querys_names() -> None:
         "select tenant, cast(user_id as bigint) as user_id, {'start': session_start, 'end': session_end + interval 30 minutes} as s, "
         "visits, revenue\nfrom sessions_live"
     )
+    bought = [row for row in events(SAMPLE) if row["type"] == "buy"]
+    assert f'# The sample "events" has {len(bought)} events that WHERE lets pass (240 rows).' in made.text.splitlines()
+    assert f"# They are of {len({(row['tenant'], row['user_id']) for row in bought})} keys, from " in made.text
     assert (
         "# - Two events exactly 30 minutes apart are of one session here, and of two in Spark, whose gap is exclusive."
         in made.text
@@ -111,6 +114,8 @@ def test_comments_are_the_watermark_and_the_ids() -> None:
     config = config_of(made)
     assert (config.section.grace, config.event.id, config.event.unique_for) == ("2 hours", "event_id", "3 days")
     assert "the query's watermark" in made.text
+    told = "# That is more than 0.1%: `sessionlake init` without the comment proposes a longer one than 2 hours, if it helps."
+    assert told in made.text.splitlines()
 
 
 def test_ids_that_are_remembered_for_longer_make_the_retention_longer() -> None:
