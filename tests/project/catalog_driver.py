@@ -22,7 +22,7 @@ from sessionlake.engine.spark import build_session
 from sessionlake.operators.run import run
 from sessionlake.serve.database import open_database
 from sessionlake.warehouse.lake import Lake
-from tests.project.project_support import PIPELINES, PROJECT, write_file
+from tests.project.project_support import PIPELINES, write_file, write_project
 
 QUARANTINE = "[quarantine]\nmax_events = 1\n"
 LONG = f"max(v{' + 0' * 99})"
@@ -33,15 +33,6 @@ def call(*words: str) -> list[Any]:
     """Return a command's exit code and its lines, those on standard error last."""
     done = CliRunner().invoke(main, ["register", *words])
     return [done.exit_code, [*done.stdout.splitlines(), *done.stderr.splitlines()]]
-
-
-def write_project(root: Path) -> None:
-    """Write a project, with a file of events."""
-    (root / "events").mkdir(parents=True)
-    (root / "project.toml").write_text(PROJECT)
-    for name, text in PIPELINES.items():
-        (root / f"{name}.toml").write_text(text + QUARANTINE if name == "sittings" else text)
-    write_file(root, 0)
 
 
 def different_views(spark: SparkSession, config: Config, prefix: str) -> dict[str, int]:
@@ -72,7 +63,7 @@ def described(spark: SparkSession, name: str) -> dict[str, str]:
 
 def story(spark: SparkSession, root: Path) -> dict[str, Any]:
     """Return by step the outcome."""
-    write_project(root)
+    write_project(root, 1, pipelines={**PIPELINES, "sittings": PIPELINES["sittings"] + QUARANTINE})
     configs = {name: load_config(root / f"{name}.toml") for name in PIPELINES}
     for name in ("sittings", "hours", "latest"):
         run(spark, configs[name], once=True)
@@ -114,8 +105,7 @@ def others(spark: SparkSession, root: Path, words: tuple[str, ...]) -> dict[str,
     spark.sql("drop view lake.stragglers_sessions")
     seen["freed"] = call(*words)
 
-    other = root.with_name("other")
-    write_project(other)
+    other = write_project(root.with_name("other"), 1)
     hours = load_config(other / "hours.toml")
     run(spark, hours, once=True)
     alone = (str(other / "hours.toml"), "--schema", "lake")

@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 _BEGAN = int(time.time()) - 3600
@@ -31,6 +32,17 @@ PIPELINES = {
     # Late events of the sessions, in sessions of their own: a pipeline behind another one.
     "stragglers": '[source]\nkind = "delta"\npath = "lake/sittings/late_events"\n[event]\nkey = "key"\ntime = "event_time"\n[session]\ngap = "1 hour"\n',
 }
+
+
+def write_project(root: Path, files: int = 0, project: str = PROJECT, pipelines: Mapping[str, str] = PIPELINES) -> Path:
+    """Write a project and some files of events, and return its directory, which need not be there yet."""
+    (root / "events").mkdir(parents=True)
+    (root / "project.toml").write_text(project)
+    for name, text in pipelines.items():
+        (root / f"{name}.toml").write_text(text)
+    for number in range(files):
+        write_file(root, number)
+    return root
 
 
 def write_file(root: Path, number: int) -> None:

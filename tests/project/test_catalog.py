@@ -19,7 +19,7 @@ from sessionlake.operators.run import run
 from sessionlake.project.catalog import Found
 from sessionlake.project.entries import Place, entries_of, mark_of, project_mark
 from tests.infra.infra_files import ROOT
-from tests.project.project_support import PIPELINES, PROJECT, write_file
+from tests.project.project_support import write_project
 
 PLACE = "spark_catalog.lake"
 
@@ -33,12 +33,7 @@ def call(*words: str, code: int = 0) -> Result:
 @pytest.fixture(scope="module")
 def root(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a project in which `latest` alone has a batch."""
-    root = tmp_path_factory.mktemp("catalog")
-    (root / "events").mkdir()
-    (root / "project.toml").write_text(PROJECT)
-    for name, text in PIPELINES.items():
-        (root / f"{name}.toml").write_text(text)
-    write_file(root, 0)
+    root = write_project(tmp_path_factory.mktemp("catalog"), 1)
     run(spark, load_config(root / "latest.toml"), once=True)
     return root
 

@@ -14,7 +14,7 @@ from sessionlake.config.project import load_project
 from sessionlake.serve.queries import query_tables
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.lake import Lake
-from tests.project.project_support import PIPELINES, PROJECT, write_file
+from tests.project.project_support import PIPELINES, PROJECT, write_project
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(600)]
 COMMAND = Path(__file__).parents[2] / "pipelines" / "command.py"
@@ -24,13 +24,7 @@ SMALL = ("spark.driver.host=127.0.0.1", "spark.cores.max=2", "spark.executor.cor
 
 def make(root: Path, store: str) -> Path:
     """Write a project, and its files of events."""
-    (root / "events").mkdir(parents=True)
-    (root / "project.toml").write_text(PROJECT.replace("shards = 1", f'shards = 2\nstore = "{store}"'))
-    for name, text in PIPELINES.items():
-        (root / f"{name}.toml").write_text(text)
-    for number in range(FILES):
-        write_file(root, number)
-    return root
+    return write_project(root, FILES, PROJECT.replace("shards = 1", f'shards = 2\nstore = "{store}"'))
 
 
 def rows(root: Path) -> dict[str, list[object]]:

@@ -10,7 +10,7 @@ from hypothesis import given
 from sessionlake.cli import main
 from sessionlake.config.graph import Edge, Graph
 from sessionlake.project.picture import TALL, WIDE, layout_of, svg
-from tests.project.project_support import PIPELINES, PROJECT
+from tests.project.project_support import PIPELINES, write_project
 from tests.support import examples
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -60,10 +60,7 @@ def test_the_file_has_a_box_for_each_pipeline_and_a_line_for_each_pair(graph: Gr
 
 
 def test_the_command(tmp_path: Path) -> None:
-    (tmp_path / "project.toml").write_text(PROJECT)
-    for name, text in PIPELINES.items():
-        (tmp_path / f"{name}.toml").write_text(text)
-    done = CliRunner().invoke(main, ["graph", str(tmp_path), "--format", "svg"])
+    done = CliRunner().invoke(main, ["graph", str(write_project(tmp_path)), "--format", "svg"])
     assert done.exit_code == 0, done.output
     root = ET.fromstring(done.stdout)  # noqa: S314 (a text of ours)
     texts = {str(text.text) for text in root.iter(f"{SVG}text")}

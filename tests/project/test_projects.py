@@ -18,7 +18,7 @@ from sessionlake.cli import main
 from sessionlake.config.load import load_config
 from sessionlake.serve.queries import query_tables
 from tests.jobs.forget.forget_support import traces
-from tests.project.project_support import PIPELINES, PROJECT, write_file
+from tests.project.project_support import PIPELINES, write_file, write_project
 
 SESSIONLAKE = str(Path(sys.executable).with_name("sessionlake"))
 
@@ -26,13 +26,7 @@ SESSIONLAKE = str(Path(sys.executable).with_name("sessionlake"))
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """Return a project with two files of events."""
-    (tmp_path / "events").mkdir()
-    (tmp_path / "project.toml").write_text(PROJECT)
-    for name, text in PIPELINES.items():
-        (tmp_path / f"{name}.toml").write_text(text)
-    for number in range(2):
-        write_file(tmp_path, number)
-    return tmp_path
+    return write_project(tmp_path, 2)
 
 
 def call(*words: str, code: int = 0) -> Result:
@@ -153,12 +147,7 @@ def test_once_in_the_order_of_the_graph_then_sql_and_status_over_all(root: Path)
 def test_one_fails_is_mended_and_the_driver_is_killed_while_the_others_equal_undisturbed_runs(
     root: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    other = tmp_path_factory.mktemp("undisturbed")
-    (other / "events").mkdir()
-    for file in root.glob("*.toml"):
-        (other / file.name).write_text(file.read_text())
-    for number in range(4):
-        write_file(other, number)
+    other = write_project(tmp_path_factory.mktemp("undisturbed"), 4)
     for name in PIPELINES:  # each alone
         done = subprocess.run([SESSIONLAKE, "run", str(other / f"{name}.toml"), "--once"], capture_output=True, text=True, timeout=200, check=False)  # fmt: skip
         assert done.returncode == 0, done.stderr

@@ -21,7 +21,7 @@ from sessionlake.serve.dispatch import Call
 from sessionlake.serve.peers import target
 from tests.airflow.browser import missing_browser, open_browser
 from tests.airflow.support import wait_for
-from tests.project.project_support import PIPELINES, PROJECT, write_file
+from tests.project.project_support import write_project
 from tests.serve.server_support import ask, running
 
 TOKEN, OTHER = "a-token-that-opens-all", "a-token-of-the-hours"
@@ -30,13 +30,7 @@ TOKEN, OTHER = "a-token-that-opens-all", "a-token-of-the-hours"
 @pytest.fixture(scope="module")
 def project(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Project:
     """Return a project in which `sittings` and `hours` have batches, `latest` fails, and `stragglers` has none."""
-    root = tmp_path_factory.mktemp("project")
-    (root / "events").mkdir()
-    (root / "project.toml").write_text(PROJECT)
-    for name, text in PIPELINES.items():
-        (root / f"{name}.toml").write_text(text)
-    write_file(root, 0)
-    found = load_project(root)
+    found = load_project(write_project(tmp_path_factory.mktemp("project"), 1))
     for name in ("sittings", "hours"):
         run(spark, found.configs[name], once=True)
     error = PipelineStateError("checkpoint: '/x' is missing; put it back")

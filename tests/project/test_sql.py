@@ -19,7 +19,7 @@ from sessionlake.operators.views import create_schemas
 from sessionlake.serve.database import open_databases
 from sessionlake.warehouse.tables import Tables
 from tests.jobs.compact.compact_support import DAY, append_batch, upkeep_of
-from tests.project.project_support import PIPELINES, PROJECT, write_file
+from tests.project.project_support import PIPELINES, write_file, write_project
 
 FINAL = 'gap = "10 minutes"\nemit = "final"'
 QUARANTINE = "[quarantine]\nmax_events = 8\n"
@@ -28,15 +28,9 @@ QUARANTINE = "[quarantine]\nmax_events = 8\n"
 @pytest.fixture(scope="module")
 def project(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Project:
     """Return a project of which `stragglers` has no batches; `sittings` has a folded batch, and one that is in no saved row of `batches`."""
-    root = tmp_path_factory.mktemp("it's a project")
-    (root / "events").mkdir()
-    (root / "project.toml").write_text(PROJECT)
-    for name, text in PIPELINES.items():
-        own = text.replace('gap = "10 minutes"', FINAL) + QUARANTINE if name == "sittings" else text
-        (root / f"{'my-hours' if name == 'hours' else name}.toml").write_text(own)
-    write_file(root, 0)
-    write_file(root, 1)
-    found = load_project(root)
+    pipelines = {("my-hours" if name == "hours" else name): text for name, text in PIPELINES.items()}
+    pipelines["sittings"] = pipelines["sittings"].replace('gap = "10 minutes"', FINAL) + QUARANTINE
+    found = load_project(write_project(tmp_path_factory.mktemp("it's a project"), 2, pipelines=pipelines))
     for name in ("sittings", "my-hours", "latest"):
         run(spark, found.configs[name], once=True)
     sittings = found.configs["sittings"]
@@ -71,11 +65,7 @@ def test_every_table_and_view_has_the_rows_that_duckdb_sees(spark: SparkSession,
 
 @pytest.mark.slow
 def test_a_later_batch_does_not_move_the_tables_of_a_query(spark: SparkSession, tmp_path: Path) -> None:
-    root = tmp_path
-    (root / "events").mkdir()
-    (root / "project.toml").write_text(PROJECT)
-    (root / "latest.toml").write_text(PIPELINES["latest"])
-    write_file(root, 0)
+    root = write_project(tmp_path, 1, pipelines={"latest": PIPELINES["latest"]})
     configs = load_project(root).configs
     run(spark, configs["latest"], once=True)
     create_schemas(spark, configs.values())

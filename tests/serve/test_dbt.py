@@ -14,7 +14,7 @@ from sessionlake.config.load import Config, load_config
 from sessionlake.operators.run import run
 from sessionlake.serve.database import open_database
 from sessionlake.warehouse.lake import Lake
-from tests.project.project_support import PIPELINES, PROJECT, write_file
+from tests.project.project_support import write_project
 
 # Read from https://docs.getdbt.com/reference/source-properties: the keys, the types of their values, and those that are required.
 TEXT = str
@@ -27,12 +27,7 @@ FILE = {"version": int, "sources": list}
 @pytest.fixture(scope="module")
 def root(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a project in which `sittings` and `latest` have a batch."""
-    root = tmp_path_factory.mktemp("dbt")
-    (root / "events").mkdir()
-    (root / "project.toml").write_text(PROJECT)
-    for name, text in PIPELINES.items():
-        (root / f"{name}.toml").write_text(text)
-    write_file(root, 0)
+    root = write_project(tmp_path_factory.mktemp("dbt"), 1)
     for name in ("sittings", "latest"):
         run(spark, load_config(root / f"{name}.toml"), once=True)
     return root
