@@ -174,6 +174,17 @@ def test_records_of_a_topic_keep_their_key_and_place() -> None:
     assert [row["_timestamp"].microsecond for row in found] == [5, 6]
 
 
+def test_columns_of_files_may_have_the_names_of_a_records() -> None:
+    types = {"_key": pa.string(), "_offset": pa.int64(), "_no_value": pa.bool_()}
+    columns = EventColumns("_key", "_offset", "us", None, ("_no_value",), types, whole=True)
+    content = b'{"_key":"a","_offset":7,"_no_value":true}'
+    out = io.BytesIO()
+    pq.write_table(pa.table({"_key": ["a"], "_offset": [7], "_no_value": [True]}), out)
+    for found, format_ in ((content, "json"), (out.getvalue(), "parquet")):
+        table = archived(decode(found, "f", format_, columns))
+        assert again(table, columns) == [{"_no_value": True, "_key": "a", "_offset": 7, "error": None}]
+
+
 def test_values_whose_text_is_not_their_own_are_kept_as_they_are_read() -> None:
     table = pa.table(
         {

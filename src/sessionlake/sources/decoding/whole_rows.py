@@ -55,7 +55,8 @@ class WholeDecoder:
     def _rows(self, kind: str, table: pa.Table) -> Rows:
         texts, errors = combined(table[RAW]), {}
         columns = self.columns
-        payload = pa.schema([field for field in columns.schema if field.name not in META])
+        of_record = self._of_record(table)
+        payload = pa.schema([field for field in columns.schema if field.name not in of_record])
         if NO_VALUE not in columns.needed:
             errors = dict.fromkeys(np.flatnonzero(nulls_of(texts)).tolist(), NULL_VALUE)
         if kind != JSON:
@@ -64,7 +65,9 @@ class WholeDecoder:
         if len(payload):
             read, wrong = read_lines(index_values(pc.fill_null(texts, "{}").cast(pa.binary())), payload)
             errors = wrong | errors
-        events, error = typed(self._with_record(read, table), columns, errors)
+        for name, found in of_record.items():
+            read = read.append_column(name, found)
+        events, error = typed(read, columns, errors)
         batch = combined(table[BATCH]).to_numpy()
         return Rows(
             table=events,
@@ -74,15 +77,16 @@ class WholeDecoder:
             whole=lambda at: table.select(SCHEMA.names).take(pa.array(at)).cast(SCHEMA),
         )
 
-    def _with_record(self, read: pa.Table, table: pa.Table) -> pa.Table:
-        """Add the columns of a topic's record that are read."""
+    def _of_record(self, table: pa.Table) -> dict[str, pa.Array]:
+        """Return the columns of a topic's record that are read; of other sources none, whose own columns may have their names."""
         record = combined(table[RECORD])
-        for name in (name for name in self.columns.needed if name in META):
-            if name in read.column_names:
-                read = read.drop_columns([name])
-            found = table[RAW].is_null() if name == NO_VALUE else pc.struct_field(record, _OF_RECORD[name])
-            read = read.append_column(name, found)
-        return read
+        if record.null_count == len(record):
+            return {}
+        return {
+            name: table[RAW].is_null() if name == NO_VALUE else pc.struct_field(record, _OF_RECORD[name])
+            for name in self.columns.needed
+            if name in META
+        }
 
 
 def _cut(texts: pa.Array) -> pa.Array:
