@@ -1,20 +1,19 @@
 """Whole rows of the archive, decoded again as the rows that they were."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import combined
-from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.decoding.archived import BatchesDecoder, places
 from sessionlake.sources.decoding.decoded import typed
 from sessionlake.sources.decoding.json_lines import read_lines
 from sessionlake.sources.decoding.kafka_records import NULL_VALUE
 from sessionlake.sources.decoding.lines import index_values
 from sessionlake.sources.decoding.raw import raw_text
-from sessionlake.sources.decoding.rows import BATCH, Rows
+from sessionlake.sources.decoding.rows import Rows
 from sessionlake.sources.decoding.safe_cast import nulls_of
 from sessionlake.sources.decoding.whole import JSON, KIND, RAW, RECORD, SCHEMA
 from sessionlake.sources.record_columns import KEY, META, NO_VALUE, OFFSET, PARTITION, TIME
@@ -27,30 +26,13 @@ def are_whole(table: pa.Table) -> bool:
     return RECORD in table.column_names and pa.types.is_struct(table.schema.field(RECORD).type)
 
 
-@dataclass(frozen=True)
-class WholeDecoder:
+class WholeDecoder(BatchesDecoder):
     """Decode whole rows of any source; see `Decoder` for the methods."""
-
-    columns: EventColumns
-
-    def part(self, table: pa.Table) -> tuple[pa.Table, None]:
-        """Return all: an archive sends no corrections."""
-        return table, None
 
     def decode(self, table: pa.Table) -> Iterator[Rows]:
         """Yield the rows, those that came as JSON apart from the others."""
         for kind in pc.unique(table[KIND]).to_pylist():
             yield self._rows(kind, table.filter(pc.equal(table[KIND], kind)).combine_chunks())
-
-    def decode_in_order(self, table: pa.Table, files: Mapping[str, int], part: int) -> Iterator[Rows]:
-        """Raise NotImplementedError: the archive does not keep the order of its rows."""
-        raise NotImplementedError
-
-    def decode_again(self, table: pa.Table) -> Iterator[tuple[int, Rows]]:
-        """Yield the rows of each batch."""
-        batch = combined(table[BATCH]).to_numpy()
-        for batch_id in np.unique(batch).tolist():
-            yield from ((batch_id, rows) for rows in self.decode(table.filter(pa.array(batch == batch_id))))
 
     def _rows(self, kind: str, table: pa.Table) -> Rows:
         texts, errors = combined(table[RAW]), {}
@@ -68,12 +50,11 @@ class WholeDecoder:
         for name, found in of_record.items():
             read = read.append_column(name, found)
         events, error = typed(read, columns, errors)
-        batch = combined(table[BATCH]).to_numpy()
         return Rows(
             table=events,
             error=None if error.null_count == len(error) else error,
             raw=lambda at: _cut(texts.take(pa.array(at))),
-            source=lambda at: pa.array([f"archive: batch {each}" for each in batch[at].tolist()], pa.string()),
+            source=places(table),
             whole=lambda at: table.select(SCHEMA.names).take(pa.array(at)).cast(SCHEMA),
         )
 
