@@ -14,8 +14,11 @@ from sessionlake.config.load import Config, parse_config
 from sessionlake.engine.operator import Aside, BatchContext, Counted, Keyed
 from sessionlake.errors import ConfigError
 from sessionlake.operators.registry import kind_of
+from sessionlake.sources.decoding.decoded import no_row
+from sessionlake.sources.decoding.rows import Rows, no_text
+from sessionlake.sources.decoding.whole import json_rows
 from sessionlake.sources.files import FileSource
-from sessionlake.stream.whole import WHOLE
+from sessionlake.stream.whole import WHOLE, whole_rows
 from tests.support import examples, make_config
 
 CLOCK_US = 1_000
@@ -96,6 +99,25 @@ def test_rows_of_a_large_file_come_in_pieces(tmp_path: Path) -> None:
     found = pa.concat_tables(whole)
     assert found["raw"].to_pylist() == lines
     assert found["event_time"].cast(pa.int64()).to_pylist() == list(range(20_000))
+
+
+def test_a_row_that_a_lookup_finds_nothing_for_is_kept(tmp_path: Path) -> None:
+    """It may be an event of a config without the lookup, unlike one that could not be read."""
+    config = config_of(tmp_path, "session", "all")
+    spec = kind_of(config).make(config, {"events": FileSource(None, config)}, None).operator().events("events")  # type: ignore[arg-type]
+    lines = [f'{{"key":"{name}","time_us":1,"v":1}}' for name in "abc"]
+    rows = Rows(
+        table=pa.table({"v": [1, 1, 1], "key": ["a", "b", "c"], "time_us": [1, 1, 1]}),
+        error=pa.array([None, no_row("customers"), "bad JSON: no object"]),
+        raw=no_text,
+        source=no_text,
+        whole=lambda at: json_rows(pa.array(lines).take(pa.array(at))),
+    )
+    (kept,) = whole_rows(spec, rows, CLOCK_US)
+    assert isinstance(kept, Aside)
+    assert kept.rows.select(["key", "raw"]).to_pylist() == [
+        {"key": name, "raw": line} for name, line in zip("ab", lines, strict=False)
+    ]
 
 
 def test_a_join_and_avro_are_refused_in_one_line(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from sessionlake.errors import SourceError
 from sessionlake.sources.columns import TIMESTAMP, EventColumns
 from sessionlake.sources.decoding.decode import decode
 from sessionlake.sources.decoding.decoded import WRONG_TYPE, Decoded
-from sessionlake.sources.decoding.kafka_records import RecordDecoder, Topic
+from sessionlake.sources.decoding.kafka_records import NULL_VALUE, RecordDecoder, Topic
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.sources.decoding.tables import WHOLE, TableDecoder
 from sessionlake.sources.decoding.whole import readable, text_rows
@@ -172,6 +172,30 @@ def test_records_of_a_topic_keep_their_key_and_place() -> None:
         ("b", None, 0, 4),
     ]
     assert [row["_timestamp"].microsecond for row in found] == [5, 6]
+
+
+def test_a_record_without_a_value_is_a_row_if_that_is_read() -> None:
+    records = pa.table(
+        {
+            "value": pa.array([b'{"v":1}', None]),
+            "key": pa.array([b"k", b"n"]),
+            "timestamp": pa.array([5, 6], TIMESTAMP),
+            "partition": pa.array([0, 0], pa.int32()),
+            "offset": pa.array([3, 4]),
+        }
+    )
+    types = {"_key": pa.string(), "_timestamp": TIMESTAMP, "v": pa.int64()}
+    reading = EventColumns(
+        "_key", "_timestamp", None, None, ("v", "_no_value"), {**types, "_no_value": pa.bool_()}, whole=True
+    )
+    table = archived(RecordDecoder(reading, Topic("t", avro=False)).decode(records))
+    found = again(table, reading)
+    assert [(row["_key"], row["v"], row["_no_value"], row["error"]) for row in found] == [
+        ("k", 1, False, None),
+        ("n", None, True, None),
+    ]
+    found = again(table, EventColumns("_key", "_timestamp", None, None, ("v",), types))
+    assert [(row["_key"], row["v"], row["error"]) for row in found] == [("k", 1, None), ("n", None, NULL_VALUE)]
 
 
 def test_columns_of_files_may_have_the_names_of_a_records() -> None:
