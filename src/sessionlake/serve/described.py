@@ -11,13 +11,12 @@ from sessionlake.serve.views import lake_with_tables
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.changelog import Changelog
 
-FINAL = "final"
 _SHOWN = {
     "all": "",
     "final": ", if events can't change it any more",
     "marked": "; `final` marks those that events can't change any more",
 }
-_OF_VIEWS = {FINAL: "Whether events can't change the row any more"}
+_OF_VIEWS = {"final": "Whether events can't change the row any more"}
 
 
 @dataclass(frozen=True)
@@ -41,10 +40,11 @@ def described(config: Config) -> list[Described]:
         for name in (*lake.changelog.tables, *schemas.SHARED)
         if lake[name].exists()
     ]
-    known = {name: comment for table in reversed(tables[:2]) for name, comment in table.columns.items()}
+    columns = {table.name: table.columns for table in tables}
+    known = {**columns[lake.changelog.changes], **columns[lake.changelog.snapshot], **_OF_VIEWS}
     with closing(open_database(config, lake)) as database:
         views = [
-            Described(name, comment, {one: (known | _OF_VIEWS).get(one, "") for one in database.table(name).columns})
+            Described(name, comment, {one: known.get(one, "") for one in database.table(name).columns})
             for name, comment in _views(config, lake.changelog)
         ]
     return [*tables, *views]

@@ -110,19 +110,17 @@ def lake_with_tables(config: Config) -> Lake:
 
 def with_tables(configs: Iterable[Config]) -> tuple[list[Config], list[str]]:
     """Return the pipelines that have tables, and the names of those that have none; NoBatchesError if all have none."""
-    found, without = list[Config](), list[NoBatchesError]()
-    names = []
+    found, without = list[Config](), dict[str, NoBatchesError]()
     for config in configs:
         try:
             lake_with_tables(config)
         except NoBatchesError as error:
-            without.append(error)
-            names.append(config.pipeline.name)
+            without[config.pipeline.name] = error
         else:
             found.append(config)
     if not found:
-        raise without[0]
-    return found, names
+        raise next(iter(without.values()))
+    return found, list(without)
 
 
 def snapshot_columns(lake: Lake) -> list[str]:
