@@ -11,6 +11,7 @@ from sessionlake.config.load import Config
 from sessionlake.errors import ConfigError, SourceError
 from sessionlake.jobs.backfill import backfill
 from sessionlake.jobs.compact import compact
+from sessionlake.jobs.rebuild.archive import find_archive
 from sessionlake.operators.run import run
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.warehouse import schemas
@@ -99,7 +100,8 @@ def test_compaction_trims_it_and_backfill_knows(
     config = config_of(tmp_path, archive="all")
     write(tmp_path, range(4))
     run(spark, config, once=True)
-    before = archived(spark, config)
+    before, seen = archived(spark, config), find_archive(spark, config, incomplete=False)
+    rows = seen.whole_rows().count()
     short = config.model_copy(update={"compact": CompactSection(archive="50 us")})
     kept = [row for row in before if row[1] >= 112 - 50]
     dry = compact(spark, short, dry_run=True)
@@ -112,7 +114,8 @@ def test_compaction_trims_it_and_backfill_knows(
     whole = Tables(spark, config.pipeline.warehouse, CHANGELOG)[schemas.SOURCE_ROWS].read()
     oldest = whole.agg(F.unix_micros(F.min("event_time")), F.count("*")).collect()[0]
     assert oldest[0] >= 112 - 50, "whole rows go, too"
-    assert oldest[1] >= len(kept)
+    assert len(kept) <= oldest[1] < rows
+    assert (seen.rows().count(), seen.whole_rows().count()) == (len(before), rows), "a job that began before sees all"
     assert backfill(spark, config, from_us=95, to_us=EVER[1], dry_run=True).counts["corrections"] == 0
     for file in (tmp_path / "events").iterdir():
         file.unlink()

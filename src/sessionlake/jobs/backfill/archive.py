@@ -50,23 +50,30 @@ def archived_events(
 
 
 def whole_batches(
-    tables: Tables, inputs: Iterable[BatchInputs], needed: Collection[int], window: Window, events: EventSpec
+    tables: Tables,
+    inputs: Iterable[BatchInputs],
+    needed: Collection[int],
+    window: Window,
+    events: EventSpec,
+    version: int,
 ) -> set[int]:
-    """Return the needed batches of which whole rows are read: their archived events lack a column, and all whole rows are there.
+    """Return the needed batches of which whole rows are read: their archived events lack a column, and a version has all whole rows.
 
-    None if duplicates are looked for: whole rows have them, and archived events have not.
+    There is none if duplicates are looked for: whole rows have them, and archived events have not; nor if `version` is -1.
     """
-    from_us = tables[schemas.SOURCE_ROWS].app_version(ARCHIVED_FROM) if tables[schemas.SOURCE_ROWS].exists() else None
-    if events.unique_us is not None or (from_us is not None and from_us > window.low):
+    if events.unique_us is not None or version < 0:
+        return set()
+    from_us = tables[schemas.SOURCE_ROWS].app_version(ARCHIVED_FROM, version)
+    if from_us is not None and from_us > window.low:
         return set()
     names = {*events.columns.inputs}
     kept = {i.batch_id for i in inputs if i.settings.get("archive") == ALL}
     return {batch for batch in needed if batch in kept and not names <= events.read_at(batch)}
 
 
-def whole_rows(tables: Tables, window: Window, batches: Collection[int]) -> DataFrame:
-    """Return the whole rows of some batches with a time in the window, for `read_again`."""
-    rows = tables[schemas.SOURCE_ROWS].read().where(_is_among(batches))
+def whole_rows(tables: Tables, window: Window, batches: Collection[int], version: int) -> DataFrame:
+    """Return the whole rows of some batches with a time in the window, for `read_again`; `version` as in `archived_events`."""
+    rows = tables[schemas.SOURCE_ROWS].read(version).where(_is_among(batches))
     time = F.unix_micros("event_time")
     return rows.where(time.between(window.low, window.high)).select(*SCHEMA.names, BATCH)
 

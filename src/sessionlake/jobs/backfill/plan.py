@@ -78,12 +78,13 @@ def _events(basis: RunBasis, recompute: Recompute, buckets: int, needed: set[int
     archived, read = recompute.pieces([i for i in basis.inputs if i.batch_id in needed])
     missing = lacking(basis.tables, basis.inputs, needed, window, version) if version >= 0 else "there is no archive"
     if missing is None:
-        whole = whole_batches(basis.tables, basis.inputs, needed, window, recompute.events)
+        whole_version = basis.tables[schemas.SOURCE_ROWS].latest_version()
+        whole = whole_batches(basis.tables, basis.inputs, needed, window, recompute.events, whole_version)
         events = archived_events(basis.tables, basis.inputs, window, version, whole)
         parts = [split_basis(events, buckets, window, archived)]
         if whole:
             _with_versions(basis, recompute, whole)
-            parts.append(split_basis(whole_rows(basis.tables, window, whole), buckets, window, read))
+            parts.append(split_basis(whole_rows(basis.tables, window, whole, whole_version), buckets, window, read))
         return parts
     if recompute.events.unique_us is not None:
         raise JobError(

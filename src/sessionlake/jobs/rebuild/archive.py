@@ -44,6 +44,8 @@ class Archive:
     """The batch from which on it has whole rows of all that it has; None if it has none of the last batch."""
     first: int
     """The first batch that it has."""
+    whole_version: int
+    """Of the table `source_rows`; -1 if there is none."""
 
     @property
     def is_whole(self) -> bool:
@@ -56,7 +58,7 @@ class Archive:
 
     def whole_rows(self) -> DataFrame:
         """Return the whole rows up to the batch."""
-        return self.tables[schemas.SOURCE_ROWS].read().where(F.col(BATCH) <= self.batch.batch_id)
+        return self.tables[schemas.SOURCE_ROWS].read(self.whole_version).where(F.col(BATCH) <= self.batch.batch_id)
 
     def corrections(self) -> Counter[str]:
         """Return by kind how many corrections took effect up to the batch, those that only move the stream on left out."""
@@ -79,6 +81,8 @@ def find_archive(spark: SparkSession, config: Config, *, incomplete: bool) -> Ar
             f"pipeline.name: warehouse {config.pipeline.warehouse!r} belongs to pipeline {last.pipeline!r}, not {config.pipeline.name!r}; "
             "write the old name"
         )
+    # Before the mark of a trimmed archive is read: a compaction, which may run now, sets the mark, and then deletes.
+    version, whole_version = (tables[name].latest_version() for name in (schemas.EVENTS, schemas.SOURCE_ROWS))
     inputs = batch_inputs(tables, config, last.batch_id)
     batch = _last_archived(tables, config, inputs, last, incomplete=incomplete)
     offsets = tables.read_text(f"{config.checkpoint}/offsets/{batch.batch_id}")
@@ -87,17 +91,17 @@ def find_archive(spark: SparkSession, config: Config, *, incomplete: bool) -> Ar
             f"--from-archive: the archive ends with batch {batch.batch_id}, and the checkpoint no longer has the positions "
             f"at which that batch ended; {FROM_SOURCE}"
         )
-    events = tables[schemas.EVENTS]
     kept = [i for i in inputs if i.batch_id <= batch.batch_id and i.settings.get("archive")]
     return Archive(
         tables,
-        events.latest_version(),
+        version,
         config.checkpoint,
         batch,
         offsets,
-        events.app_version(ARCHIVED_FROM),
+        tables[schemas.EVENTS].app_version(ARCHIVED_FROM),
         whole_since(kept),
         kept[0].batch_id,
+        whole_version,
     )
 
 
