@@ -20,9 +20,10 @@ from sessionlake.sources.columns import TIMESTAMP, EventColumns
 from sessionlake.sources.decoding.decode import decode
 from sessionlake.sources.decoding.decoded import WRONG_TYPE, Decoded
 from sessionlake.sources.decoding.kafka_records import NULL_VALUE, RecordDecoder, Topic
+from sessionlake.sources.decoding.raw import is_cut
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.sources.decoding.tables import WHOLE, TableDecoder
-from sessionlake.sources.decoding.whole import readable, text_rows
+from sessionlake.sources.decoding.whole import SCHEMA, json_rows, readable, text_rows
 from sessionlake.sources.decoding.whole_rows import WholeDecoder
 
 BEFORE = EventColumns("key", "time", "us", None, (), {"key": pa.string(), "time": pa.int64()}, whole=True)
@@ -225,6 +226,26 @@ def test_values_whose_text_is_not_their_own_are_kept_as_they_are_read() -> None:
         "wide": "1.2000000000",
         'odd "name"\\': 'tab\t, quote " and \\',
     }
+
+
+@pytest.mark.parametrize("odd", ['"', "\\", "\n", "\x00", "\x1f", "\\n"])
+def test_each_character_that_json_has_not_as_it_is(odd: str) -> None:
+    """Alone: one that is odd makes all of the column be looked at."""
+    texts = ["plain", f"a{odd}b", None, "\x7f\u00fc\u2028"]
+    found = text_rows(pa.table({"t": texts}))["raw"].to_pylist()
+    assert [json.loads(text).get("t") for text in found] == texts
+
+
+def test_read_again_they_are_whole_and_have_text_and_place() -> None:
+    texts = ['{"key":"a","time":1}', f'{{"key":"b","time":1,"t":"{"x" * 100_000}"}}']
+    table = json_rows(pa.array(texts)).append_column("batch_id", pa.array([3, 4]))
+    (rows,) = WholeDecoder(columns_of({})).decode(table)
+    at = np.arange(2)
+    assert rows.whole is not None
+    assert rows.whole(at).equals(table.select(SCHEMA.names))
+    short, long = rows.raw(at).to_pylist()
+    assert (short, is_cut(short), is_cut(long)) == (texts[0], False, True)
+    assert rows.source(at).to_pylist() == ["archive: batch 3", "archive: batch 4"]
 
 
 def test_bytes_that_are_no_text_are_refused_in_one_line() -> None:

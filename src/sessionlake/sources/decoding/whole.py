@@ -69,7 +69,9 @@ def _objects(texts: Mapping[str, pa.Array], rows: int) -> pa.Array:
         ]
         return pc.binary_join_element_wise(*pieces, "}", "")
     pairs = [pc.binary_join_element_wise(f'"{name}":"', texts[name], '"', "") for name in others]
-    inner = pc.binary_join_element_wise(*pairs, ",", null_handling="skip") if pairs else pa.repeat("", rows)
+    # Of a lone column Arrow leaves the null rows out. Two columns of nulls keep them, and add nothing.
+    nulls = pa.nulls(rows, pa.string())
+    inner = pc.binary_join_element_wise(nulls, nulls, *pairs, ",", null_handling="skip")
     return pc.binary_join_element_wise("{", inner, "}", "")
 
 
