@@ -60,19 +60,15 @@ def _objects(texts: Mapping[str, pa.Array], rows: int) -> pa.Array:
     whole = [name for name, values in texts.items() if not values.null_count]
     others = [name for name in texts if name not in whole]
     # Each join copies all that it joins. So there is one for all columns without nulls, and one more for each of the others.
+    pieces: list[Any] = []
+    for name in whole:
+        pieces += [f'{"," if pieces else "{"}"{name}":"', texts[name], '"']
+    more = [pc.fill_null(pc.binary_join_element_wise(f',"{name}":"', texts[name], '"', ""), "") for name in others]
     if whole:
-        pieces: list[Any] = []
-        for name in whole:
-            pieces += [f'{"," if pieces else "{"}"{name}":"', texts[name], '"']
-        pieces += [
-            pc.fill_null(pc.binary_join_element_wise(f',"{name}":"', texts[name], '"', ""), "") for name in others
-        ]
-        return pc.binary_join_element_wise(*pieces, "}", "")
-    pairs = [pc.binary_join_element_wise(f'"{name}":"', texts[name], '"', "") for name in others]
-    # Of a lone column Arrow leaves the null rows out. Two columns of nulls keep them, and add nothing.
-    nulls = pa.nulls(rows, pa.string())
-    inner = pc.binary_join_element_wise(nulls, nulls, *pairs, ",", null_handling="skip")
-    return pc.binary_join_element_wise("{", inner, "}", "")
+        return pc.binary_join_element_wise(*pieces, *more, "}", "")
+    # Each row's first pair has no comma before it.
+    pairs = pc.binary_join_element_wise(*more, "", "") if more else pa.repeat("", rows)
+    return pc.binary_join_element_wise("{", pc.utf8_slice_codeunits(pairs, 1), "}", "")
 
 
 def _texts(name: str, values: pa.Array) -> pa.Array:
