@@ -80,6 +80,11 @@ class Aggregate(ABC):
     def value(self, states: States) -> pa.Array:
         """Return the value that users see, of type `value_type`."""
 
+    def inverted(self, states: States) -> States | None:
+        """Return states that take these back when they are merged with them; None if the aggregate can't subtract."""
+        del states
+        return None
+
     def from_value(self, values: pa.Array, time_us: Ints) -> States | None:
         """Return states that have these values, as of the given times, or None if a value does not determine a state.
 

@@ -70,6 +70,8 @@ class OperatorEntry:
     """Checks of its further tables, as a function by table; None if it has no such tables. The function gets the rows, and returns them with the columns that suites need, and the types of these columns."""
     suites: str = ""
     """The end of the names of its tables' suites, if another operator's tables have the same names."""
+    subtracts: bool = False
+    """Whether it can take back rows that it has been given, as a pipeline's results are if they change."""
     topic_tombstones: str | None = None
     """Records of tombstones in the topic of the events, a `stream.topic_tombstones.TopicTombstones`; None if those remove no rows."""
     lacks: Mapping[str, str] = field(default_factory=dict)

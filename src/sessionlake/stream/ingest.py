@@ -35,6 +35,8 @@ DEAD_LETTER, DROP, EMIT = "dead_letter", "drop", "emit"
 """The choices for events beyond retention: write them as dead letters, drop them, or hand them to the operator."""
 DEAD, ARCHIVED = "dead", "archived"
 """Kinds of rows that a map task writes: dead letters, and events that were not refused, as they are."""
+RETRACTED = "retracted"
+"""The reason of a dead letter for a row that the source takes back, and that the operator can't subtract."""
 FUTURE = "too far in the future"
 """The reason of a dead letter whose time is further ahead of the batch's clock than `max_future_skew`."""
 DEAD_SCHEMA = pa.schema(
@@ -72,6 +74,8 @@ class EventSpec:
     """The layouts that the pipeline's states have had; empty if there was one."""
     lookups: Lookups = NO_LOOKUPS
     """The tables from which rows are enriched once they are decoded."""
+    subtracts: bool = False
+    """Whether the operator can take rows back; if not, those that the source takes back are dead letters."""
 
     @property
     def columns(self) -> EventColumns:
@@ -118,6 +122,10 @@ class Judged:
         """Return the rows at some places as events."""
         return checked_events(self.spec, self.rows.table, self.checked, at)
 
+    def signs(self, at: Ints) -> Ints:
+        """Return 1 of each row at some places that is added, -1 of each that is taken back."""
+        return np.ones(len(at), np.int64) if self.rows.sign is None else self.rows.sign[at]
+
     def computed(self, compute: Callable[[Ints], _T], at: Ints) -> tuple[_T, Ints]:
         """Compute over the rows at which no user's aggregate raises, and return them too; the others are refused."""
         return without_raising(compute, at, self.refused)
@@ -161,6 +169,10 @@ def judge(spec: EventSpec, rows: Rows, clock_us: int, expired_us: int) -> Judged
     if checked.reason is not None:
         good = pc.is_null(checked.reason).to_numpy(zero_copy_only=False)
         refused.append((np.flatnonzero(~good), checked.reason.filter(pa.array(~good))))
+    if rows.sign is not None and not spec.subtracts:
+        retracted = good & (rows.sign < 0)
+        refused.append(_all(retracted, RETRACTED))
+        good &= ~retracted
     if spec.max_future_skew_us is not None:
         future = good & (checked.time_us > clock_us + spec.max_future_skew_us)
         refused.append(_all(future, FUTURE))

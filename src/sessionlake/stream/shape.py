@@ -69,6 +69,7 @@ class Shape:
             raw=lambda places: rows.raw(at[places]),
             source=lambda places: rows.source(at[places]),
             places=None if rows.places is None else rows.places[at],
+            sign=None if rows.sign is None else rows.sign[at],
         )
         return some, count - len(at)
 
