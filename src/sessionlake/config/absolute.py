@@ -1,14 +1,14 @@
 """The paths of a config made absolute: relative ones are relative to the config's directory."""
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sessionlake.config.lookups import LookupSection, looked_up_table
+from sessionlake.config.lookups import LookupSection
 from sessionlake.config.names import EVENT_INPUT, EVENTS, SOURCE_ROWS
-from sessionlake.config.paths import resolved
+from sessionlake.config.paths import normal_path, resolved
 from sessionlake.config.sections import PipelineSection
 from sessionlake.config.source import SinkSection, SourceSection, with_absolute_secrets
+from sessionlake.config.upstream import looked_up_table
 from sessionlake.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -53,6 +53,9 @@ def with_absolute_paths(config: "Config", directory: Path) -> "Config":
 def _absolute_sources(config: "Config", pipeline: PipelineSection, directory: Path) -> dict[str, Any]:
     """Return the sections that hold sources, with absolute paths."""
     sources = {name: _absolute(side.source, directory) for name, side in config.inputs.items()}
+    for name, source in sources.items():
+        if (upstream := config.upstream.get(source.AT)) is not None:
+            sources[name] = source.model_copy(update={"path": upstream.path})
     for source in sources.values():
         kept = [normal_path(f"{pipeline.warehouse}/{name}") for name in (EVENTS, SOURCE_ROWS)]
         if pipeline.archive and normal_path(source.path or "") in kept:
@@ -79,12 +82,3 @@ def _absolute(source: SourceSection, directory: Path) -> SourceSection:
     named = {name: getattr(source, name) for name in ("path", "avro_schema")}
     paths = {name: resolved(path, directory) for name, path in named.items() if path}
     return with_absolute_secrets(source.model_copy(update=paths), directory)
-
-
-def normal_path(path: str) -> str:
-    """Return a path or URI in a normal form: two names of one place become equal.
-
-    >>> normal_path("s3a://lake/clicks/"), normal_path("file:///lake/clicks")
-    ('s3://lake/clicks', '/lake/clicks')
-    """
-    return re.sub(r"^s3[an]://", "s3://", re.sub(r"^file:(//)?", "", path)).rstrip("/")

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
-from sessionlake.config.absolute import normal_path
 from sessionlake.config.load import Config
 from sessionlake.config.operators import named
+from sessionlake.config.paths import normal_path
 from sessionlake.config.problems import Problem
 
 

@@ -12,7 +12,7 @@ from sessionlake.config.checks import checks_of, wrong_key_columns
 from sessionlake.config.durations import MINUTE_US, parse_duration, spoken_duration
 from sessionlake.config.file import ConfigFile
 from sessionlake.config.jobs import CompactSection, ExpireSection, QualitySection
-from sessionlake.config.lookups import LOOKUP, LookedUpTable, LookupSection, live_lookups
+from sessionlake.config.lookups import LOOKUP, LookupSection, live_lookups
 from sessionlake.config.missing import MissingSection
 from sessionlake.config.names import EVENT_INPUT
 from sessionlake.config.observed import LineageSection, MetricsSection
@@ -23,6 +23,7 @@ from sessionlake.config.sections import EventSection, OperatorSection, PipelineS
 from sessionlake.config.serve import ServeSection
 from sessionlake.config.source import SinkSection, SourceSection
 from sessionlake.config.structure import structured
+from sessionlake.config.upstream import LookedUpTable, Upstream, upstreams_in, with_events_of
 from sessionlake.errors import SessionlakeError
 
 
@@ -47,6 +48,8 @@ class Config(Section):
     airflow: AirflowSection = AirflowSection()
     looked_up: dict[str, LookedUpTable] = Field(default={})
     """The [table] pipelines that lookups read, by the lookups' names."""
+    upstream: dict[str, Upstream] = Field(default={})
+    """The pipelines whose results are the rows of sources, by the places of these."""
     directory: str = "."
     """Directory of the config file."""
     project_warehouse: str | None = None
@@ -194,6 +197,10 @@ class Config(Section):
             )
             event["columns"] = event["columns"] or None
             events |= {f"{side.event_at}.{name}": value for name, value in event.items()}
+            if side.source.entry.is_pipeline:
+                events |= {f"{side.source.AT}.{name}": getattr(side.source, name) for name in ("of", "rows")}
+            if side.source.takes_back:  # rows are taken back that were let pass before
+                events[f"{side.event_at}.where"] = side.event.where
             if side.lookup:
                 events[side.lookup_at] = {section.name: section.bound for section in side.lookup}
         return {**self.section.bound_settings(), **events, "aggregates": dict(self.aggregates)}
@@ -251,7 +258,10 @@ def config_of(file: ConfigFile) -> Config:
 def parse_config(raw: dict[str, Any], directory: Path) -> Config:
     """Validate a config's content; relative paths are resolved against `directory`. InvalidConfigError has all its problems."""
     found = Gathered()
+    upstream = upstreams_in(raw, directory, found)
+    raw = with_events_of(raw, upstream)
     config, wrong = structured(raw, Config, found)
+    config = config.model_copy(update={"upstream": upstream})
     if not config.section.sides and config.event.key is None:
         config = config.model_copy(update={"section": config.section.without_key()})
     for check in checks_of(config, raw):

@@ -2,21 +2,15 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
 from sessionlake.config.durations import parse_duration
-from sessionlake.config.file import ConfigFile, pipeline_files
-from sessionlake.config.operators import OPERATORS, OperatorEntry
-from sessionlake.config.paths import resolved
-from sessionlake.config.problems import problems_of
 from sessionlake.config.sections import Columns, Duration, Section, as_columns, equal_columns
 from sessionlake.config.source import ColumnType, Format
-from sessionlake.errors import ConfigError, SessionlakeError
+from sessionlake.errors import ConfigError
 
 if TYPE_CHECKING:
     from sessionlake.config.load import Config
@@ -113,64 +107,6 @@ def live_lookups(sections: Sequence[LookupSection]) -> dict[str, Any]:
         "missing": {section.name: section.missing for section in sections},
         "looked_up": [name for section in sections for name in section.names],
     }
-
-
-@dataclass(frozen=True)
-class LookedUpTable:
-    """The pipeline that a lookup reads."""
-
-    warehouse: str
-    key: tuple[str, ...]
-    """The columns that make its key."""
-    operator: str
-    """The name of its operator's entry."""
-
-    @property
-    def entry(self) -> OperatorEntry:
-        """The entry of its operator."""
-        return OPERATORS[self.operator]
-
-    def called(self, column: str) -> str:
-        """Return how its rows call a column: that of a key of one column has the operator's name."""
-        return self.entry.rows.key if self.key == (column,) else column
-
-
-def looked_up_table(lookup_at: str, section: LookupSection, directory: Path) -> LookedUpTable:
-    """Return the pipeline that a lookup's `table` names; ConfigError in one line if it can't be looked up."""
-    at, named = f"{lookup_at}.{section.name}.table", str(section.table)
-    try:
-        file = _file_of(named, directory)
-        raw = None if file is None else file.merged()
-    except SessionlakeError as error:
-        raise ConfigError(f"{at}: {named!r} can't be read ({problems_of(error)[0]}); correct it") from error
-    if file is None or raw is None:
-        raise ConfigError(
-            f"{at}: there is no pipeline {named!r} beside this file; write its name, or the path of its config"
-        )
-    able = {name: entry for name, entry in OPERATORS.items() if entry.rows.one_per_key}
-    operator = next((name for name, entry in able.items() if entry.section in raw), None)
-    if operator is None:
-        those = " or ".join(f"[{entry.section}]" for entry in able.values())
-        raise ConfigError(
-            f"{at}: {named!r} has no {those}, and so not one row a key; name such a pipeline, or write path"
-        )
-    pipeline, event = (raw.get(name) for name in ("pipeline", "event"))
-    if not isinstance(pipeline, dict) or not isinstance(event, dict) or "warehouse" not in pipeline:
-        raise ConfigError(f"{at}: {named!r} has no pipeline.warehouse or no [event]; correct {file.own.path}")
-    return LookedUpTable(resolved(str(pipeline["warehouse"]), file.directory), as_columns(event.get("key")), operator)
-
-
-def _file_of(named: str, directory: Path) -> ConfigFile | None:
-    """Return the file of a pipeline that is named by its path, or by its name if it lies in the directory; None if there is none."""
-    if named.endswith(".toml"):
-        return ConfigFile.read(directory / named)
-    for path in dict.fromkeys((directory / f"{named}.toml", *pipeline_files(directory))):
-        if path.is_file():
-            file = ConfigFile.read(path)
-            pipeline = file.own.content.get("pipeline", {})
-            if isinstance(pipeline, dict) and pipeline.get("name", path.stem) == named:
-                return file
-    return None
 
 
 def checks_of_lookups(sides: Iterable["Config"]) -> Iterator[Callable[[], None]]:

@@ -1,6 +1,7 @@
-"""The path of local stores. It may hold variables, which every machine replaces from its own environment."""
+"""Paths of a config, and the path of local stores, which may hold variables that every machine replaces from its own environment."""
 
 import os
+import re
 from pathlib import Path
 from string import Template
 
@@ -47,3 +48,12 @@ def make_private(path: Path) -> None:
     for parent in [*reversed(path.parents), path]:
         if not parent.exists():
             parent.mkdir(mode=0o700, exist_ok=True)
+
+
+def normal_path(path: str) -> str:
+    """Return a path or URI in a normal form: two names of one place become equal.
+
+    >>> normal_path("s3a://lake/clicks/"), normal_path("file:///lake/clicks")
+    ('s3://lake/clicks', '/lake/clicks')
+    """
+    return re.sub(r"^s3[an]://", "s3://", re.sub(r"^file:(//)?", "", path)).rstrip("/")

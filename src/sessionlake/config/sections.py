@@ -186,6 +186,8 @@ class OperatorSection(Section):
     """The key to raise if too many events come too late: `grace_us` is its value."""
     CLOSES: ClassVar[bool] = True
     """Whether rows ever become final."""
+    NEVER_CHANGES: ClassVar[bool] = False
+    """Whether events change no row that is there, so that each is final at once."""
 
     @property
     def stores_are_rows(self) -> bool:

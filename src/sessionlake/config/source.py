@@ -55,6 +55,15 @@ class SourceSection(Section):
     """Whether a record without a value removes the session that its headers name. Then everyone who may write to the topic may remove sessions."""
     options: dict[str, str | int | bool] = Field(default={})
     """Passed on to Spark's Kafka connector. `${env:NAME}` and `${file:PATH}` in a text stand for a secret's value."""
+    of: str | None = None
+    """The pipeline whose results are read: its name in the project, or the path of its config."""
+    rows: Literal["final", "changes"] | None = None
+    """The results that are read: those that events can't change any more, or all, and their changes."""
+
+    @property
+    def takes_back(self) -> bool:
+        """Whether rows change after they were read: then they are taken back, and read as they are now."""
+        return self.rows == "changes"
 
     @property
     def entry(self) -> SourceEntry:
@@ -63,13 +72,13 @@ class SourceSection(Section):
 
     @property
     def place(self) -> str:
-        """The topic, or the path."""
-        return (self.topic or "") if self.entry.has_topic else self.path
+        """The topic, the pipeline, or the path."""
+        return (self.topic or "") if self.entry.has_topic else self.of or self.path
 
     @property
     def place_at(self) -> str:
         """The place of the input's path or topic in the config."""
-        return f"{self.AT}.topic" if self.entry.has_topic else f"{self.AT}.path"
+        return f"{self.AT}.{'of' if self.entry.is_pipeline else 'topic' if self.entry.has_topic else 'path'}"
 
     @property
     def files_per_batch(self) -> int | None:

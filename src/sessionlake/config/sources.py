@@ -6,7 +6,7 @@ No other code tests for a kind of source; differences between kinds are fields o
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["files", "delta", "kafka"]
+Kind = Literal["files", "delta", "kafka", "pipeline"]
 """The names that `source.kind` has: the entries' names."""
 
 
@@ -34,6 +34,8 @@ class SourceEntry:
     """Whether Python opens files itself, while rows of other sources come through Java."""
     bytes_per_batch: int | None = None
     """Bytes of a micro-batch, if the config bounds them by nothing."""
+    is_pipeline: bool = False
+    """Whether it is another pipeline, whose results are the rows."""
 
 
 _SOURCES = "sessionlake.sources"
@@ -60,5 +62,14 @@ SOURCES: dict[str, SourceEntry] = {
         has_topic=True,
         has_offsets=True,
         can_replay=False,
+    ),
+    "pipeline": SourceEntry(
+        check=f"{_SOURCES}.sections.pipeline:check",
+        source=f"{_SOURCES}.pipeline:PipelineSource",
+        without_spark=f"{_PREFLIGHT}:logged_pipeline",
+        keys=("of", "rows"),
+        can_replay=False,
+        is_table=True,
+        is_pipeline=True,
     ),
 }

@@ -23,7 +23,7 @@ _STAND_INS: Mapping[str, Raw] = {
     "event": {"key": "key", "time": "time"},
 }
 """Stand-ins for required sections that are wrong, with which the other sections can still be checked."""
-_NO_SECTIONS = ("directory", "project_warehouse", "looked_up", "section")
+_NO_SECTIONS = ("directory", "project_warehouse", "looked_up", "upstream", "section")
 """Fields of the config that its text does not have."""
 
 
@@ -66,6 +66,20 @@ def structured(raw: Mapping[str, Any], model: "type[Config]", found: Gathered) -
         wrong |= {str(one["loc"][0]) for one in error.errors(include_url=False) if one["loc"]}
     kept = {name: value for name, value in rest.items() if name not in wrong}
     return model.model_validate({**kept, **{name: v for name, v in _STAND_INS.items() if name in wrong}}), wrong
+
+
+def section_in(raw: Mapping[str, Any]) -> OperatorSection | None:
+    """Return the operator's section of a config's text, with those that go with it; None if it is wrong, or not there."""
+    found = Gathered()
+    operator = _asked(dict(raw), found)
+    if operator is None:
+        return None
+    member = _member(operator, raw[operator])
+    beside = {name: raw[name] for name in member.BESIDE if name in raw}
+    section = _section(operator, member, raw[operator], beside, set(), found)
+    event = raw.get("event")
+    has_key = bool(member.SIDES) or (isinstance(event, Mapping) and event.get("key") is not None)
+    return section if section is None or has_key else section.without_key()
 
 
 def _asked(rest: Raw, found: Gathered) -> str | None:

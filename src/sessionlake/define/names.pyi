@@ -52,6 +52,7 @@ __all__ = [
     "MinBy",
     "Mode",
     "Percentile",
+    "Pipeline",
     "Processors",
     "Product",
     "Quality",
@@ -252,6 +253,26 @@ class Kafka(Source):
         max_offsets_per_batch: int = ...,
         tombstones: bool = ...,
         options: Mapping[str, str | int | bool] = ...,
+    ) -> None: ...
+
+class Pipeline(Source):
+    """The input of a pipeline.
+
+    Its keys are those of [source]: path, format, max_files_per_batch, max_bytes_per_batch, max_line_bytes, types, max_offsets_per_batch, of, rows.
+    """
+
+    def __init__(
+        self,
+        path: str = ...,
+        *,
+        format: Literal["json", "csv", "parquet", "avro"] | None = ...,
+        max_files_per_batch: int | None = ...,
+        max_bytes_per_batch: int | None = ...,
+        max_line_bytes: int = ...,
+        types: Mapping[str, Literal["long", "double", "string", "boolean", "timestamp", "date"]] = ...,
+        max_offsets_per_batch: int = ...,
+        of: str | None = ...,
+        rows: Literal["final", "changes"] | None = ...,
     ) -> None: ...
 
 class Left(Section):

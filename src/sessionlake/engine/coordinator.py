@@ -64,7 +64,7 @@ class Coordinator:
 
     def run_batch(
         self,
-        rows: DataFrame,
+        rows: Callable[[Mapping[str, str]], DataFrame],
         batch_id: int,
         planned: str | None,
         clock_us: int,
@@ -72,7 +72,7 @@ class Coordinator:
     ) -> None:
         """Run and commit a batch; one that is committed already is left alone.
 
-        `rows` are the batch's input rows, which the operator splits. `planned` is the result of `Pipeline.input_of` before
+        `rows` returns, given the batch's pins, its input rows, which the operator splits. `planned` is the result of `Pipeline.input_of` before
         the batch runs. The same call is made again before the first commit, and both results must be equal.
         `clock_us` is the batch's time as the stream logged it. `files` is as in BatchContext.
 
@@ -88,9 +88,9 @@ class Coordinator:
         last, state = (self.last.started_us, self.last.state) if self.last else (None, {})
         p = self._pipeline_of(batch_id)
         before = self._interrupted.get(batch_id)
-        pins = p.pins(None if before is None else before.pins)
+        pins = p.pins(None if before is None else before.pins, {} if self.last is None else self.last.pins)
         context = BatchContext(batch_id, commit_id, state, clock_us, last, dict(files), pins)
-        outcome = self._compute(p, rows, context)
+        outcome = self._compute(p, rows(pins), context)
         failpoints.hit("computed")
         if p.input_of(batch_id) != planned:
             raise FencedError(

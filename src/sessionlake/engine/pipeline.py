@@ -10,6 +10,10 @@ from sessionlake.engine.operator import Operator
 from sessionlake.engine.outputs import Output
 from sessionlake.warehouse.batch_commit import Settings
 
+PinsOf = Callable[[Mapping[str, str] | None, Mapping[str, str]], Mapping[str, str]]
+"""Returns the versions of further inputs that a batch reads: those of an interrupted attempt of the batch, or, for None, the newest.
+The second argument is those of the batch before."""
+
 
 @dataclass(frozen=True)
 class Pipeline:
@@ -34,8 +38,8 @@ class Pipeline:
     """A fingerprint of the input that the stream's offset log has for a batch."""
     store_layout: Callable[[Operator[Any]], str]
     """The settings that a store's content depends on, besides its keys. If the layout changes, every store is restored."""
-    pins: Callable[[Mapping[str, str] | None], Mapping[str, str]] = lambda before: before or {}
-    """Return the versions of further inputs that a batch reads: those of an interrupted attempt of the batch, or, for None, the newest."""
+    pins: PinsOf = lambda before, _: before or {}
+    """The versions of further inputs that a batch reads."""
     checked: Callable[[Operator[Any], dict[str, Any], dict[str, int]], Sequence[str]] = lambda *_: ()
     """Check a batch's numbers before any part of it is committed. It takes the operator, the state
     before the batch, and the numbers. It returns messages for the log, or raises an error, which refuses the batch."""

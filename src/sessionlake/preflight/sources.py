@@ -20,6 +20,7 @@ from sessionlake.sources.infer import declared_and_inferred
 from sessionlake.sources.kafka import read_avro_schema
 from sessionlake.sources.lookups.source import with_lookups
 from sessionlake.sources.lookups.tables import tables_of
+from sessionlake.sources.pipeline import PipelineSource
 from sessionlake.sources.record_columns import META
 
 # These sources are never asked for anything that needs a Spark session.
@@ -44,6 +45,10 @@ class LoggedTable(DeltaSource):
         except (DeltaError, OSError, ValueError) as error:
             raise UnseenError from error
         return pa.schema([(field.name, _plain(field.type)) for field in fields])
+
+
+class LoggedPipeline(PipelineSource, LoggedTable):
+    """The results of another pipeline, of which the log alone is read by deltalake."""
 
 
 class DeclaredTopic:
@@ -95,6 +100,11 @@ def local_files(config: Config) -> FileSource:
 def logged_table(config: Config) -> LoggedTable:
     """Return a Delta table that reads its log only."""
     return LoggedTable(_NO_SPARK, config)
+
+
+def logged_pipeline(config: Config) -> LoggedPipeline:
+    """Return the results of another pipeline, of which the log only is read."""
+    return LoggedPipeline(_NO_SPARK, config)
 
 
 def _plain(type_: pa.DataType) -> pa.DataType:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from sessionlake.config.absolute import normal_path
+from sessionlake.config.paths import normal_path
 from sessionlake.errors import ConfigError, SessionlakeError, first_line
 from sessionlake.project.entries import (
     DEFINITION,

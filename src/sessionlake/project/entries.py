@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 
-from sessionlake.config.absolute import normal_path
 from sessionlake.config.load import Config
+from sessionlake.config.paths import normal_path
 from sessionlake.errors import ConfigError
 from sessionlake.serve.described import Described, described
 from sessionlake.serve.views import lake_with_tables, settled_by_batches, snapshot_columns, view_queries

@@ -39,6 +39,16 @@ class RankedInput(Protocol):
         """Return the files of a planned batch as its rows name them, each with its rank in the order of the source."""
 
 
+class Versioned(Protocol):
+    """A source that batches read by versions of its own: Spark's positions only say that there is something new."""
+
+    def newest(self, last: str | None) -> str:
+        """Return the newest version; `last` is the one that the batch before has read, None before the first."""
+
+    def rows(self, columns: EventColumns, before: str | None, version: str) -> DataFrame:
+        """Return the rows of a batch, by the names of the stream's: those by which a version differs from the one `before` it."""
+
+
 class Source(Protocol):
     """A source of a pipeline's events. A new kind is a module with such a class, its decoder, and an entry in `registry`."""
 
@@ -73,6 +83,9 @@ class Source(Protocol):
 
         `column` gives the name, among a batch's rows, of a column of the source's stream.
         """
+
+    def versioned(self) -> Versioned | None:
+        """Return how batches read the source by versions; None if Spark's positions say all."""
 
     def ranked(self, tables: Tables) -> RankedInput | None:
         """Return the order of planned files; None if each row by itself says its place in the order."""

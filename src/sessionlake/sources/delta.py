@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from sessionlake.config.load import Config
 from sessionlake.errors import MissingColumnsError, SourceError
-from sessionlake.sources.base import Offsets, same
+from sessionlake.sources.base import Offsets, RankedInput, Versioned, same
 from sessionlake.sources.columns import EventColumns, normal_type
 from sessionlake.sources.decoding.decoded import type_name
 from sessionlake.sources.decoding.tables import BLOCK, FILE, WHOLE, TableDecoder
@@ -54,7 +54,7 @@ class DeltaSource:
         missing = [name for name in needed if name not in schema.names]
         if missing:
             raise MissingColumnsError(
-                f"{self._config.source.AT}.path: {self._config.source.path!r} has no column {missing[0]!r}; pick one of {', '.join(schema.names)}",
+                f"{self._config.source.place_at}: {self._config.source.place!r} has no column {missing[0]!r}; pick one of {', '.join(schema.names)}",
                 missing,
                 schema.names,
             )
@@ -80,7 +80,11 @@ class DeltaSource:
     def planned(self, tables: Tables, column: Callable[[str], str] = same) -> None:
         """Return None: the log says all, and Spark reads all of it."""
 
-    def ranked(self, tables: Tables) -> "VersionedFiles":
+    def versioned(self) -> Versioned | None:
+        """Return None: Spark's positions say all."""
+        return None
+
+    def ranked(self, tables: Tables) -> RankedInput | None:
         """Return the files' order by the table's log."""
         return VersionedFiles(tables, self._config, self._number)
 
@@ -97,7 +101,7 @@ class DeltaSource:
             pinned = normal_type(columns.types[name])
             if found != pinned:
                 raise SourceError(
-                    f"{self._config.source.AT}.path: column {name!r} of {self._config.source.path!r} is now {type_name(found)}, and was "
+                    f"{self._config.source.place_at}: column {name!r} of {self._config.source.place!r} is now {type_name(found)}, and was "
                     f"{type_name(pinned)}; bring the old type back, or give the new values a column of their own"
                 )
 

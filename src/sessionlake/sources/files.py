@@ -119,6 +119,10 @@ class FileSource:
         """Return the files that batches are planned to read."""
         return PlannedFiles(tables, self._config, self._number, column)
 
+    def versioned(self) -> None:
+        """Return None: Spark's positions say all."""
+        return
+
     def ranked(self, tables: Tables) -> PlannedFiles:
         """Return the files' order by the plan."""
         return PlannedFiles(tables, self._config, self._number)

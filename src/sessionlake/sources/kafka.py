@@ -88,6 +88,10 @@ class KafkaSource:
     def planned(self, tables: Tables, column: Callable[[str], str] = same) -> None:
         """Return None: Spark reads the offsets that it planned, or fails."""
 
+    def versioned(self) -> None:
+        """Return None: Spark's positions say all."""
+        return
+
     def ranked(self, tables: Tables) -> None:
         """Return None: a record has its partition and offset."""
 

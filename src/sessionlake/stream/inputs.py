@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config
-from sessionlake.sources.base import Source
+from sessionlake.sources.base import Source, Versioned
 from sessionlake.stream.ingest import CORRECTION, CORRECTIONS, EVENTS, INPUT, EventSpec, column_of
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
@@ -45,19 +45,47 @@ def read_inputs(
 
 
 class PlannedInputs:
-    """The planned input in the checkpoint, for all sources that add rows to those of Spark."""
+    """The input of batches that Spark's stream does not give: what the checkpoint has planned, and versions of sources."""
 
-    def __init__(self, tables: Tables, sources: Mapping[str, Source]) -> None:
+    def __init__(
+        self, tables: Tables, config: Config, sources: Mapping[str, Source], inputs: Mapping[str, EventSpec]
+    ) -> None:
         planned = {name: source.planned(tables, partial(column_of, name)) for name, source in sources.items()}
         self._planned = {name: input_ for name, input_ in planned.items() if input_ is not None}
+        self._versioned = versioned(config, sources)
+        self._names = {pin_of(side): name for name, side in config.inputs.items()}
+        self._inputs = inputs
 
     def rows(self, rows: DataFrame, batch_id: int, offsets: str | None) -> DataFrame:
         """Return a batch's rows, with the rows that Spark leaves out; `offsets` is the text of the batch's offset file."""
         for name, input_ in self._planned.items():
-            rows = input_.rows(rows, batch_id, offsets)
-            if INPUT in rows.columns:
-                rows = rows.fillna(name, [INPUT])  # rows that the source has added lack the name
+            rows = _named(input_.rows(rows, batch_id, offsets), name)
         return rows
+
+    def with_versions(self, rows: DataFrame, last: Mapping[str, str], pins: Mapping[str, str]) -> DataFrame:
+        """Return a batch's rows with those of sources that have versions: `pins` are the batch's, `last` those of the batch before."""
+        for pin, source in self._versioned.items():
+            name = self._names[pin]
+            found = source.rows(self._inputs[name].decoder.columns, last.get(pin), pins[pin])
+            found = found.toDF(*(column_of(name, column) for column in found.columns))
+            rows = _named(rows.unionByName(found, allowMissingColumns=True), name)
+        return rows
+
+
+def pin_of(side: Config) -> str:
+    """Return the name under which a commit has the version of an input, as no lookup can be called."""
+    return side.source.place_at
+
+
+def versioned(config: Config, sources: Mapping[str, Source]) -> dict[str, Versioned]:
+    """Return the sources that batches read by versions, by the names under which commits have these."""
+    found = {pin_of(side): sources[name].versioned() for name, side in config.inputs.items()}
+    return {pin: source for pin, source in found.items() if source is not None}
+
+
+def _named(rows: DataFrame, name: str) -> DataFrame:
+    """Return rows in which those that a source has added have the name of their input, if a batch's rows say it."""
+    return rows.fillna(name, [INPUT]) if INPUT in rows.columns else rows
 
 
 class ControlInput:

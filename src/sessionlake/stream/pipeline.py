@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from sessionlake.aggregates.layouts import Layout, Layouts
 from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator
-from sessionlake.engine.pipeline import Pipeline
+from sessionlake.engine.pipeline import PinsOf, Pipeline
 from sessionlake.stream.changes import all_bound
 from sessionlake.stream.events import computed_names, type_names
 from sessionlake.stream.kind import ALLOW_EXPIRY, Kind, State
@@ -35,7 +35,7 @@ def make_pipeline(
     layouts: Sequence[Layout] = (),
     remade: Callable[[Settings], tuple[Config, Kind]] | None = None,
     allow_expiry: bool = False,
-    pins: Callable[[Mapping[str, str] | None], Mapping[str, str]] = lambda before: before or {},
+    pins: PinsOf = lambda before, _: before or {},
 ) -> Pipeline:
     """Return the coordinator's Pipeline for a kind; with `allow_expiry` the limits on removals by [ttl] are ignored.
 

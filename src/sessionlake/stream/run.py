@@ -2,9 +2,10 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,7 +27,7 @@ from sessionlake.stream.changes import check_changes, taken
 from sessionlake.stream.clock import check_batch_clock, check_clock
 from sessionlake.stream.control import ADVANCE, FLUSH, TICK
 from sessionlake.stream.input_log import InputLog
-from sessionlake.stream.inputs import ControlInput, PlannedInputs, read_inputs
+from sessionlake.stream.inputs import ControlInput, PlannedInputs, read_inputs, versioned
 from sessionlake.stream.interrupted import interrupted
 from sessionlake.stream.kind import Kind
 from sessionlake.stream.layouts import next_layouts
@@ -178,13 +179,20 @@ class _Run:
             layouts=self.layouts,
             remade=lambda settings: self._remade(Pinned.of_settings(settings, -1)),
             allow_expiry=allow_expiry,
-            pins=self.pins.of_batch,
+            pins=self._pins_of,
         )
         self.coordinator = Coordinator(spark, self.tables, pipeline)
         self.batches = 0
         self._batch_runs, self._ending = threading.Lock(), threading.Event()
         self.inputs = InputLog(self.tables, config)
         self.ticks = Ticks(self.tables, self.kind)
+
+    def _pins_of(self, before: Mapping[str, str] | None, last: Mapping[str, str]) -> dict[str, str]:
+        """Return the versions of tables that are looked up, and of sources that have any: see `engine.pipeline.PinsOf`."""
+        found = self.pins.of_batch(before)
+        if before is None:
+            found |= {pin: source.newest(last.get(pin)) for pin, source in versioned(self.config, self.sources).items()}
+        return found
 
     def _remade(self, pinned: Pinned) -> tuple[Config, Kind]:
         """Return the config with the aggregates of a batch, and its kind."""
@@ -195,7 +203,7 @@ class _Run:
     def stream(self, *, once: bool, everything_at_once: bool = False) -> None:
         """Run the streaming query to its end."""
         failures: list[BaseException] = []
-        events = PlannedInputs(self.tables, self.sources)
+        events = PlannedInputs(self.tables, self.config, self.sources, self.kind.inputs)
         ranked = {name: source.ranked(self.tables) for name, source in self.sources.items()}
         planned = PlannedOffsets(self.spark, self.config.pipeline.name)
         control = ControlInput(self.tables, self.config, self.sources)
@@ -210,10 +218,12 @@ class _Run:
                 if self._ending.is_set():
                     raise _EndedError
                 with self._batch_runs:
-                    rows = events.rows(control.rows(rows, batch_id, offsets), batch_id, offsets)
+                    planned_rows = events.rows(control.rows(rows, batch_id, offsets), batch_id, offsets)
+                    last = self.coordinator.last
+                    pinned = partial(events.with_versions, planned_rows, {} if last is None else last.pins)
                     numbered = ranked if self.kind.numbers_messages else {}
                     files = {name: order.ranks(batch_id) for name, order in numbered.items() if order is not None}
-                    self.coordinator.run_batch(rows, batch_id, fingerprint(offsets), clock_of(offsets), files)
+                    self.coordinator.run_batch(pinned, batch_id, fingerprint(offsets), clock_of(offsets), files)
                     remove_all_marked(Path(self.config.driver_store_dir))
             except BaseException as error:
                 failures.append(error)

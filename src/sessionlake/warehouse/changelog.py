@@ -19,6 +19,8 @@ NUMBERS = 10_000_000
 """Messages of a part of a snapshot whose rows are numbered, as a day is of others."""
 PART = f"cast(floor(cast({{}} as double) / {float(NUMBERS)!r}e0) as bigint)"
 """The part of a number, as any engine's SQL."""
+SIGN = "_sign"
+"""The column of a difference between two batches' rows: 1 of a row that is added, -1 of one that is taken back."""
 DELETED = "deleted"
 """The column of a keyed snapshot that marks tombstones, which are kept for the retention."""
 CAUSE = "cause"
@@ -177,6 +179,11 @@ class Changelog:
         return f"{self.name}_end"
 
     @property
+    def read_by(self) -> str:
+        """The column of the time that a row has for a pipeline that reads it, if that names no other."""
+        return self.start
+
+    @property
     def aged_by(self) -> str:
         """The column of the time that says how old a row is."""
         return self.end
@@ -300,6 +307,11 @@ class NumberedChangelog(Changelog):
     def aged_by(self) -> str:
         """The time at which the row was sent last."""
         return "emitted_at"
+
+    @property
+    def read_by(self) -> str:
+        """The time at which the row was sent last."""
+        return self.aged_by
 
     @property
     def date(self) -> str:

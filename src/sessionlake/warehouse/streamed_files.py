@@ -68,15 +68,19 @@ def read_files(table: Table, files: Sequence[StreamedFile]) -> DataFrame:
 
     Also of files that were compacted away since, while they are still there.
     """
+    return with_batches(rows_of_files(table, [file.action for file in files]), files)
+
+
+def rows_of_files(table: Table, actions: Sequence[str]) -> DataFrame:
+    """Return the rows of files, by their entries in the log, as the table has them."""
     spark, log = table.spark, table.delta_log()
     jvm: Any = spark._jvm
-    actions = jvm.java.util.ArrayList()
-    for file in files:
-        actions.add(jvm.org.apache.spark.sql.delta.actions.Action.fromJson(file.action))
-    chosen = jvm.scala.jdk.javaapi.CollectionConverters.asScala(actions).toSeq()
+    files = jvm.java.util.ArrayList()
+    for action in actions:
+        files.add(jvm.org.apache.spark.sql.delta.actions.Action.fromJson(action))
+    chosen = jvm.scala.jdk.javaapi.CollectionConverters.asScala(files).toSeq()
     none = jvm.scala.Option.empty()
-    rows = DataFrame(log.createDataFrame(log.update(False, none, none), chosen, False, none), spark)
-    return with_batches(rows, files)
+    return DataFrame(log.createDataFrame(log.update(False, none, none), chosen, False, none), spark)
 
 
 def with_batches(rows: DataFrame, files: Sequence[StreamedFile]) -> DataFrame:

@@ -16,6 +16,7 @@ from sessionlake.operators.registry import kind_of
 from sessionlake.sources.registry import sources_of
 from sessionlake.stream.ingest import EVENTS
 from sessionlake.stream.input_log import InputLog
+from sessionlake.stream.inputs import pin_of
 from sessionlake.stream.kind import Kind
 from sessionlake.stream.lock import locked_store, make_checkpoint
 from sessionlake.stream.pipeline import make_pipeline
@@ -87,7 +88,11 @@ def _computed(
 ) -> RunSummary:
     """Compute and commit the one batch."""
     create_tables(tables, config, kind)
-    pipeline = make_pipeline(tables, config, kind, make_checkpoint(tables, config))
+    # The batches to come go on from what was read of another pipeline.
+    read = {
+        pin: version for pin, version in source.archive.batch.pins.items() if pin in map(pin_of, config.inputs.values())
+    }
+    pipeline = make_pipeline(tables, config, kind, make_checkpoint(tables, config), pins=lambda *_: read)
     batch_id = source.archive.batch.batch_id
     offsets = copy_checkpoint(tables, source.archive, config.checkpoint)
     failpoints.hit("rebuild_checkpoint_copied")
@@ -95,7 +100,7 @@ def _computed(
     if on_commit is not None:
         coordinator.on_commit = on_commit
     rows = source.rows(kind.inputs[EVENTS].decoder.columns)
-    coordinator.run_batch(rows, batch_id, fingerprint(offsets), clock_of(offsets))
+    coordinator.run_batch(lambda _: rows, batch_id, fingerprint(offsets), clock_of(offsets))
     from_us = source.archive.from_us
     for name in (schemas.EVENTS, schemas.SOURCE_ROWS):
         if from_us is not None and tables[name].exists():

@@ -27,6 +27,7 @@ class ProcessSection(OperatorSection):
     BESIDE: ClassVar[tuple[str, ...]] = ()
     PATIENCE: ClassVar[str] = "retention"
     CLOSES: ClassVar[bool] = False
+    NEVER_CHANGES: ClassVar[bool] = True
 
     processor: str = Field(alias="class")
     """Import path module:Class of a subclass of `Processor`, installed or in pipeline.code."""

@@ -1,10 +1,23 @@
 """The changelog of sessions, and the names of their views and numbers. Light: who only reads tables imports it."""
 
+from dataclasses import dataclass
+
 from sessionlake.warehouse.changelog import Changelog
 
-STORED = Changelog("stored_session")
+
+@dataclass(frozen=True)
+class SessionChangelog(Changelog):
+    """The changelog of sessions."""
+
+    @property
+    def read_by(self) -> str:
+        """The end: sessions close in its order, not in that of their starts."""
+        return self.end
+
+
+STORED = SessionChangelog("stored_session")
 """The tables of the state if sessions are sent by policy: every session as it is."""
-SESSIONS = Changelog("session", (STORED,))
+SESSIONS = SessionChangelog("session", (STORED,))
 """The tables of sessions; with [emit] of those that were sent."""
 QUARANTINED, QUARANTINED_KEYS = "sessions_quarantined", "quarantined_keys"
 """The views of quarantined sessions: the sessions, and their number for each key."""

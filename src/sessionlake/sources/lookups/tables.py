@@ -7,9 +7,10 @@ from typing import ClassVar
 import pyarrow as pa
 
 from sessionlake.config.load import Config
-from sessionlake.config.lookups import LookedUpTable, LookupSection
+from sessionlake.config.lookups import LookupSection
 from sessionlake.config.operators import named
 from sessionlake.config.source import SourceSection
+from sessionlake.config.upstream import LookedUpTable
 from sessionlake.errors import SourceError
 from sessionlake.sources.columns import normal_type
 from sessionlake.sources.decoding.files import local_path

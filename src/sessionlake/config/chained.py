@@ -1,0 +1,59 @@
+"""What a pipeline can read of another one: rules between the reader's config and that of the pipeline in front of it."""
+
+from typing import TYPE_CHECKING
+
+from sessionlake.config.operators import OPERATORS
+from sessionlake.config.paths import normal_path
+from sessionlake.errors import ConfigError
+
+if TYPE_CHECKING:
+    from sessionlake.config.load import Config
+    from sessionlake.config.upstream import Upstream
+
+
+def check_upstream(config: "Config", side: "Config") -> None:
+    """Raise ConfigError if an input of a pipeline can't be the results of the pipeline that it names."""
+    upstream = config.upstream.get(side.source.AT)
+    if upstream is None:
+        return
+    at, named = side.source.AT, repr(side.source.of)
+    if config.pipeline.archive == "all":
+        raise ConfigError(
+            f"pipeline.archive: 'all' keeps rows that the tables of {named} have; write true, or remove it"
+        )
+    if normal_path(upstream.warehouse) == normal_path(config.pipeline.warehouse):
+        raise ConfigError(f"{at}.of: {named} is this pipeline itself; name another one")
+    if side.source.takes_back:
+        _check_changes(config, side, upstream)
+        return
+    section = upstream.section
+    if section.NEVER_CHANGES:
+        return
+    if not section.CLOSES:
+        raise ConfigError(
+            f"{at}.rows: 'final' is of rows that close, and those of {named}, a [{upstream.entry.section}], never do; write 'changes'"
+        )
+    if section.not_final:
+        raise ConfigError(f"{at}.rows: 'final' of {named} {section.not_final} there")
+
+
+def _check_changes(config: "Config", side: "Config", upstream: "Upstream") -> None:
+    """Raise ConfigError if rows that are taken back would be subtracted as others than were added."""
+    at, named = side.source.AT, repr(side.source.of)
+    if not config.entry.subtracts:
+        able = " or ".join(f"[{entry.section}]" for entry in OPERATORS.values() if entry.subtracts)
+        raise ConfigError(
+            f"{at}.rows: a [{config.operator}] can't take rows back that change; write 'final', or use {able}"
+        )
+    if upstream.section.hides_us is not None:
+        raise ConfigError(
+            f"{at}.rows: rows of {named} expire without a change that could be read; write ttl.pattern = 'index' there"
+        )
+    if side.lookup:
+        raise ConfigError(
+            f"{side.lookup_at}: a row would be taken back with what is looked up by then; look it up in {named}"
+        )
+    if side.event.unique_for is not None:
+        raise ConfigError(f"{side.event_at}.unique_for: rows of {named} come once; remove it")
+    if config.pipeline.archive:
+        raise ConfigError(f"pipeline.archive: would keep rows that are taken back; the tables of {named} have them")

@@ -1,0 +1,165 @@
+"""Other pipelines that a config names: those whose results it reads, and those whose tables it looks up."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sessionlake.config.file import ConfigFile, Raw, pipeline_files
+from sessionlake.config.operators import OPERATORS, SECTIONS, OperatorEntry, entry_of, named
+from sessionlake.config.paths import resolved
+from sessionlake.config.problems import Gathered, problems_of
+from sessionlake.config.sections import OperatorSection, as_columns
+from sessionlake.config.structure import section_in
+from sessionlake.errors import ConfigError, SessionlakeError
+
+if TYPE_CHECKING:
+    from sessionlake.config.lookups import LookupSection
+
+_KIND, _SOURCE, _EVENT = "pipeline", "source", "event"
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """A pipeline whose results another one reads."""
+
+    name: str
+    warehouse: str
+    section: OperatorSection
+
+    @property
+    def entry(self) -> OperatorEntry:
+        """The entry of its operator."""
+        return entry_of(self.section)
+
+    @property
+    def changelog(self) -> Any:
+        """The `warehouse.changelog.Changelog` of its results."""
+        return named(self.entry.changelog)
+
+    @property
+    def path(self) -> str:
+        """The table of the changes of its results."""
+        return f"{self.warehouse}/{self.changelog.changes}"
+
+
+@dataclass(frozen=True)
+class LookedUpTable:
+    """The pipeline that a lookup reads."""
+
+    warehouse: str
+    key: tuple[str, ...]
+    """The columns that make its key."""
+    operator: str
+    """The name of its operator's entry."""
+
+    @property
+    def entry(self) -> OperatorEntry:
+        """The entry of its operator."""
+        return OPERATORS[self.operator]
+
+    def called(self, column: str) -> str:
+        """Return how its rows call a column: that of a key of one column has the operator's name."""
+        return self.entry.rows.key if self.key == (column,) else column
+
+
+def pipeline_named(at: str, name: str, directory: Path) -> tuple[ConfigFile, Raw]:
+    """Return the file of a pipeline, and its content with the project's defaults; ConfigError, of the key `at`, if there is none.
+
+    It is named by its path, or by its name if its file lies in the directory.
+    """
+    try:
+        file = _file_of(name, directory)
+        raw = None if file is None else file.merged()
+    except SessionlakeError as error:
+        raise ConfigError(f"{at}: {name!r} can't be read ({problems_of(error)[0]}); correct it") from error
+    if file is None or raw is None:
+        raise ConfigError(
+            f"{at}: there is no pipeline {name!r} beside this file; write its name, or the path of its config"
+        )
+    return file, raw
+
+
+def warehouse_of(at: str, name: str, file: ConfigFile, raw: Raw) -> str:
+    """Return the warehouse of a pipeline's file; ConfigError, of the key `at`, if it has none."""
+    pipeline = raw.get("pipeline")
+    if not isinstance(pipeline, dict) or "warehouse" not in pipeline:
+        raise ConfigError(f"{at}: {name!r} has no pipeline.warehouse; correct {file.own.path}")
+    return resolved(str(pipeline["warehouse"]), file.directory)
+
+
+def upstream_of(at: str, name: str, directory: Path) -> Upstream:
+    """Return the pipeline that `of` names; ConfigError in one line if its results can't be read."""
+    file, raw = pipeline_named(at, name, directory)
+    section = section_in(raw)
+    if section is None:
+        raise ConfigError(f"{at}: {name!r} has no right section of an operator; correct {file.own.path}")
+    own = raw.get("pipeline")
+    called = own.get("name", name) if isinstance(own, dict) else name
+    return Upstream(str(called), warehouse_of(at, name, file, raw), section)
+
+
+def looked_up_table(lookup_at: str, section: "LookupSection", directory: Path) -> LookedUpTable:
+    """Return the pipeline that a lookup's `table` names; ConfigError in one line if it can't be looked up."""
+    at, named = f"{lookup_at}.{section.name}.table", str(section.table)
+    file, raw = pipeline_named(at, named, directory)
+    able = {name: entry for name, entry in OPERATORS.items() if entry.rows.one_per_key}
+    operator = next((name for name, entry in able.items() if entry.section in raw), None)
+    if operator is None:
+        those = " or ".join(f"[{entry.section}]" for entry in able.values())
+        raise ConfigError(
+            f"{at}: {named!r} has no {those}, and so not one row a key; name such a pipeline, or write path"
+        )
+    event = raw.get("event")
+    if not isinstance(event, dict):
+        raise ConfigError(f"{at}: {named!r} has no [event]; correct {file.own.path}")
+    return LookedUpTable(warehouse_of(at, named, file, raw), as_columns(event.get("key")), operator)
+
+
+def upstreams_in(raw: Raw, directory: Path, found: Gathered) -> dict[str, Upstream]:
+    """Return the pipelines that a config's text reads, by the places of its sources, as in `source`; problems go to `found`."""
+    upstreams = {}
+    for at, holder in _sources(raw):
+        source = holder[_SOURCE]
+        if source.get("kind") == _KIND and isinstance(source.get("of"), str):
+            with found.one():
+                upstreams[at] = upstream_of(f"{at}.of", source["of"], directory)
+    return upstreams
+
+
+def with_events_of(raw: Raw, upstreams: Mapping[str, Upstream]) -> Raw:
+    """Return a config's text with the key and time of events that are rows of other pipelines, if it does not say which columns they are."""
+    raw = _copied(raw)
+    for at, holder in _sources(raw):
+        event = holder.get(_EVENT, {})
+        if at in upstreams and isinstance(event, dict):
+            of = upstreams[at].changelog
+            holder[_EVENT] = {"key": of.key, "time": of.read_by, **event}
+    return raw
+
+
+def _copied(value: Any) -> Any:
+    return {name: _copied(inner) for name, inner in value.items()} if isinstance(value, dict) else value
+
+
+def _sources(raw: Raw) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the places of sources, each with the section that holds it."""
+    holders: list[tuple[str, Any]] = [("", raw)]
+    for name in SECTIONS:
+        sides = raw.get(name)
+        holders += [(f"{name}.{side}.", holder) for side, holder in (sides.items() if isinstance(sides, dict) else ())]
+    for at, holder in holders:
+        if isinstance(holder, dict) and isinstance(holder.get(_SOURCE), dict):
+            yield f"{at}{_SOURCE}", holder
+
+
+def _file_of(name: str, directory: Path) -> ConfigFile | None:
+    if name.endswith(".toml"):
+        return ConfigFile.read(directory / name)
+    for path in dict.fromkeys((directory / f"{name}.toml", *pipeline_files(directory))):
+        if path.is_file():
+            file = ConfigFile.read(path)
+            pipeline = file.own.content.get("pipeline", {})
+            if isinstance(pipeline, dict) and pipeline.get("name", path.stem) == name:
+                return file
+    return None

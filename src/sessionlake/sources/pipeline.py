@@ -1,0 +1,123 @@
+"""The results of another pipeline as a source: each batch reads how they differ between two batches of that pipeline.
+
+Spark's stream of the changelog only says when there is something new: its rows are left out. Which batches are compared is in the
+commits of the reader (`BatchCommit.pins`), so that a batch that is repeated reads the same.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sessionlake.config.load import Config
+from sessionlake.config.upstream import Upstream
+from sessionlake.errors import PipelineStateError, SourceError
+from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.decoding.signed import PART, SignedDecoder
+from sessionlake.sources.delta import DeltaSource
+from sessionlake.warehouse.batches import find_last_batch
+from sessionlake.warehouse.changelog import SIGN
+from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.visible import View, Visible
+
+_MARKS = ("op", "batch_id", "commit_id")
+"""Columns of the changelog that are about the change, and not about the row."""
+
+
+class PipelineSource(DeltaSource):
+    """See `Source` for the methods."""
+
+    name: ClassVar[str] = "pipeline"
+
+    def __init__(self, spark: SparkSession, config: Config, number: int = 0) -> None:
+        super().__init__(spark, config, number)
+        self._upstream = config.upstream[config.source.AT]
+
+    def decoder(self, columns: EventColumns) -> SignedDecoder:
+        """Return the decoder, which takes the rows with their signs."""
+        return SignedDecoder(columns, self._config.source.place)
+
+    def stream(self, columns: EventColumns, *, everything_at_once: bool = False) -> DataFrame:
+        """Return no rows: a stream that has news whenever the other pipeline commits a batch."""
+        del everything_at_once
+        self._check_types(columns)
+        source, last = self._config.source, find_last_batch(self._tables)
+        if last is None:
+            raise SourceError(f"{source.place_at}: {source.place!r} has no batches yet; run it first")
+        reader = self._spark.readStream.format("delta").option("skipChangeCommits", "true")
+        rows = reader.option("startingVersion", last.version).load(source.path).where(F.lit(False))
+        return self._in_order(rows.withColumn(SIGN, F.lit(1)), columns)
+
+    def ranked(self, tables: Tables) -> None:
+        """Return None: the rows of a difference have an order of their own."""
+        del tables
+
+    def versioned(self) -> "Handover":
+        """Return how batches read the differences."""
+        return Handover(self._tables, self._upstream, self._config, self._in_order)
+
+    @property
+    def _tables(self) -> Tables:
+        return Tables(self._spark, self._upstream.warehouse, self._upstream.changelog)
+
+    def _in_order(self, rows: DataFrame, columns: EventColumns) -> DataFrame:
+        """Return the columns that are read of rows, with their signs; if their order counts, with the part of the order that they are in."""
+        return self._needed(rows, columns, SIGN, *([F.spark_partition_id().alias(PART)] if columns.ordered else []))
+
+    def _schema(self) -> pa.Schema:
+        source = self._config.source
+        try:
+            schema = super()._schema()
+        except SourceError as error:
+            raise SourceError(f"{source.place_at}: {source.place!r} has no tables yet; run it first") from error
+        unread = (*_MARKS, *self._upstream.changelog.hidden)
+        return pa.schema([field for field in schema if field.name not in unread])
+
+
+@dataclass(frozen=True)
+class Handover:
+    """The batches of another pipeline, one difference after the other; see `Versioned` for the methods."""
+
+    tables: Tables
+    upstream: Upstream
+    config: Config
+    typed: Callable[[DataFrame, EventColumns], DataFrame]
+    """Returns the columns that are read of rows in their types, and their signs."""
+
+    def newest(self, last: str | None) -> str:
+        """Return what is seen as of the other pipeline's last batch; PipelineStateError if it is not the pipeline that was read before."""
+        before = None if last is None else Visible.read(last)
+        batch = find_last_batch(self.tables)
+        if batch is None:
+            raise self._other("has no batches any more")
+        if before is not None:
+            self._check(before)
+        return Visible.of(batch, self.upstream.section, before).text()
+
+    def rows(self, columns: EventColumns, before: str | None, version: str) -> DataFrame:
+        """Return the difference of two versions; of the first one all that is seen."""
+        view = View(self.tables, self.upstream.section, final=self.config.source.rows == "final")
+        seen = None if before is None else Visible.read(before)
+        of = self.upstream.changelog
+        order = (of.read_by, *of.identity) if columns.ordered else ()
+        found = view.difference(seen, Visible.read(version), list(dict.fromkeys((*columns.schema.names, *order))))
+        return self.typed(found.orderBy(*order, SIGN) if order else found, columns)
+
+    def _check(self, before: Visible) -> None:
+        table = self.tables[self.upstream.changelog.changes]
+        commit = table.commit(before.version) if table.has(before.version) else None
+        if commit is None and before.version <= table.latest_version():
+            return  # the log no longer has it one by one
+        if commit is None or commit.metadata.get("commit_id") != before.commit_id:
+            raise self._other(
+                f"is no longer the pipeline whose batch {before.batch_id} was read: it was rebuilt or put back"
+            )
+
+    def _other(self, told: str) -> PipelineStateError:
+        source = self.config.source
+        return PipelineStateError(
+            f"{source.place_at}: {source.place!r} {told}; put back what was read, or read all of it anew with `sessionlake rebuild`"
+        )

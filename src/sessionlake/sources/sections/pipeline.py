@@ -1,0 +1,17 @@
+"""The keys of a source that is another pipeline."""
+
+from sessionlake.config.source import SourceSection
+from sessionlake.errors import ConfigError
+
+
+def check(source: SourceSection) -> None:
+    """Raise a ConfigError for keys that are missing or that don't go together."""
+    if not source.of:
+        raise ConfigError(f"{source.AT}.of: is missing; write the name of a pipeline, or the path of its config")
+    if source.rows is None:
+        raise ConfigError(
+            f"{source.AT}.rows: is missing; write 'final', for rows that events can't change any more, or 'changes', for all of them"
+        )
+    for name in ("path", "format"):
+        if value := getattr(source, name):
+            raise ConfigError(f"{source.AT}.{name}: {value!r} does not go with kind 'pipeline'; remove it")

@@ -1,0 +1,160 @@
+"""The results of a pipeline as another pipeline sees them, and how they differ between two batches (docs/rules.md, rules 300 and 301)."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from sessionlake.config.sections import OperatorSection
+from sessionlake.errors import PipelineStateError
+from sessionlake.warehouse.batch_commit import BatchCommit
+from sessionlake.warehouse.changelog import SIGN, SPARK
+from sessionlake.warehouse.streamed_files import added, rows_of_files
+from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.views import fold_point, latest_changes, merged_rows, rows_meeting, utc_date
+
+_SEEN = "_seen"
+
+
+@dataclass(frozen=True)
+class Visible:
+    """The rows that are seen as of a batch: all, or those that events can't change any more."""
+
+    batch_id: int
+    commit_id: str
+    """The attempt that was committed: the batch of another pipeline in the same place has another one."""
+    version: int
+    """Of the changelog; the batch's commit made it."""
+    close_us: int | None = None
+    """Rows whose closing time lies strictly before it are final, microseconds; None if none are."""
+    positions: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """How many messages were accepted by then, of rows that start and end with their numbers."""
+
+    @classmethod
+    def of(cls, batch: BatchCommit, section: OperatorSection, before: "Visible | None") -> "Visible":
+        """Return what is seen as of a batch; `before` is what was seen last: a row that was final then is never less so."""
+        bounds = (section.closed_us(batch.watermark_us), None if before is None else before.close_us)
+        known = [us for us in bounds if us is not None]
+        positions = batch.state.get("positions", {})
+        return cls(batch.batch_id, batch.commit_id, batch.version, max(known, default=None), positions)
+
+    @classmethod
+    def read(cls, text: str) -> "Visible":
+        """Invert `text`."""
+        return cls(**json.loads(text))
+
+    def text(self) -> str:
+        """Return it as a batch's commit has it."""
+        return json.dumps(asdict(self))
+
+
+@dataclass(frozen=True)
+class View:
+    """A pipeline's results as another one sees them."""
+
+    tables: Tables
+    section: OperatorSection
+    final: bool
+    """Whether only rows are seen that events can't change any more."""
+
+    def difference(self, before: Visible | None, now: Visible, columns: Sequence[str]) -> DataFrame:
+        """Return the rows that are added and taken back between two batches: some columns, and SIGN.
+
+        A row that is equal in those columns is neither. `before` is None if nothing was seen yet.
+        """
+        named = [F.col(SPARK.named(name)) for name in columns]
+        if before is None:
+            return self._as_of(now).where(self._sees(now)).select(*named, F.lit(1).alias(SIGN))
+        if before.batch_id == now.batch_id:
+            return self._as_of(now).where(F.lit(False)).select(*named, F.lit(1).alias(SIGN))
+        changed = self._changed(before, now, columns)
+        if not self.final or self.section.NEVER_CHANGES:
+            return changed
+        return changed.unionByName(self._closed(before, now).select(*named, F.lit(1).alias(SIGN)))
+
+    def _changed(self, before: Visible, now: Visible, columns: Sequence[str]) -> DataFrame:
+        """Return the difference of the rows that the batches in between have changed."""
+        of = self.tables.changelog
+        new = latest_changes(self._changes(before, now), of)
+        old = self._narrowed(before, new).where(self._sees(before)).withColumn(_SEEN, F.lit(True))
+        new = new.withColumn(_SEEN, (F.col("op") == "upsert") & self._sees(now))
+        new, old = new.alias("new"), old.alias("old")
+        same_row = [F.col(f"new.{name}").eqNullSafe(F.col(f"old.{name}")) for name in of.identity]
+        is_new, is_old = F.col(f"new.{_SEEN}"), F.coalesce(f"old.{_SEEN}", F.lit(False))
+        pairs = [[F.col(f"{side}.{SPARK.named(name)}") for name in columns] for side in ("new", "old")]
+        equal = F.lit(True)
+        for left, right in zip(*pairs, strict=True):
+            equal &= left.eqNullSafe(right)
+        signed = [
+            F.when(seen & ~(is_new & is_old & equal), F.struct(*values, F.lit(sign).alias(SIGN)))
+            for seen, values, sign in zip((is_new, is_old), pairs, (1, -1), strict=True)
+        ]
+        rows = new.join(old, same_row, "left").select(F.explode(F.array(*signed)).alias("row"))
+        return rows.where("row is not null").select("row.*")
+
+    def _closed(self, before: Visible, now: Visible) -> DataFrame:
+        """Return the rows that became final between the batches, and that none of these changed."""
+        unchanged = F.col("revision") <= before.batch_id
+        if not self.tables.changelog.has_times:
+            return self._as_of(now).where(self._sees(now) & ~self._sees(before) & unchanged)
+        if now.close_us is None or now.close_us == before.close_us:
+            return self._as_of(now).where(F.lit(False))
+        # Before the first bound nothing had closed.
+        low = -(1 << 60) if before.close_us is None else before.close_us - self.section.closes_late_us
+        rows = rows_meeting(
+            self.tables, low, snapshot_version=self._snapshot(now), changelog_version=now.version, until=now.batch_id
+        )
+        return rows.where(self._sees(now) & ~self._sees(before) & unchanged)
+
+    def _sees(self, at: Visible) -> Column:
+        """Return the condition of a row, as it was as of a batch, that is seen."""
+        of = self.tables.changelog
+        if not self.final or self.section.NEVER_CHANGES:
+            return F.lit(True)
+        if not of.has_times:
+            return F.expr(self.section.final_sql(of.end, {"positions": at.positions}))
+        closing = F.expr(self.section.closing_sql("unix_micros({})", of.end))
+        return F.lit(False) if at.close_us is None else closing < at.close_us
+
+    def _changes(self, before: Visible, now: Visible) -> DataFrame:
+        """Return the changes of the batches in between: of the files that these added, also if they were trimmed since."""
+        table = self.tables[self.tables.changelog.changes]
+        versions = range(before.version + 1, now.version + 1)
+        files = [action for version in versions for action in added(table, version)]
+        rows = rows_of_files(table, files) if files else table.read(now.version).where(F.lit(False))
+        return rows.where(F.col("op") != "emit")
+
+    def _as_of(self, at: Visible) -> DataFrame:
+        """Return all rows as of a batch."""
+        merged = partial(merged_rows, self.tables, changelog_version=at.version, until=at.batch_id)
+        return merged(snapshot_version=self._snapshot(at))
+
+    def _narrowed(self, at: Visible, changed: DataFrame) -> DataFrame:
+        """Return the rows as of a batch, at least those that other rows are changes of."""
+        of = self.tables.changelog
+        merged = partial(merged_rows, self.tables, changelog_version=at.version, until=at.batch_id)
+        if not of.has_times or of.start not in of.identity:
+            return merged(snapshot_version=self._snapshot(at))
+        first = changed.agg(F.min(of.start)).collect()[0][0]
+        since = F.lit(first)
+
+        def narrow(rows: DataFrame) -> DataFrame:
+            rows = rows.where(F.col(of.start) >= since)
+            return rows.where(F.col(of.date) >= utc_date(since)) if of.date in rows.columns else rows
+
+        return merged(snapshot_version=self._snapshot(at), narrowed=narrow)
+
+    def _snapshot(self, at: Visible) -> int:
+        """Return the newest version of the snapshot that has no change of a later batch."""
+        table = self.tables[self.tables.changelog.snapshot]
+        for version in table.versions():
+            fold = fold_point(self.tables, version)
+            if fold is None or fold <= at.batch_id:
+                return version
+        raise PipelineStateError(
+            f"source.of: the results of {self.tables.warehouse!r} as of its batch {at.batch_id} are no longer in the log of {table.name!r}; "
+            "use `sessionlake rebuild`, and run the pipelines more often than that log is kept (delta.logRetentionDuration)"
+        )
