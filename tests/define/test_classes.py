@@ -23,7 +23,7 @@ from sessionlake.define import classes
 from sessionlake.define.sections import Aggregate, Operator, Source
 from tests.define.stub import FILE, stub
 
-NO_CLASSES = {"pipeline", "source", "section", "directory", "project_warehouse", "looked_up", "aggregates"}
+NO_CLASSES = {"pipeline", "source", "section", "directory", "project_warehouse", "looked_up", "upstream", "aggregates"}
 """Fields of a config that are arguments of `Pipeline` or no sections."""
 SCRIPT = """\
 from datetime import timedelta

@@ -73,12 +73,12 @@ class SourceSection(Section):
     @property
     def place(self) -> str:
         """The topic, the pipeline, or the path."""
-        return (self.topic or "") if self.entry.has_topic else self.of or self.path
+        return getattr(self, self.entry.place) or ""
 
     @property
     def place_at(self) -> str:
         """The place of the input's path or topic in the config."""
-        return f"{self.AT}.{'of' if self.entry.is_pipeline else 'topic' if self.entry.has_topic else 'path'}"
+        return f"{self.AT}.{self.entry.place}"
 
     @property
     def files_per_batch(self) -> int | None:

@@ -6,7 +6,7 @@ No other code tests for a kind of source; differences between kinds are fields o
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["files", "delta", "kafka", "pipeline"]
+Kind = Literal["files", "delta", "kafka", "results"]
 """The names that `source.kind` has: the entries' names."""
 
 
@@ -20,6 +20,8 @@ class SourceEntry:
     """The driver's half, a `sources.base.Source`: a class made of session, config and the input's number."""
     without_spark: str
     """Function of a config that returns as much of that half as can be asked without Spark."""
+    place: str = "path"
+    """The key of the section that names the input."""
     keys: tuple[str, ...] = ()
     """Keys of the section that this kind alone has."""
     has_topic: bool = False
@@ -58,15 +60,17 @@ SOURCES: dict[str, SourceEntry] = {
         check=f"{_SOURCES}.sections.kafka:check",
         source=f"{_SOURCES}.kafka:KafkaSource",
         without_spark=f"{_PREFLIGHT}:DeclaredTopic",
+        place="topic",
         keys=("bootstrap_servers", "topic", "avro_schema", "confluent_header", "tombstones", "options"),
         has_topic=True,
         has_offsets=True,
         can_replay=False,
     ),
-    "pipeline": SourceEntry(
-        check=f"{_SOURCES}.sections.pipeline:check",
-        source=f"{_SOURCES}.pipeline:PipelineSource",
-        without_spark=f"{_PREFLIGHT}:logged_pipeline",
+    "results": SourceEntry(
+        check=f"{_SOURCES}.sections.results:check",
+        source=f"{_SOURCES}.results:ResultsSource",
+        without_spark=f"{_PREFLIGHT}:logged_results",
+        place="of",
         keys=("of", "rows"),
         can_replay=False,
         is_table=True,

@@ -10,13 +10,14 @@ from sessionlake.config.operators import OPERATORS, SECTIONS, OperatorEntry, ent
 from sessionlake.config.paths import resolved
 from sessionlake.config.problems import Gathered, problems_of
 from sessionlake.config.sections import OperatorSection, as_columns
+from sessionlake.config.sources import SOURCES
 from sessionlake.config.structure import section_in
 from sessionlake.errors import ConfigError, SessionlakeError
 
 if TYPE_CHECKING:
     from sessionlake.config.lookups import LookupSection
 
-_KIND, _SOURCE, _EVENT = "pipeline", "source", "event"
+_SOURCE, _EVENT = "source", "event"
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,8 @@ def upstreams_in(raw: Raw, directory: Path, found: Gathered) -> dict[str, Upstre
     upstreams = {}
     for at, holder in _sources(raw):
         source = holder[_SOURCE]
-        if source.get("kind") == _KIND and isinstance(source.get("of"), str):
+        entry = SOURCES.get(str(source.get("kind")))
+        if entry is not None and entry.is_pipeline and isinstance(source.get("of"), str):
             with found.one():
                 upstreams[at] = upstream_of(f"{at}.of", source["of"], directory)
     return upstreams

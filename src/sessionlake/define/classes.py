@@ -98,11 +98,10 @@ def _operators() -> Iterator[Shape]:
 
 
 def _sources() -> Iterator[Shape]:
-    """Yield a shape for each kind of source; the path, or the topic, needs no name."""
+    """Yield a shape for each kind of source; what names the input needs no name itself."""
     for kind, entry in SOURCES.items():
         hidden = frozenset(key for other in SOURCES.values() if other is not entry for key in other.keys)
-        place = "topic" if entry.has_topic else "path"
-        yield Shape(class_name(kind), Source, "source", (SourceSection,), {"kind": kind}, place, hidden)
+        yield Shape(class_name(kind), Source, "source", (SourceSection,), {"kind": kind}, entry.place, hidden)
 
 
 def _sides() -> Iterator[Shape]:

@@ -52,7 +52,6 @@ __all__ = [
     "MinBy",
     "Mode",
     "Percentile",
-    "Pipeline",
     "Processors",
     "Product",
     "Quality",
@@ -60,6 +59,7 @@ __all__ = [
     "Quarantine",
     "RegrIntercept",
     "RegrSlope",
+    "Results",
     "Right",
     "Serve",
     "Sessions",
@@ -255,7 +255,7 @@ class Kafka(Source):
         options: Mapping[str, str | int | bool] = ...,
     ) -> None: ...
 
-class Pipeline(Source):
+class Results(Source):
     """The input of a pipeline.
 
     Its keys are those of [source]: path, format, max_files_per_batch, max_bytes_per_batch, max_line_bytes, types, max_offsets_per_batch, of, rows.
@@ -263,15 +263,15 @@ class Pipeline(Source):
 
     def __init__(
         self,
-        path: str = ...,
+        of: str | None = ...,
         *,
+        path: str = ...,
         format: Literal["json", "csv", "parquet", "avro"] | None = ...,
         max_files_per_batch: int | None = ...,
         max_bytes_per_batch: int | None = ...,
         max_line_bytes: int = ...,
         types: Mapping[str, Literal["long", "double", "string", "boolean", "timestamp", "date"]] = ...,
         max_offsets_per_batch: int = ...,
-        of: str | None = ...,
         rows: Literal["final", "changes"] | None = ...,
     ) -> None: ...
 

@@ -20,8 +20,8 @@ from sessionlake.sources.infer import declared_and_inferred
 from sessionlake.sources.kafka import read_avro_schema
 from sessionlake.sources.lookups.source import with_lookups
 from sessionlake.sources.lookups.tables import tables_of
-from sessionlake.sources.pipeline import PipelineSource
 from sessionlake.sources.record_columns import META
+from sessionlake.sources.results import ResultsSource
 
 # These sources are never asked for anything that needs a Spark session.
 _NO_SPARK = cast("Any", None)
@@ -47,8 +47,8 @@ class LoggedTable(DeltaSource):
         return pa.schema([(field.name, _plain(field.type)) for field in fields])
 
 
-class LoggedPipeline(PipelineSource, LoggedTable):
-    """The results of another pipeline, of which the log alone is read by deltalake."""
+class LoggedResults(ResultsSource, LoggedTable):
+    """The results of another pipeline, whose log alone is read, by deltalake."""
 
 
 class DeclaredTopic:
@@ -102,9 +102,9 @@ def logged_table(config: Config) -> LoggedTable:
     return LoggedTable(_NO_SPARK, config)
 
 
-def logged_pipeline(config: Config) -> LoggedPipeline:
-    """Return the results of another pipeline, of which the log only is read."""
-    return LoggedPipeline(_NO_SPARK, config)
+def logged_results(config: Config) -> LoggedResults:
+    """Return the results of another pipeline, whose log alone is read."""
+    return LoggedResults(_NO_SPARK, config)
 
 
 def _plain(type_: pa.DataType) -> pa.DataType:

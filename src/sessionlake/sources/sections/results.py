@@ -1,4 +1,4 @@
-"""The keys of a source that is another pipeline."""
+"""The keys of a source that is the results of another pipeline."""
 
 from sessionlake.config.source import SourceSection
 from sessionlake.errors import ConfigError
@@ -14,4 +14,4 @@ def check(source: SourceSection) -> None:
         )
     for name in ("path", "format"):
         if value := getattr(source, name):
-            raise ConfigError(f"{source.AT}.{name}: {value!r} does not go with kind 'pipeline'; remove it")
+            raise ConfigError(f"{source.AT}.{name}: {value!r} does not go with kind 'results'; remove it")

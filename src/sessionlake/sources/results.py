@@ -27,10 +27,10 @@ _MARKS = ("op", "batch_id", "commit_id")
 """Columns of the changelog that are about the change, and not about the row."""
 
 
-class PipelineSource(DeltaSource):
+class ResultsSource(DeltaSource):
     """See `Source` for the methods."""
 
-    name: ClassVar[str] = "pipeline"
+    name: ClassVar[str] = "results"
 
     def __init__(self, spark: SparkSession, config: Config, number: int = 0) -> None:
         super().__init__(spark, config, number)
@@ -119,5 +119,5 @@ class Handover:
     def _other(self, told: str) -> PipelineStateError:
         source = self.config.source
         return PipelineStateError(
-            f"{source.place_at}: {source.place!r} {told}; put back what was read, or read all of it anew with `sessionlake rebuild`"
+            f"{source.place_at}: {source.place!r} {told}; put back what was read, or read all of it again with `sessionlake rebuild`"
         )
