@@ -1,0 +1,115 @@
+"""How a pipeline's results differ between two of its batches, for every operator: the steps of any reader add up to what is there."""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionlake.config.operators import named
+from sessionlake.jobs.compact import compact
+from sessionlake.warehouse.batches import batches_after
+from sessionlake.warehouse.changelog import SIGN
+from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.visible import View, Visible
+from tests.engine.crash_support import FIRST, SECOND, run_once
+from tests.operators_table import LAKES, MINUTE_US, OperatorLake, Row, us
+
+pytestmark = pytest.mark.slow
+UNSEEN = {"op", "batch_id", "commit_id", "at", "emitted_at", "written_at", "inserted_at"}
+"""Columns of a changelog that are about the change, or that `Lake.rows` leaves out."""
+CHANGING = ("session", "window", "table")
+"""The operators whose rows change in their forms."""
+STEPS = 3
+Seen = Counter[tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Story:
+    """A pipeline that ran, was compacted, corrected, and ran on."""
+
+    lake: OperatorLake
+    tables: Tables
+    changes: list[Row]
+    """All that it has logged, also what compaction has trimmed since."""
+    columns: list[str]
+
+    def rows(self, batch_id: int, state: Mapping[str, Any], final: "Final | None") -> Seen:
+        """Return the rows as of a batch, by the changes up to it."""
+        newest: dict[tuple[Any, ...], Row] = {}
+        for row in sorted(self.changes, key=lambda row: row["batch_id"]):
+            if row["batch_id"] <= batch_id:
+                newest[tuple(row[name] for name in self.tables.changelog.identity)] = row
+        there = [row for row in newest.values() if row["op"] == "upsert" and (final is None or final(row, state))]
+        return Counter(plain(row, self.columns) for row in there)
+
+
+Final = Callable[[Row, Mapping[str, Any]], bool]
+FINAL: dict[str, Final] = {
+    "session": lambda row, state: us(row["session_end"]) + 25 * MINUTE_US < state["watermark_us"],
+    "window": lambda row, state: us(row["window_end"]) + 15 * MINUTE_US <= state["watermark_us"],
+    "count": lambda row, state: row["window_end"] <= state["positions"]["events"]["0"],
+    # The lesser size: no message that comes later is older than that.
+    "join": lambda row, state: us(row["join_time"]) + 15 * MINUTE_US < state["watermark_us"],
+    "process": lambda _, __: True,
+}
+"""By operator, whether a row is final after a batch, by the settings of its form."""
+
+
+def plain(row: Mapping[str, Any], columns: list[str]) -> tuple[Any, ...]:
+    values = (row[name] for name in columns)
+    return tuple(us(value) if isinstance(value, datetime) else repr(value) for value in values)
+
+
+@pytest.fixture(scope="module", params=LAKES)
+def story(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Story:
+    root = tmp_path_factory.mktemp(request.param)
+    lake = LAKES[request.param](root / "lake", root / "events")
+    lake.write_files(FIRST)
+    run_once(spark, lake)
+    changes = lake.rows(lake.changelog)
+    compact(spark, lake.config)
+    lake.correct(spark)
+    lake.write_files(SECOND)
+    run_once(spark, lake)
+    known = {row["batch_id"] for row in changes}
+    changes += [row for row in lake.rows(lake.changelog) if row["batch_id"] not in known]
+    compact(spark, lake.config)
+    tables = Tables.of(spark, lake.config)
+    there = {*changes[0]} & {*tables[tables.changelog.snapshot].read().columns}
+    return Story(lake, tables, changes, sorted(there - UNSEEN))
+
+
+@pytest.mark.parametrize("rows", ["changes", "final"])
+def test_the_steps_of_any_reader_add_up(story: Story, rows: str) -> None:
+    config = story.lake.config
+    final = rows == "final"
+    if final and config.entry.section == "table":
+        pytest.skip("rows of a table never close")
+    name = next(name for name, lake in LAKES.items() if isinstance(story.lake, lake))
+    view = View(story.tables, config.section, final=final)
+    batches = list(batches_after(story.tables))
+    assert len(batches) > STEPS
+    rng = random.Random(name)
+    seen, before, taken_back = Seen(), None, 0
+    for batch in sorted(rng.sample(batches[:-1], STEPS - 1), key=lambda one: one.batch_id) + batches[-1:]:
+        now = Visible.of(batch, config.section, before)
+        assert Visible.read(now.text()) == now
+        found = view.difference(before, now, story.columns).toArrow().to_pylist()
+        for row in found:
+            seen[plain(row, story.columns)] += row[SIGN]
+            taken_back += row[SIGN] < 0
+        assert +seen == seen, "a row was taken back that was not there"
+        wanted = story.rows(batch.batch_id, batch.state, FINAL[name] if final else None)
+        assert {row: n for row, n in seen.items() if n} == wanted
+        before = now
+    assert seen
+    if not final and name in CHANGING:
+        assert taken_back, "no row has changed"
+    again = view.difference(before, now, story.columns)
+    assert not again.count()
+    assert named(config.entry.changelog) == story.tables.changelog
