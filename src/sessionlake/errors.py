@@ -54,6 +54,17 @@ class UnreachableError(SourceError):
     exit_code = ExitCode.TRY_AGAIN
 
 
+class AwaitedError(SourceError):
+    """The source is the results of a pipeline that has no batches yet."""
+
+    exit_code = ExitCode.NO_BATCHES
+
+    @classmethod
+    def of(cls, at: str, name: str) -> "AwaitedError":
+        """Return the error of a key that names the pipeline."""
+        return cls(f"{at}: {name!r} has no batches yet; run that pipeline")
+
+
 class MissingColumnsError(SourceError):
     """The source lacks columns; the error says which, and which it has."""
 

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.config.file import ConfigFile, Text
-from sessionlake.config.graph import Graph, graph_of
+from sessionlake.config.graph import Edge, Graph, graph_of
 from sessionlake.config.load import load_config
+from sessionlake.config.operators import OPERATORS
 from sessionlake.config.problems import InvalidConfigError
 from sessionlake.config.project import load_project, read_project
 from sessionlake.config.show import shown
@@ -149,7 +150,7 @@ def test_problems_of_all_files_come_at_once_and_once(write: Write) -> None:
     assert [line.partition(": ")[0] for line in problems(root)] == ["a.toml:9", "project.toml:3", "b.toml:9"]
 
 
-def reading(name: str, table: str = "session_changelog") -> str:
+def reading(name: str, table: str = "late_events") -> str:
     return CLICKS.replace('connection = "files"', f'kind = "delta"\npath = "lake/{name}/{table}"')
 
 
@@ -172,6 +173,14 @@ def test_each_circle_is_a_problem(write: Write) -> None:
     assert len(problems(root)) == 3
 
 
+def test_results_are_an_edge_and_their_table_is_no_source(write: Write) -> None:
+    results = CLICKS.replace('connection = "files"', 'kind = "results"\nof = "clicks"\nrows = "final"')
+    graph = load_project(write(clicks=CLICKS, days=results)).graph
+    assert graph.edges == (Edge("clicks", "session_changelog", "days", "source.of"),)
+    (told,) = problems(write(clicks=CLICKS, days=reading("clicks", "session_changelog")))
+    assert told.endswith("which change; write kind = 'results' and of = 'clicks'")
+
+
 @given(st.integers(1, 7).flatmap(lambda n: st.tuples(st.just(n), st.sets(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1))))))  # fmt: skip
 def test_the_order_has_each_after_all_that_it_reads(drawn: tuple[int, set[tuple[int, int]]]) -> None:
     count, pairs = drawn
@@ -192,7 +201,8 @@ class _Config:
 
     def __init__(self, warehouse: str, paths: list[str]) -> None:
         self.pipeline = type("P", (), {"warehouse": warehouse})
-        entry = type("E", (), {"is_table": True})
+        self.entry = OPERATORS["session"]
+        entry = type("E", (), {"is_table": True, "is_pipeline": False})
         sides = [type("S", (), {"entry": entry, "path": path, "place_at": "source.path"}) for path in paths]
         self.inputs = {str(i): type("I", (), {"source": side, "lookup": []}) for i, side in enumerate(sides)}
 

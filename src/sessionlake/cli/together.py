@@ -59,7 +59,7 @@ def run_project(directory: str, *, once: bool, drain: bool, only: list[str], mos
                 ended = run_all_once(spark, project, asked, drained=drained, most=most)
             else:
                 work = _Work(spark, project)
-                ended = Together(project.graph, work, asked, work.failed).until_stopped(restart=restart)
+                ended = Together(project.graph, work, asked, work.failed, work.waits).until_stopped(restart=restart)
         if asked.is_set():
             raise KeyboardInterrupt
     _report(ended)
@@ -82,7 +82,7 @@ def run_all_once(
     from sessionlake.project.together import Together
 
     work = _Work(spark, project, once=True, drained=drained)
-    return Together(project.graph, work, asked, work.failed).once(most or os.cpu_count() or 1)
+    return Together(project.graph, work, asked, work.failed, work.waits).once(most or os.cpu_count() or 1)
 
 
 def open_project_session(project: Project, *, driver_memory: str = "4g") -> "SparkSession":
@@ -112,10 +112,12 @@ class _Work:
     def __call__(self, name: str) -> "RunSummary":
         """Run a pipeline to its end, under the config as it is now: it may have been mended after a failure."""
         from sessionlake.engine.pools import work_in_pool
+        from sessionlake.preflight.awaited import require_upstream
         from sessionlake.preflight.check import require_ready
 
         member = self._members[name]
         config = load_config(member.path)
+        require_upstream(config)
         require_ready(config, member.path)
         if name not in self._sessions:
             self._sessions[name] = self._spark.newSession()
@@ -141,6 +143,11 @@ class _Work:
         if wait_s is not None:
             failed(member.config, error, wait_s)
             click.echo(f"sessionlake: {name}: is started again in {wait_s:.0f} s; the others go on", err=True)
+
+    def waits(self, name: str, error: Exception) -> None:
+        """Tell that a pipeline waits for the first batch of one that it reads."""
+        (line,), _ = error_lines(error, self._members[name].path)
+        click.echo(f"sessionlake: {name}: waits: {line}", err=True)
 
     def _committed(self, config: Config, batch: "BatchCommit") -> None:
         print_batch(batch, f"{config.pipeline.name:<{self._width}}  ")

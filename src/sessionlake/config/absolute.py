@@ -55,6 +55,8 @@ def _absolute_sources(config: "Config", pipeline: PipelineSection, directory: Pa
     sources = {name: _absolute(side.source, directory) for name, side in config.inputs.items()}
     for name, source in sources.items():
         if (upstream := config.upstream.get(source.AT)) is not None:
+            if normal_path(upstream.warehouse) == normal_path(pipeline.warehouse):
+                raise ConfigError(f"{source.AT}.of: {source.of!r} is this pipeline itself; name another one")
             sources[name] = source.model_copy(update={"path": upstream.path})
     for source in sources.values():
         kept = [normal_path(f"{pipeline.warehouse}/{name}") for name in (EVENTS, SOURCE_ROWS)]

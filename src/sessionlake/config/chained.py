@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 from sessionlake.config.operators import OPERATORS
-from sessionlake.config.paths import normal_path
 from sessionlake.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -21,8 +20,6 @@ def check_upstream(config: "Config", side: "Config") -> None:
         raise ConfigError(
             f"pipeline.archive: 'all' keeps rows that the tables of {named} have; write true, or remove it"
         )
-    if normal_path(upstream.warehouse) == normal_path(config.pipeline.warehouse):
-        raise ConfigError(f"{at}.of: {named} is this pipeline itself; name another one")
     if side.source.takes_back:
         _check_changes(config, side, upstream)
         return

@@ -1,6 +1,6 @@
 """Which pipelines of a project read which others: a source, or a table to look up, in the warehouse of another pipeline is an edge."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
@@ -72,13 +72,24 @@ def _read(config: Config) -> Iterator[tuple[str, str]]:
                 yield normal_path(section.path), f"{at}.path"
 
 
+def _read_past(configs: Mapping[str, Config], edges: Iterable[Edge]) -> Iterator[tuple[str, Problem]]:
+    """Yield a problem for each source that is the table of a pipeline's results, which is no stream of rows: rows in it change."""
+    for edge in edges:
+        changelog = named(configs[edge.upstream].entry.changelog)
+        sources = {side.source.place_at: side.source for side in configs[edge.downstream].inputs.values()}
+        source = sources.get(edge.at)
+        if source is not None and not source.entry.is_pipeline and edge.table in changelog.tables:
+            told = f"{source.path!r} has the results of {edge.upstream!r}, which change; write kind = 'results' and of = {edge.upstream!r}"
+            yield edge.downstream, Problem(edge.at, told)
+
+
 def graph_of(configs: Mapping[str, Config]) -> tuple[Graph, list[tuple[str, Problem]]]:
     """Return the graph of pipelines, and its problems, each with the name of the pipeline that has it.
 
     A cycle is a problem: its edges are left out of the order.
     """
     edges = edges_of(configs)
-    problems: list[tuple[str, Problem]] = []
+    problems = list(_read_past(configs, edges))
     kept = list(edges)
     while True:
         above = {name: sorted({e.upstream for e in kept if e.downstream == name}) for name in sorted(configs)}

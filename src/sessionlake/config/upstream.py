@@ -123,7 +123,7 @@ def upstreams_in(raw: Raw, directory: Path, found: Gathered) -> dict[str, Upstre
     for at, holder in _sources(raw):
         source = holder[_SOURCE]
         entry = SOURCES.get(str(source.get("kind")))
-        if entry is not None and entry.is_pipeline and isinstance(source.get("of"), str):
+        if entry is not None and entry.is_pipeline and isinstance(source.get("of"), str) and source["of"]:
             with found.one():
                 upstreams[at] = upstream_of(f"{at}.of", source["of"], directory)
     return upstreams

@@ -10,6 +10,7 @@ from graphlib import TopologicalSorter
 from typing import Generic, TypeVar
 
 from sessionlake.config.graph import Graph
+from sessionlake.errors import AwaitedError
 
 Result = TypeVar("Result")
 LONGEST_WAIT_S = 300.0
@@ -23,7 +24,7 @@ class How(Enum):
     DONE = "done"
     FAILED = "failed"
     SKIPPED = "skipped"
-    """One that it reads has failed."""
+    """One that it reads has failed, or has no batches yet."""
     STOPPED = "stopped"
 
 
@@ -51,6 +52,8 @@ class Together(Generic[Result]):
     """Set if all are to end."""
     failed: Callable[[str, Exception, float | None], None] = lambda *_: None
     """Called with a pipeline's name, its error, and the seconds until it is started again; None if it is not."""
+    waits: Callable[[str, AwaitedError], None] = lambda *_: None
+    """Called with a pipeline's name, and why it waits: one that it reads has no batches yet."""
     ended: dict[str, Ended[Result]] = field(default_factory=dict)
 
     def once(self, most: int) -> Mapping[str, Ended[Result]]:
@@ -94,12 +97,14 @@ class Together(Generic[Result]):
             self.ended[name] = Ended(How.DONE, self.work(name))
         except KeyboardInterrupt:
             self.ended[name] = Ended(How.STOPPED)
+        except AwaitedError:
+            self.ended[name] = Ended(How.SKIPPED, because=tuple(self.graph.upstream(name)))
         except Exception as error:  # noqa: BLE001 (whatever it is, the other pipelines go on)
             self.ended[name] = Ended(How.FAILED, error=error)
             self.failed(name, error, None)
 
     def _again_and_again(self, name: str, restart: bool) -> None:  # noqa: FBT001
-        pause_s = 1.0
+        pause_s, told = 1.0, False
         while not self.asked.is_set():
             began = time.monotonic()
             self.ended.pop(name, None)
@@ -107,6 +112,12 @@ class Together(Generic[Result]):
                 self.ended[name] = Ended(How.DONE, self.work(name))
             except KeyboardInterrupt:
                 break
+            except AwaitedError as error:
+                if not told:
+                    self.waits(name, error)
+                told = True
+                self.asked.wait(_LOOK_S)
+                continue
             except Exception as error:  # noqa: BLE001 (as above)
                 self.ended[name] = Ended(How.FAILED, error=error)
                 if time.monotonic() - began > LONGEST_WAIT_S:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config
 from sessionlake.config.upstream import Upstream
-from sessionlake.errors import PipelineStateError, SourceError
+from sessionlake.errors import AwaitedError, PipelineStateError, SourceError
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.signed import PART, SignedDecoder
 from sessionlake.sources.delta import DeltaSource
@@ -46,7 +46,7 @@ class ResultsSource(DeltaSource):
         self._check_types(columns)
         source, last = self._config.source, find_last_batch(self._tables)
         if last is None:
-            raise SourceError(f"{source.place_at}: {source.place!r} has no batches yet; run it first")
+            raise AwaitedError.of(source.place_at, source.place)
         reader = self._spark.readStream.format("delta").option("skipChangeCommits", "true")
         rows = reader.option("startingVersion", last.version).load(source.path).where(F.lit(False))
         return self._in_order(rows.withColumn(SIGN, F.lit(1)), columns)
@@ -72,7 +72,7 @@ class ResultsSource(DeltaSource):
         try:
             schema = super()._schema()
         except SourceError as error:
-            raise SourceError(f"{source.place_at}: {source.place!r} has no tables yet; run it first") from error
+            raise AwaitedError.of(source.place_at, source.place) from error
         unread = (*_MARKS, *self._upstream.changelog.hidden)
         return pa.schema([field for field in schema if field.name not in unread])
 

@@ -1,0 +1,119 @@
+"""A pipeline whose source is the results of another one: what it takes from that, and what it can't read."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+
+from sessionlake.config.load import load_config
+from sessionlake.errors import ConfigError
+
+Write = Callable[..., Path]
+SESSIONS: dict[str, Any] = {
+    "pipeline": {"warehouse": "lake/clicks"},
+    "source": {"kind": "files", "path": "events", "format": "json"},
+    "event": {"key": "user", "time": "at"},
+    "session": {"gap": "10 minutes", "grace": "5 minutes"},
+}
+WINDOW = {"kind": "tumbling", "size": "1 day", "retention_time": "30 days"}
+DAYS: dict[str, Any] = {
+    "pipeline": {"warehouse": "lake/days"},
+    "source": {"kind": "results", "of": "clicks", "rows": "final"},
+    "event": {},
+    "window": WINDOW,
+}
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def written(**files: dict[str, Any]) -> Path:
+        for name, content in files.items():
+            named = {**content, "pipeline": {"name": name, **content["pipeline"]}}
+            (tmp_path / f"{name}.toml").write_text(tomli_w.dumps(named))
+        return tmp_path
+
+    return written
+
+
+def with_(config: dict[str, Any], **sections: dict[str, Any]) -> dict[str, Any]:
+    return {**config, **{name: {**config.get(name, {}), **section} for name, section in sections.items()}}
+
+
+@pytest.mark.parametrize(
+    ("upstream", "key", "time"),
+    [
+        (SESSIONS, "session_key", "session_end"),
+        (with_({n: s for n, s in SESSIONS.items() if n != "session"}, window=WINDOW), "window_key", "window_start"),
+    ],
+)
+def test_key_and_time_are_those_of_the_rows_unless_named(
+    write: Write, upstream: dict[str, Any], key: str, time: str
+) -> None:
+    root = write(clicks=upstream, days=DAYS, starts=with_(DAYS, event={"key": "page", "time": "at"}))
+    event = load_config(root / "days.toml").event
+    assert (event.key, event.time) == (key, time)
+    own = load_config(root / "starts.toml").event
+    assert (own.key, own.time) == ("page", "at")
+
+
+def test_it_is_named_by_name_or_path_and_read_where_it_is(write: Write, tmp_path: Path) -> None:
+    root = write(clicks=SESSIONS, days=DAYS, paths=with_(DAYS, source={"of": "clicks.toml"}))
+    for name in ("days", "paths"):
+        config = load_config(root / f"{name}.toml")
+        assert config.source.path == f"{tmp_path}/lake/clicks/session_changelog"
+        assert config.upstream["source"].name == "clicks"
+
+
+def test_a_side_of_a_join_can_be_results(write: Write) -> None:
+    side = {"event": {"time": "session_end"}, "source": DAYS["source"], "size": "1 hour", "columns": ["event_count"]}
+    sides = {at: {"name": name, **side} for at, name in (("left", "former"), ("right", "latter"))}
+    join = {"on": ["session_key"], "grace": "1 hour", "retention_time": "7 days", "idle": "1 day", **sides}
+    root = write(clicks=SESSIONS, pairs={"pipeline": {"warehouse": "lake/pairs"}, "join": join})
+    config = load_config(root / "pairs.toml")
+    assert {*config.upstream} == {"join.left.source", "join.right.source"}
+    assert all(one.source.path.endswith("session_changelog") for one in config.inputs.values())
+
+
+KEYED = {n: s for n, s in SESSIONS.items() if n != "session"} | {"table": {}}
+WRONG = [
+    ({"source": {"of": "click"}}, "source.of: there is no pipeline 'click' beside this file"),
+    ({"source": {"of": ""}}, "source.of: is missing; write the name of a pipeline"),
+    ({"source": {"rows": "all"}}, "source.rows: "),
+    ({"source": {"path": "x"}}, "source.path: 'x' does not go with kind 'results'; remove it"),
+    (
+        {"source": {"of": "keyed"}},
+        "source.rows: 'final' is of rows that close, and those of 'keyed', a [table], never do",
+    ),
+    ({"source": {"of": "days"}}, "source.of: 'days' is this pipeline itself; name another one"),
+    ({"source": {"of": "policy"}}, "source.rows: 'final' of 'policy' would take for closed what was sent"),
+    ({"source": {"of": "broken"}}, "source.of: 'broken' has no right section of an operator; correct "),
+    ({"source": {"rows": "changes"}}, "source.rows: a [window] can't take rows back that change; write 'final'"),
+    ({"pipeline": {"archive": "all"}}, "pipeline.archive: 'all' keeps rows that the tables of 'clicks' have"),
+]
+
+
+@pytest.mark.parametrize(("sections", "told"), WRONG)
+def test_what_it_can_not_read_is_told_in_one_line(write: Write, sections: dict[str, Any], told: str) -> None:
+    policy = with_(SESSIONS, emit={"early": "batch", "late": "batch"})
+    broken = with_(SESSIONS, session={"gap": "long"})
+    root = write(clicks=SESSIONS, keyed=KEYED, policy=policy, broken=broken, days=with_(DAYS, **sections))
+    with pytest.raises(ConfigError) as caught:
+        load_config(root / "days.toml")
+    (line,) = [line for line in str(caught.value).splitlines() if told in line]
+    assert line.count("\n") == 0
+
+
+def test_rows_are_named(write: Write) -> None:
+    source = {name: value for name, value in DAYS["source"].items() if name != "rows"}
+    root = write(clicks=SESSIONS, days={**DAYS, "source": source})
+    with pytest.raises(ConfigError, match=r"source\.rows: is missing; write 'final', for rows that events"):
+        load_config(root / "days.toml")
+
+
+def test_what_is_read_binds_the_tables(write: Write) -> None:
+    root = write(clicks=SESSIONS, days=DAYS)
+    settings = load_config(root / "days.toml").rebuild_settings()
+    assert (settings["source.of"], settings["source.rows"]) == ("clicks", "final")
+    assert "source.of" not in load_config(root / "clicks.toml").rebuild_settings()
