@@ -136,7 +136,8 @@ def with_events_of(raw: Raw, upstreams: Mapping[str, Upstream]) -> Raw:
         event = holder.get(_EVENT, {})
         if at in upstreams and isinstance(event, dict):
             of = upstreams[at].changelog
-            holder[_EVENT] = {"key": of.key, "time": of.read_by, **event}
+            key = {"key": of.key} if holder is raw else {}  # the key of one of several inputs is the operator's
+            holder[_EVENT] = {**key, "time": of.read_by, **event}
     return raw
 
 
