@@ -81,6 +81,13 @@ class Added(Aggregate):
         rows = pa.array(np.flatnonzero(known))
         return _spread([self.inner.value([column.take(rows) for column in states[:-1]])], known)[0]
 
+    def inverted(self, states: States) -> States | None:
+        """Return the inverse of those that are known; what is unknown stays so."""
+        known = states[-1].to_numpy() == KNOWN
+        rows = pa.array(np.flatnonzero(known))
+        inverse = self.inner.inverted([column.take(rows) for column in states[:-1]])
+        return None if inverse is None else [*_spread(inverse, known), states[-1]]
+
     def unknown(self, rows: int) -> States:
         """Return as many states of which nothing is known."""
         return [*(pa.nulls(rows, type_) for type_ in self.inner.state), pa.array(np.full(rows, UNKNOWN))]

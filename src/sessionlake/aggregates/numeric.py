@@ -56,6 +56,10 @@ class Count(Aggregate):
         """Return the count."""
         return states[0]
 
+    def inverted(self, states: States) -> States:
+        """Negate."""
+        return [pc.negate(states[0])]
+
     def from_value(self, values: pa.Array, time_us: Ints) -> States:  # noqa: ARG002 - it has no time
         """Return the value itself."""
         return [values.cast(LONG)]

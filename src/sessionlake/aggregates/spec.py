@@ -13,6 +13,7 @@ from sessionlake.aggregates.folded import KIP_94, Folded, Reduced
 from sessionlake.aggregates.full import Evaluated
 from sessionlake.aggregates.functions import ALIASES, FUNCTIONS, Asked, Function, Literal, Number
 from sessionlake.aggregates.positions import OFFSET, PARTITION
+from sessionlake.aggregates.signed.functions import build_signed, refused
 from sessionlake.columnar.expressions import EVENT_TIME, KEY
 from sessionlake.errors import ConfigError
 
@@ -227,21 +228,41 @@ def hidden_columns(specs: Iterable[AggregateSpec]) -> dict[str, tuple[str, str]]
 
 
 def build_aggregates(
-    specs: Mapping[str, str], types: Mapping[str, pa.DataType], *, with_id: bool = False, directory: str | None = None
+    specs: Mapping[str, str],
+    types: Mapping[str, pa.DataType],
+    *,
+    with_id: bool = False,
+    directory: str | None = None,
+    subtracts: bool = False,
 ) -> tuple[Aggregate, ...]:
     """Return the aggregates of a config, in its order.
 
     `types` gives the Arrow type of every column, hidden ones too; `with_id` says that events carry an id (ties of first, last,
-    collect); a user's class is looked for in `directory` too, last.
+    collect); a user's class is looked for in `directory` too, last. With `subtracts` all have `inverted`; ConfigError names one
+    that can't.
+
+    >>> (total,) = build_aggregates({"total": "sum(x)"}, {"x": pa.int64()}, subtracts=True)
+    >>> states = [pa.array([0]), pa.array([7]), pa.array([1])]
+    >>> [column.to_pylist() for column in total.inverted(states)]
+    [[-1], [4294967289], [-1]]
     """
     return tuple(
-        _build(AggregateSpec.parse(name, text, types), types, with_id=with_id, directory=directory)
+        _build(AggregateSpec.parse(name, text, types), types, with_id=with_id, directory=directory, subtracts=subtracts)
         for name, text in specs.items()
     )
 
 
-def _build(spec: AggregateSpec, types: Mapping[str, pa.DataType], *, with_id: bool, directory: str | None) -> Aggregate:
+def _build(
+    spec: AggregateSpec,
+    types: Mapping[str, pa.DataType],
+    *,
+    with_id: bool,
+    directory: str | None,
+    subtracts: bool,
+) -> Aggregate:
     if spec.path is not None:
+        if subtracts:
+            raise refused(spec.name, spec.path)
         return build_custom(spec.name, spec.path, directory)
     for column in spec.columns:
         if column not in types:
@@ -249,9 +270,8 @@ def _build(spec: AggregateSpec, types: Mapping[str, pa.DataType], *, with_id: bo
                 f"aggregates.{spec.name}: no column {column!r} in the events; pick one of {', '.join(sorted(types))}"
             )
     of_columns = tuple(types[column] for column in spec.columns)
-    return FUNCTIONS[spec.function].build(
-        Asked(spec.name, spec.function, spec.columns, of_columns, spec.literals, with_id)
-    )
+    build = build_signed if subtracts else FUNCTIONS[spec.function].build
+    return build(Asked(spec.name, spec.function, spec.columns, of_columns, spec.literals, with_id))
 
 
 def build_custom(name: str, path: str, directory: str | None = None) -> Custom:
