@@ -28,8 +28,8 @@ from tests.support import examples
 CALLS = {
     "count": ["count()", "count(s)"],
     "count_if": ["count_if(b)"],
-    "sum": ["sum(n)", "sum(i)", "sum(c)", "sum(b)"],
-    "avg": ["avg(n)", "avg(c)"],
+    "sum": ["sum(n)", "sum(i)", "sum(c)", "sum(b)", "sum(d)", "sum(f)"],
+    "avg": ["avg(n)", "avg(c)", "avg(d)"],
 }
 every_call = pytest.mark.parametrize("text", [text for texts in CALLS.values() for text in texts])
 
