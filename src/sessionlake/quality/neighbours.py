@@ -70,7 +70,7 @@ _SNAPSHOT, _UPSERT, _DELETE = 0, 1, 2
 
 def _places(of: Changelog) -> dict[str, F.Column]:
     """Return the columns that identify a row of a key, as numbers."""
-    if of.keeps_deletions:
+    if of.one_per_key:
         return {}
     if of.numbers:
         return {name: F.col(name) for name in of.numbers}

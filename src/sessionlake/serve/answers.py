@@ -63,7 +63,7 @@ class Answers:
         rows = self._json(now.view, found, times)
 
         def position(at: int) -> Position:
-            return (found[at].key,) if self._of.keeps_deletions else (found[at].key, found[at].start_us)
+            return (found[at].key,) if self._of.one_per_key else (found[at].key, found[at].start_us)
 
         return self._page(asked, rows, position, page.rest, self._head(now.commit, now.view, times), left=page.left)
 
@@ -106,12 +106,10 @@ class Answers:
         rest = None if whole.reached is None or len(whole.rows) > asked.limit else whole.reached
 
         def position(at: int) -> Position:
-            return position_of(whole.rows[at][:2], keyed=self._of.keeps_deletions)
+            return position_of(whole.rows[at][:2], keyed=self._of.one_per_key)
 
         ended = (
-            None
-            if rest is None
-            else (rest if rest[1] == ALL_OF_KEY else position_of(rest, keyed=self._of.keeps_deletions))
+            None if rest is None else (rest if rest[1] == ALL_OF_KEY else position_of(rest, keyed=self._of.one_per_key))
         )
         return self._page(asked, rows, position, ended, self._head(now.commit, now.view, times), left=left)
 
@@ -283,7 +281,7 @@ class Answers:
         return [row_json(with_key_columns(row, self._of.key, self._of.key_columns)) for row in rows]
 
     def _reader(self, view: View, asked: Question) -> PageReader:
-        return PageReader(view, asked, self._config.serve.max_scan, keyed=self._of.keeps_deletions)
+        return PageReader(view, asked, self._config.serve.max_scan, keyed=self._of.one_per_key)
 
     def _head(
         self, commit: BatchCommit, source: View | TablesAtBatch | None, times: Times, *, complete: bool | None = None

@@ -69,7 +69,7 @@ class TablesAtBatch:
     @property
     def _order(self) -> tuple[str, ...]:
         of = self.lake.changelog
-        return (of.key,) if of.keeps_deletions else tuple(dict.fromkeys((of.key, of.start, *of.identity)))
+        return (of.key,) if of.one_per_key else tuple(dict.fromkeys((of.key, of.start, *of.identity)))
 
     def _after(self, asked: Question) -> str:
         """Return the condition of rows that come after a position; of the whole key, if its rows are not named."""

@@ -219,6 +219,11 @@ class Changelog:
         return self.key, *(self.numbers or (self.start,))
 
     @property
+    def one_per_key(self) -> bool:
+        """Whether a key has at most one row."""
+        return self.identity == (self.key,)
+
+    @property
     def named_identity(self) -> tuple[str, ...]:
         """The columns that name a row, with those that the key is made of in its place."""
         return *(self.key_columns or (self.key,)), *(name for name in self.identity if name != self.key)
@@ -350,14 +355,59 @@ class TimedChangelog(Changelog):
 
 
 @dataclass(frozen=True)
-class KeyedChangelog(Changelog):
-    """A changelog of rows that the key alone names, and whose time changes. The snapshot keeps deletions.
+class OneRowChangelog(Changelog):
+    """A changelog of rows that the key alone names, and whose time changes.
 
     All rows are of one part, 0, whose files hold ranges of keys.
     """
 
     time: str = ""
     counts: tuple[str, ...] = ()
+
+    @property
+    def start(self) -> str:
+        """The one time."""
+        return self.time
+
+    @property
+    def end(self) -> str:
+        """The one time."""
+        return self.time
+
+    @property
+    def date(self) -> str:
+        """Always 0."""
+        return f"{self.name}_part"
+
+    @property
+    def numbered_parts(self) -> bool:
+        """Yes."""
+        return True
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """The part, which says nothing about a row."""
+        return (self.date,)
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """The key."""
+        return (self.key,)
+
+    def identity_in(self, dialect: Dialect) -> tuple[str, ...]:
+        """Return the key."""
+        del dialect
+        return self.identity
+
+    def part_sql(self, dialect: Dialect) -> str:
+        """Return 0."""
+        del dialect
+        return "0"
+
+
+@dataclass(frozen=True)
+class KeyedChangelog(OneRowChangelog):
+    """A changelog of rows that the key alone names, whose events come in any order. So the snapshot keeps deletions."""
 
     @property
     def accepted_counts(self) -> tuple[str, ...]:
@@ -385,26 +435,6 @@ class KeyedChangelog(Changelog):
         return f"all_{self.name}_rows"
 
     @property
-    def start(self) -> str:
-        """The one time."""
-        return self.time
-
-    @property
-    def end(self) -> str:
-        """The one time."""
-        return self.time
-
-    @property
-    def date(self) -> str:
-        """Always 0."""
-        return f"{self.name}_part"
-
-    @property
-    def numbered_parts(self) -> bool:
-        """Yes."""
-        return True
-
-    @property
     def hidden(self) -> tuple[str, ...]:
         """The columns about the row's changes."""
         return DELETED, self.date, CAUSE, WRITTEN, INSERTED
@@ -413,21 +443,6 @@ class KeyedChangelog(Changelog):
     def record_place(self) -> tuple[str, ...]:
         """Partition and offset."""
         return "event_partition", "event_offset"
-
-    @property
-    def identity(self) -> tuple[str, ...]:
-        """The key."""
-        return (self.key,)
-
-    def identity_in(self, dialect: Dialect) -> tuple[str, ...]:
-        """Return the key."""
-        del dialect
-        return self.identity
-
-    def part_sql(self, dialect: Dialect) -> str:
-        """Return 0."""
-        del dialect
-        return "0"
 
     def stored_sql(self, dialect: Dialect) -> Mapping[str, str]:
         """Return the part, and whether the change is a deletion."""
