@@ -140,6 +140,16 @@ class Config(Section):
         return self.section.shown == "final" if asked is None else asked == "final"
 
     @property
+    def sums_events(self) -> bool:
+        """Whether the rows' event_count add up to the accepted events: each is in exactly one row, and none is taken back."""
+        return self.section.sums_events and not self.subtracts
+
+    @property
+    def subtracts(self) -> bool:
+        """Whether events may be taken back: the source does that, and the operator can."""
+        return self.entry.subtracts and any(side.source.takes_back for side in self.inputs.values())
+
+    @property
     def grace_us(self) -> int:
         """The time after its end for which a result still changes."""
         return self.section.grace_us

@@ -90,7 +90,7 @@ def status_of(config: Config, lake: Lake, database: DuckDBPyConnection) -> Statu
     whole = _rows_add_up(counts, database, late.events, last_id, forgotten=forgotten)
     parts = lake.changelog.accepted_counts
     placed = not parts or counts["accepted"] == sum(counts[name] for name in parts)
-    every = lake.changelog.every if config.section.sums_events else None
+    every = lake.changelog.every if config.sums_events else None
     events = every is None or _events_add_up(every, counts, database, last, forgotten=forgotten)
     return Status(
         batch_id=last_id,

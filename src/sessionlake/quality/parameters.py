@@ -50,7 +50,7 @@ def _expected_rows(inputs: Inputs) -> dict[str, int | None]:
         *(accepted, applied, corrections, advances, *_inputs_totals(inputs), inputs.pinned["forgotten"]),
         expired=inputs.pinned.get(EXPIRED_EVENTS, 0),
     )
-    exact = inputs.config.section.sums_events
+    exact = inputs.config.sums_events
     most = accepted + events if known.events is None else known.events
     return {
         "events_at_least": (known.events or 0) if exact else 0,

@@ -57,7 +57,7 @@ def aggregated_events(
     events = event_spec(config, source, [*names, *more], pinned, ordered=ordered, hidden=hidden)
     types = {**events.columns.types, **events.types}
     with_id = config.event.id is not None
-    built = build_aggregates(texts, types, with_id=with_id, directory=config.pipeline.code)
+    built = build_aggregates(texts, types, with_id=with_id, directory=config.pipeline.code, subtracts=config.subtracts)
     if pinned is None:
         return built, events
     shaping = Shaping.of(config.event_at, config.event, (), names, hidden)

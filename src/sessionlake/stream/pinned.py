@@ -77,5 +77,5 @@ class Pinned:
     def built(self, config: Config, types: Mapping[str, pa.DataType]) -> tuple[Aggregate, ...]:
         """Return the aggregates in the states of the last batch, which need not be those of the config; `types` are those of the events' columns."""
         with_id, directory = config.event.id is not None, config.pipeline.code
-        built = build_aggregates(self.texts, types, with_id=with_id, directory=directory)
+        built = build_aggregates(self.texts, types, with_id=with_id, directory=directory, subtracts=config.subtracts)
         return tuple(self.marked(aggregate, ()) for aggregate in built)
