@@ -77,8 +77,8 @@ def _check_unique(config: "Config", side: "Config") -> None:
         raise ConfigError(
             f"{at}: {side.event.unique_for!r} is longer than events are taken in, {longest!r}; write that, or raise the retention"
         )
-    if asked_us < section.harmless_us:
-        least = spoken_duration(section.harmless_us)
+    if asked_us < section.least_unique_us:
+        least = spoken_duration(section.least_unique_us)
         raise ConfigError(
             f"{at}: {side.event.unique_for!r} is shorter than events wait for others, {least!r}; write that or longer"
         )

@@ -184,6 +184,8 @@ class OperatorSection(Section):
     """Whether the config must name the events' key."""
     PATIENCE: ClassVar[str] = "grace"
     """The key to raise if too many events come too late: `grace_us` is its value."""
+    EXPIRES: ClassVar[bool] = True
+    """Whether events can come too late to be taken in."""
     CLOSES: ClassVar[bool] = True
     """Whether rows ever become final."""
     NEVER_CHANGES: ClassVar[bool] = False
@@ -243,6 +245,11 @@ class OperatorSection(Section):
     def harmless_us(self) -> int:
         """How far ahead of the clock an event may be, and move the watermark, without that events of now are late for it; microseconds."""
         return self.grace_us
+
+    @property
+    def least_unique_us(self) -> int:
+        """The shortest `unique_for` by which an event of now is not taken for one that is too old; microseconds."""
+        return self.harmless_us
 
     @property
     def ends_inclusive(self) -> bool:

@@ -16,7 +16,7 @@ def summary_of(config: Config) -> dict[str, str]:
     found["computes"] = config.section.in_words()
     if config.aggregates:
         found["columns"] = ", ".join(f"{name} = {text}" for name, text in config.aggregates.items())
-    if changelog_of(config).has_times:
+    if config.section.EXPIRES and changelog_of(config).has_times:
         found["older events"] = (
             f"more than {spoken_duration(config.retention_us)} before the watermark: {_BEYOND[config.beyond_retention]}"
         )
