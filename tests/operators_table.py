@@ -30,7 +30,7 @@ from tests.engine.crash_support import (
     write_events,
 )
 from tests.operators.process import processors
-from tests.oracle import counts, joins, process, session_emission, tables, windows
+from tests.oracle import counts, groups, joins, process, session_emission, tables, windows
 from tests.oracle.model import ReferenceModel
 from tests.oracle.unique import UniqueModel
 
@@ -275,18 +275,7 @@ delete_when = "tag = 'e'"
         rows = [("tombstone", row["table_key"], row["revision"]) for row in there[:4]]
         rows += [("tombstone", row["table_key"], row["revision"] + 7) for row in there[4:5]]
         rows += [("no such kind", there[5]["table_key"], 0)]
-        named = [
-            {
-                "correction_id": f"c{i}",
-                "kind": kind,
-                "key": key,
-                "revision": revision,
-                "job": "test",
-                "created_at": 0,
-            }
-            for i, (kind, key, revision) in enumerate(rows)
-        ]
-        table = pa.Table.from_pylist(named, schema=schemas.CORRECTIONS_SCHEMA)
+        table = pa.Table.from_pylist(revisions_named(rows), schema=schemas.CORRECTIONS_SCHEMA)
         Tables.of(spark, self.config)[schemas.CORRECTIONS].append_rows(table)
 
     def answer(self) -> Rows:
@@ -303,6 +292,54 @@ delete_when = "tag = 'e'"
     def sent(self) -> Rows:
         rows = self.latest("table_key")
         return sorted((row["table_key"], us(row["event_time"]), row["v"], row["tag"]) for row in rows)
+
+
+class GroupLake(OperatorLake):
+    """Groups: events of any age change the row of their key."""
+
+    wanted: ClassVar[tuple[str, ...]] = ("accepted", "dead", "upserts")
+    template: ClassVar[str] = config_of("[group]\n\n")
+    changelog: ClassVar[str] = "group_changelog"
+    tables: ClassVar[tuple[str, ...]] = ("group_changelog", schemas.DEAD_LETTERS, schemas.CORRECTION_OUTCOMES)
+
+    def correct(self, spark: SparkSession) -> None:
+        """Ask for rows to be deleted: some that are there, one that has changed meanwhile, and what is no correction."""
+        there = sorted(self.latest("group_key"), key=lambda row: row["group_key"])
+        rows = [("tombstone", row["group_key"], row["revision"]) for row in there[:4]]
+        rows += [("tombstone", row["group_key"], row["revision"] + 7) for row in there[4:5]]
+        rows += [("no such kind", there[5]["group_key"], 0)]
+        table = pa.Table.from_pylist(revisions_named(rows), schema=schemas.CORRECTIONS_SCHEMA)
+        Tables.of(spark, self.config)[schemas.CORRECTIONS].append_rows(table)
+
+    def answer(self) -> Rows:
+        model = groups.Groups(_total_and_last)
+        for batch in self.input():
+            model.batch([(row["key"], (row["time"], row["v"], row["tag"]), 1) for row in batch])
+        return model.rows()
+
+    def sent(self) -> Rows:
+        names = ("group_key", "event_count", "total", "last")
+        return sorted(tuple(row[name] for name in names) for row in self.latest("group_key"))
+
+
+def _total_and_last(events: list[groups.Event]) -> tuple[Any, ...]:
+    """Return the sum of v and the last tag; an event is (time, v, tag)."""
+    return sum(v for _, v, _ in events), max((time, tag) for time, _, tag in events)[1]
+
+
+def revisions_named(rows: list[tuple[str, str, int]]) -> list[Row]:
+    """Return corrections of a kind, a key and a revision."""
+    return [
+        {
+            "correction_id": f"c{i}",
+            "kind": kind,
+            "key": key,
+            "revision": revision,
+            "job": "test",
+            "created_at": 0,
+        }
+        for i, (kind, key, revision) in enumerate(rows)
+    ]
 
 
 class JoinLake(OperatorLake):
@@ -581,6 +618,7 @@ LAKES: dict[str, type[OperatorLake]] = {
     "window": WindowLake,
     "count": CountLake,
     "table": TableLake,
+    "group": GroupLake,
     "join": JoinLake,
     "process": ProcessLake,
 }

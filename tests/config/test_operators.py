@@ -23,6 +23,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "window": {"kind": "tumbling", "size": "1 hour", "retention_time": "1 day"},
     "count": {"kind": "sliding", "by": "count", "size": 3, "retention_time": "1 day", "retention_count": 9},
     "table": {},
+    "group": {},
     "join": {"on": ["id"], "retention_time": "1 day", **SIDES},
     "process": {"class": "shop:Funnel", "retention": "1 day", "output": {"step": "string"}},
 }

@@ -40,6 +40,7 @@ ALLOWED = {
     ),
     "aggregates/": ("'count'", "an aggregate"),
     "columnar/": ("'count'", "a field of records"),
+    "columnar/spark_sql/": ("'group'", "an argument of a function of SQL"),
     "store/": ("'count'", "a field of what is stored"),
     "cli/rows.py": ("'table'", "a form of printed rows"),
     "observe/": ("'table'", "a label of metrics"),

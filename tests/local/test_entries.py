@@ -30,6 +30,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "emit": {"early": "batch"},
     },
     "table": {"source": SOURCE, "event": EVENT, "table": {"columns": ["v"], "retention": "1 day"}},
+    "group": {**EVENTS, "group": {}},
     "join": {
         "join": {
             "on": ["key"],

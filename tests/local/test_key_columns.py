@@ -31,6 +31,7 @@ SECTIONS: dict[str, dict[str, Any]] = {
         "window": {"kind": "tumbling", "by": "count", "size": 2, "retention_time": "1 hour", "retention_count": 10},
     },
     "table": {"table": {"columns": ["v"]}},
+    "group": {**SUM, "group": {}},
     "process": {
         "pipeline": {"name": "local", "warehouse": "warehouse", "code": str(Path(processors.__file__).parent)},
         "process": {

@@ -13,7 +13,7 @@ class UniqueModel:
     """The events of one input that an operator sees, and the numbers of the others; times in microseconds."""
 
     unique_for: int
-    retention: int
+    retention: float
     longest_id: int = 1 << 16
     in_order: bool = False
     """Whether of several copies in a batch the first one counts; else the one with the least columns."""

@@ -220,6 +220,7 @@ OTHERS = {
     "window": '[window]\nkind = "hopping"\nsize = "1 hour"\nadvance = "5 minutes"\ngrace = "10 minutes"\nretention_time = "1 day"\n',
     "count": '[window]\nby = "count"\nkind = "tumbling"\nsize = 10\nretention_time = "1 day"\nretention_count = 100\n',
     "table": '[table]\ndelete_when = "v < 0"\n',
+    "group": "[group]\n",
 }
 
 
@@ -229,6 +230,7 @@ OTHERS = {
         ("window", "hopping windows of 1 hour, one every 5 minutes, each sent as it ends; events change a window until 10 minutes after its end"),
         ("count", "tumbling windows of 10 messages, numbered by a key"),
         ("table", "a table with the row of the latest time of each key; an event with 'v < 0' deletes its key; rows never expire"),
+        ("group", "one row a key, over all its events"),
     ],
 )  # fmt: skip
 def test_each_operator_tells_what_it_computes(project: Project, operator: str, words: str) -> None:

@@ -70,6 +70,7 @@ SECTIONS: dict[str, dict[str, Any]] = {
         },
     },
     "table": {**_ONE, "table": {"columns": ["v"]}},
+    "group": {**_ONE, **_SUM, "group": {}},
     "join": {"join": _JOIN},
     "process": {
         **_ONE,
@@ -94,6 +95,7 @@ ORACLE = {
         with numbered as (select *, row_number() over (partition by tenant, user_id order by rowid) - 1 as n from given)
         select tenant, user_id, 0, 0, count(*), sum(v) from numbered group by tenant, user_id, n // 2""",
     "table": """select tenant, user_id, max(moment), max(moment), 1, arg_max(v, moment) from given group by tenant, user_id""",
+    "group": """select tenant, user_id, 0, 0, count(*), sum(v) from given group by tenant, user_id""",
     "join": """
         select l.tenant, l.user_id, greatest(l.moment, r.moment), greatest(l.moment, r.moment), l.v, r.v
         from given l join given r on l.tenant = r.tenant and l.user_id = r.user_id and l.moment // 10 = r.moment // 10""",
@@ -104,6 +106,7 @@ TOLD: dict[str, Callable[[dict[str, Any]], tuple[Any, ...]]] = {
     "window": lambda r: (_us(r["window_start"]), _us(r["window_end"]), r["event_count"], r["total"]),
     "count": lambda r: (0, 0, r["event_count"], r["total"]),
     "table": lambda r: (_us(r["event_time"]), _us(r["event_time"]), 1, r["v"]),
+    "group": lambda r: (0, 0, r["event_count"], r["total"]),
     "join": lambda r: (_us(r["join_time"]), _us(r["join_time"]), r["one_v"], r["two_v"]),
 }
 

@@ -47,6 +47,7 @@ OPERATORS: Mapping[str, Mapping[str, Any]] = {
         "window": {"by": "count", "kind": "tumbling", "size": 3, "retention_time": "1 hour", "retention_count": 30},
         "aggregates": AGGREGATES,
     },
+    "groups": {"group": {}, "aggregates": AGGREGATES},
     "table": {"table": {"columns": ["cost", "price", "type"], "delete_when": "big and type = 'click'"}},
     "all columns": {"table": {}},
     "process": {

@@ -53,6 +53,7 @@ OPERATORS: dict[str, Row] = {
         "emit": {"early": "off", "late": "close"},
         "aggregates": SUMS,
     },
+    "group": {"group": {}, "aggregates": SUMS},
     "process": {
         "process": {"class": "processors:Pauses", "columns": ["v", "tag"], "retention": "60 us", "grace": "10 us"},
     },
@@ -140,6 +141,8 @@ def test_an_operator_sees_no_duplicate(operator: str, drafted: Sequence[Any], sh
 def model_of(operator: str) -> UniqueModel:
     if operator == "process":
         return UniqueModel(UNIQUE, RETENTION, in_order=True, raises=lambda row: row["tag"] == "e" and row["v"] % 2)
+    if operator == "group":
+        return UniqueModel(UNIQUE, math.inf)
     if operator == "shaped":
         return UniqueModel(UNIQUE, RETENTION, filtered=lambda row: row["v"] == 3)
     if operator == "refusing":

@@ -25,6 +25,10 @@ NAMES = {
         "table_changelog", "table_snapshot", "table_live", "all_table_rows", "event_time", "event_time", "table_part",
         ("table_key",),
     ),
+    "group": (
+        "group_changelog", "groups", "groups_live", "all_groups", "changed_at", "changed_at", "group_part",
+        ("group_key",),
+    ),
     "join": (
         "join_changelog", "joins", "joins_live", "all_joins", "join_time", "join_time", "join_date",
         ("join_key", "left_position", "right_position"),

@@ -171,6 +171,33 @@ OPERATORS = {
             "recompute": "has the latest update of each key, in any order: send missing updates again, or use `sessionlake rebuild`",
         },
     ),
+    "group": OperatorEntry(
+        section="group",
+        model=f"{_OPERATORS}.groups.section:GroupSection",
+        operator=f"{_OPERATORS}.groups.factory:operator_of",
+        changelog=f"{_OPERATORS}.groups.changelog:GROUPS",
+        tables=f"{_OPERATORS}.groups.local_tables:GroupTables",
+        kind=f"{_OPERATORS}.groups.kind:Groups",
+        rows=RowNames(
+            command="groups",
+            list="groups",
+            one="group",
+            many="groups",
+            computed="groups",
+            key="group_key",
+            times=(
+                "Show the group only if it changed at this time or later",
+                "Show the group only if it changed before this time",
+            ),
+            one_per_key=True,
+        ),
+        subtracts=True,
+        lacks={
+            "restating": "has no late events: all are taken in at once, however old they are",
+            "redeeming": "takes events in any order: mend the refused events, and send them to the source again",
+            "recompute": "has the events of all time in each row: send missing events again, or use `sessionlake rebuild`",
+        },
+    ),
     "join": OperatorEntry(
         section="join",
         model=f"{_OPERATORS}.joins.section:JoinSection",

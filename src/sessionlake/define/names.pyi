@@ -34,6 +34,7 @@ __all__ = [
     "Files",
     "First",
     "FirstPosition",
+    "Groups",
     "Histogram",
     "Joins",
     "Kafka",
@@ -151,6 +152,14 @@ class KeyedTable(Operator):
         retention: Duration | None = ...,
         delete_when: str | None = ...,
     ) -> None: ...
+
+class Groups(Operator):
+    """Groups: one row a key, with the aggregates of all its events, however old they are.
+
+    Its keys are those of [group]: beyond_retention.
+    """
+
+    def __init__(self, *, beyond_retention: str = ...) -> None: ...
 
 class Joins(Operator):
     """Pairs of messages of two streams.

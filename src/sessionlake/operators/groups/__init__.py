@@ -1,0 +1,1 @@
+"""Groups: one row a key, with the aggregates of all its events."""

@@ -1,0 +1,46 @@
+"""Groups end to end, on Spark: equal to SQL's GROUP BY whatever the batches, shards and stores."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import sessionlake
+from sessionlake.jobs.compact import compact
+from sessionlake.operators.views import create_schemas
+from sessionlake.serve.queries import find_rows, query_tables
+from tests.operators.groups.group_support import COLUMNS, ROWS, group_config, grouped, live, run_files
+
+
+def test_groups_equal_sql_after_lost_stores_and_with_other_shards(spark: SparkSession, tmp_path: Path) -> None:
+    config = group_config(tmp_path)
+    run_files(spark, tmp_path, config, range(1))
+    shutil.rmtree(config.driver_store_dir)
+    more = group_config(tmp_path, shards=3)
+    run_files(spark, tmp_path, more, range(1, 2))
+    expected = grouped(ROWS[:30])
+    assert live(more) == expected
+    columns, [row] = find_rows(more, '["2026-01-01","A"]', None, None, 10)
+    found = dict(zip(columns, row, strict=True))
+    assert [found[name] for name in COLUMNS.split(", ")] == list(expected[0])
+    counts = query_tables(more, "select sum(input), sum(accepted), sum(dead), sum(taken_back) from batches", 1)[1]
+    assert counts == [(32, 30, 2, 0)]
+    create_schemas(spark, [more])
+    assert spark.sql("select count(*) from test.groups_live").collect()[0][0] == len(expected)
+    assert spark.sql("select count(*) from test.groups").collect()[0][0] == 0, "a name that needs no quotes"
+
+
+@pytest.mark.slow
+def test_a_compacted_snapshot_is_gone_on_from(spark: SparkSession, tmp_path: Path) -> None:
+    config = group_config(tmp_path)
+    run_files(spark, tmp_path, config, range(2))
+    compact(spark, config)
+    shutil.rmtree(config.driver_store_dir)
+    run_files(spark, tmp_path, config, range(2, 6))
+    expected = grouped(ROWS)
+    assert live(config) == expected
+    compact(spark, config)
+    assert query_tables(config, f"select {COLUMNS} from groups order by day, country", 100)[1] == expected
+    frame = sessionlake.read(spark, config).selectExpr(*COLUMNS.split(", ")).orderBy("day", "country")
+    assert [tuple(row) for row in frame.collect()] == live(config) == expected
