@@ -16,6 +16,8 @@ from sessionlake.aggregates.partials import lift
 from sessionlake.aggregates.scalars import state_type, to_state
 from sessionlake.columnar.records import Records
 from sessionlake.config.load import parse_config
+from sessionlake.operators.groups import store as groups
+from sessionlake.operators.groups.serving import GroupDecoder
 from sessionlake.operators.keyed.serving import TableDecoder
 from sessionlake.operators.sessions.serving import SessionDecoder
 from sessionlake.serve.encoded import encoded, row_json
@@ -109,6 +111,29 @@ def test_sessions(limits: dict[str, str], rows: list[Any], rule: bool) -> None: 
         packed = Packed(keys, owner, values)
         for include in ((), ("open",), ("open", "quarantined")):
             same(decoder, packed, include)
+
+
+@examples(40)
+@given(rows=ROWS)
+def test_groups(rows: list[Any]) -> None:
+    of = config(group={}, aggregates=AGGREGATES)
+    settings = Settings({"aggregates": of.aggregates}, {}, {})
+    commit = BatchCommit("p", "id", 0, "c0", {}, {}, (None,), "", settings, None, 0, 0)
+    with patch("sessionlake.operators.groups.serving.event_types", return_value=TYPES):
+        decoder = GroupDecoder(of, commit)
+    by_key = {row[0]: row for row in rows}
+    keys = sorted(by_key)
+    found = [by_key[key] for key in keys]
+    time, count, revision = (np.array([row[n] for row in found], np.int64) for n in (1, 2, 3))
+    ids = pa.array([f"i{n}" for n in range(len(found))])
+    names = pa.array([key.decode() for key in keys], pa.string())
+    events = Events(names, time, columns([row[4] for row in found]), ids)
+    states = StateCodec(decoder._aggregates).encode(lift(decoder._aggregates, events).states, len(found))
+    records = groups.records(np.arange(len(found)), time, count, revision, states)
+    values = pack(records, np.ones(len(found), np.int64)).to_pylist() if found else []
+    every = list(range(len(keys)))
+    same(decoder, Packed(keys, every, values), ())
+    same(decoder, Packed(keys, every[::-1], values[::-1]), ())
 
 
 @examples(60)

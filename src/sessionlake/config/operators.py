@@ -191,6 +191,7 @@ OPERATORS = {
             ),
             one_per_key=True,
         ),
+        serving=f"{_OPERATORS}.groups.serving:GroupDecoder",
         subtracts=True,
         lacks={
             "restating": "has no late events: all are taken in at once, however old they are",

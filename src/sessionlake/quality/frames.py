@@ -192,6 +192,8 @@ def latest(inputs: Inputs) -> Checked:
     gap_us = inputs.kind.suite_values().get("gap_us")
     closing = F.expr(inputs.config.section.closing_sql("unix_micros({})", of.end))
     columns = inputs.types_of(of.snapshot)
+    if not of.keeps_deletions:
+        columns = {name: type_ for name, type_ in columns.items() if name not in of.hidden}
     near = {} if gap_us is None else {"too_near": "bigint"}
     added = {"has_state": "boolean", **near, "doubled": "bigint"}
     version = inputs.version(of.snapshot, of.changes)
