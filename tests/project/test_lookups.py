@@ -95,7 +95,7 @@ def test_the_table_comes_first_in_the_graph_and_need_not_be_there_yet(root: Path
         (
             'table = "customers"',
             'table = "a_visits"',
-            "lookup.customers.table: 'a_visits' has no [table], and so not one ",
+            "lookup.customers.table: 'a_visits' has no [table] or [group], and so not one ",
         ),
         (
             'on = "who = id"',
@@ -127,6 +127,26 @@ def test_each_batch_finds_the_rows_of_the_tables_last_one(spark: SparkSession, r
     write(root, "customers", {"id": "ann", "at": 2, "plan": "pro"}, {"id": "bob", "at": 2, "plan": "gone"})
     write(root, "visits", {"who": "ann", "at": 2}, {"who": "bob", "at": 2})
     assert rows() == [("ann", ["free", "pro"]), ("bob", []), ("eve", [])]
+
+
+@pytest.mark.slow
+def test_groups_of_another_pipeline_are_looked_up(spark: SparkSession, root: Path) -> None:
+    groups = '[group]\n[aggregates]\nn = "count()"\nplan = "max(plan)"\n'
+    (root / "customers.toml").write_text(CUSTOMERS[: CUSTOMERS.index("[table]")] + groups)
+    visits = VISITS.replace('["plan"]', '["plan", "n"]') + 'n = "max(customers_n)"\n'
+    (root / "a_visits.toml").write_text(visits)
+    configs = load_project(root).configs
+
+    def rows() -> list[object]:
+        for config in configs.values():
+            run(spark, config, once=True)
+        return query_tables(configs["a_visits"], "select session_key, plans, n from sessions_live order by 1", 9)[1]
+
+    assert rows() == [("ann", ["free"], 1), ("eve", [], None)]
+    compact(spark, configs["customers"])
+    write(root, "customers", {"id": "ann", "at": 7, "plan": "pro"}, {"id": "ann", "at": 8, "plan": "free"})
+    write(root, "visits", {"who": "ann", "at": 2}, {"who": "bob", "at": 2})
+    assert rows() == [("ann", ["free", "pro"], 3), ("bob", ["free"], 1), ("eve", [], None)]
 
 
 @pytest.mark.slow

@@ -1,6 +1,8 @@
 """Pipelines of groups on Spark."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import duckdb
@@ -28,14 +30,14 @@ PER_FILE = 15
 COLUMNS = "day, country, event_count, total, last, different"
 
 
-def group_sections(shards: int = 2) -> dict[str, Any]:
+def group_sections(shards: int = 2, aggregates: Mapping[str, str] = MappingProxyType(AGGREGATES)) -> dict[str, Any]:
     """Return the sections of a config."""
     return {
         "pipeline": {"name": "test", "warehouse": "warehouse", "shards": shards},
         "source": {"kind": "files", "path": "events", "format": "json", "max_files_per_batch": 1},
         "event": {"key": ["day", "country"], "time": "time_us", "time_unit": "us"},
         "group": {},
-        "aggregates": AGGREGATES,
+        "aggregates": dict(aggregates),
     }
 
 

@@ -8,9 +8,11 @@ from pyspark.sql import SparkSession
 
 import sessionlake
 from sessionlake.jobs.compact import compact
+from sessionlake.operators.run import run
 from sessionlake.operators.views import create_schemas
 from sessionlake.serve.queries import find_rows, query_tables
-from tests.operators.groups.group_support import COLUMNS, ROWS, group_config, grouped, live, run_files
+from tests.operators.groups.group_support import AGGREGATES, COLUMNS, ROWS, group_config, grouped, live, run_files
+from tests.support import write_rows
 
 
 def test_groups_equal_sql_after_lost_stores_and_with_other_shards(spark: SparkSession, tmp_path: Path) -> None:
@@ -44,3 +46,19 @@ def test_a_compacted_snapshot_is_gone_on_from(spark: SparkSession, tmp_path: Pat
     assert query_tables(config, f"select {COLUMNS} from groups order by day, country", 100)[1] == expected
     frame = sessionlake.read(spark, config).selectExpr(*COLUMNS.split(", ")).orderBy("day", "country")
     assert [tuple(row) for row in frame.collect()] == live(config) == expected
+
+
+@pytest.mark.slow
+def test_an_added_aggregate_is_null_in_groups_of_before_and_exact_in_others(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    before, after = group_config(tmp_path), group_config(tmp_path, aggregates={**AGGREGATES, "most": "max(v)"})
+    write_rows(tmp_path, "0.json", [{**ROWS[0], "v": 3}])
+    run(spark, before, once=True)
+    write_rows(tmp_path, "1.json", [{**ROWS[0], "v": 5}, {**ROWS[1], "v": 7}])
+    run(spark, after, once=True)
+    shutil.rmtree(after.driver_store_dir)
+    write_rows(tmp_path, "2.json", [{**row, "v": 1} for row in ROWS[:2]])
+    run(spark, after, once=True)
+    rows = query_tables(after, "select event_count, total, most from groups_live order by day", 9)[1]
+    assert rows == [(3, 9, None), (2, 8, 7)]
