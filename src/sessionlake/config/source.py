@@ -71,11 +71,6 @@ class SourceSection(Section):
         return SOURCES[self.kind]
 
     @property
-    def takes_back(self) -> bool:
-        """Whether rows come with signs: one that was given may be taken back later. No kind of source does that yet."""
-        return False
-
-    @property
     def place(self) -> str:
         """The topic, the pipeline, or the path."""
         return getattr(self, self.entry.place) or ""
