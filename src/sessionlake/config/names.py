@@ -12,11 +12,6 @@ DEAD_LETTER = "dead_letter"
 RESERVED = frozenset(
     (
         "op",
-        "session_key",
-        "session_start",
-        "session_end",
-        "session_id",
-        "session_date",
         "event_count",
         "revision",
         "state",
@@ -28,4 +23,4 @@ RESERVED = frozenset(
         "doubled",
     )
 )
-"""Column names that an aggregate can't have, in lower case: those of the tables, and those that checks add."""
+"""Column names that an aggregate can't have, in lower case: those of every operator's tables, and those that checks add."""

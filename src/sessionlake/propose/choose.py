@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from sessionlake.config.names import RESERVED
 from sessionlake.errors import ConfigError
+from sessionlake.operators.sessions.section import SessionSection
 from sessionlake.propose.sample import Sample
 from sessionlake.sources.columns import TIME_UNITS
 from sessionlake.sources.decoding.times import parse_times
@@ -199,4 +200,4 @@ def _aggregate(name: str, values: pa.ChunkedArray) -> tuple[str, str] | None:
         made = (f"{name}_sum", f"sum({name})")
     else:
         return None
-    return None if made[0].lower() in RESERVED else made
+    return None if made[0].lower() in RESERVED | SessionSection.RESERVED else made

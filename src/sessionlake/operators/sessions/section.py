@@ -107,6 +107,9 @@ Emit = Annotated[
 class SessionSection(OperatorSection):
     """The session windows."""
 
+    RESERVED: ClassVar[frozenset[str]] = frozenset(
+        ("session_key", "session_start", "session_end", "session_id", "session_date")
+    )
     BESIDE: ClassVar[tuple[str, ...]] = ("aggregates", "quarantine", "ttl", "emit")
     ALSO_KEYS: ClassVar[frozenset[str]] = frozenset(("emit",))
 

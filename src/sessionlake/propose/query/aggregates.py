@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from sessionlake.aggregates.functions import ALIASES, FUNCTIONS
 from sessionlake.config.names import RESERVED
+from sessionlake.operators.sessions.section import SessionSection
 from sessionlake.operators.windows.section import WindowSection
 from sessionlake.propose.query.fields import free_name
 from sessionlake.propose.query.items import Item
@@ -20,7 +21,7 @@ _SYNONYMS = {
 }
 """Spark's names of functions that the config calls differently. Spark's percentile is exact, as `quantile` is here."""
 _KNOWN = frozenset((*FUNCTIONS, *ALIASES, *_SYNONYMS))
-TAKEN = (*RESERVED, *WindowSection.RESERVED, "open_until")
+TAKEN = (*RESERVED, *SessionSection.RESERVED, *WindowSection.RESERVED, "open_until")
 _NAME = re.compile(r"\s*([A-Za-z_]\w*)(?=\s*\()")
 _OF_ALL = re.compile(r"count\s*\(\s*\d+\s*\)", re.IGNORECASE)
 
