@@ -19,7 +19,8 @@ from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.signed import PART, SignedDecoder
 from sessionlake.sources.delta import DeltaSource
 from sessionlake.warehouse.batches import find_last_batch
-from sessionlake.warehouse.changelog import SIGN
+from sessionlake.warehouse.changelog import SIGN, changelog_of
+from sessionlake.warehouse.readers import Reader
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.visible import View, Visible
 
@@ -44,9 +45,13 @@ class ResultsSource(DeltaSource):
         """Return no rows: a stream that has news whenever the other pipeline commits a batch."""
         del everything_at_once
         self._check_types(columns)
-        source, last = self._config.source, find_last_batch(self._tables)
+        source, config, last = self._config.source, self._config, find_last_batch(self._tables)
         if last is None:
             raise AwaitedError.of(source.place_at, source.place)
+        own = changelog_of(config).changes
+        Reader(config.pipeline.name, config.directory, config.pipeline.warehouse, own, source.place_at).record(
+            self._tables
+        )
         reader = self._spark.readStream.format("delta").option("skipChangeCommits", "true")
         rows = reader.option("startingVersion", last.version).load(source.path).where(F.lit(False))
         return self._in_order(rows.withColumn(SIGN, F.lit(1)), columns)

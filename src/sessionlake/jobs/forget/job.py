@@ -23,6 +23,7 @@ from sessionlake.jobs.forget.logs import erase_in_logs
 from sessionlake.jobs.forget.lookups import await_versions, erase_versions
 from sessionlake.jobs.forget.progress import in_flight, read_until
 from sessionlake.jobs.forget.proof import Proof, prove
+from sessionlake.jobs.forget.readers import await_readers
 from sessionlake.jobs.forget.stores import await_removal, erase_stores, store_if_free
 from sessionlake.jobs.forget.wait_budget import WaitBudget, Waits
 from sessionlake.jobs.late.ledger import fence_runs
@@ -93,6 +94,8 @@ def forget(
 def _erase(lake: Lake, run: JobRun, wait_budget: WaitBudget, documents: Path, *, apply: bool) -> JobReport:
     seen = _seen(lake, run.say)
     counts = {"tombstones": _settle(lake, run, wait_budget, apply=apply)}
+    with run.step("waiting for the pipelines that read the results"):
+        await_readers(lake, wait_budget.until_late(), run.run_id, apply=apply)
     removed = _remove(lake, run, wait_budget)
     with run.step("fencing other jobs that have read the keys"):
         _keep_out(lake)

@@ -1,0 +1,45 @@
+"""Pipelines that read the results in which the keys were: they must have read that these are gone, before what they were goes, too."""
+
+from pathlib import Path
+
+from sessionlake.config.load import Config, config_of
+from sessionlake.config.upstream import pipeline_named
+from sessionlake.errors import ConfigError, JobError
+from sessionlake.jobs.apply import apply_corrections
+from sessionlake.jobs.forget.lake import Lake
+from sessionlake.jobs.forget.wait_budget import Waits
+from sessionlake.warehouse.batches import last_batch
+from sessionlake.warehouse.readers import Reader, readers_of
+
+
+def await_readers(lake: Lake, waits: Waits, run_id: str, *, apply: bool) -> None:
+    """Wait until each reader has read the deletions; JobError, which names it, if one has not when the time is over.
+
+    With `apply` a pass of each is run here, if its config is here and no stream runs it.
+    """
+    needed = last_batch(lake.tables).batch_id
+    for reader in readers_of(lake.tables):
+        config = _config_of(reader) if apply and _is_behind(lake, reader, needed) else None
+        if config is not None:
+            apply_corrections(lake.tables.spark, config)
+        while _is_behind(lake, reader, needed):
+            if not waits():
+                raise JobError(
+                    f"forget: pipeline {reader.name!r} of {reader.warehouse!r} has not read that the keys' rows are gone, and needs them as they were to "
+                    f"do so; run it, then repeat with --run-id {run_id}"
+                )
+
+
+def _is_behind(lake: Lake, reader: Reader, needed: int) -> bool:
+    reached = reader.reached(lake.tables)
+    return reached is not None and reached < needed
+
+
+def _config_of(reader: Reader) -> Config | None:
+    """Return the config of a reader; None if it is not where it was when the reader ran last."""
+    try:
+        file, _ = pipeline_named(reader.pin, reader.name, Path(reader.directory))
+        config = config_of(file)
+    except ConfigError:
+        return None
+    return config if config.pipeline.warehouse == reader.warehouse else None

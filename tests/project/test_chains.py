@@ -1,0 +1,310 @@
+"""Pipelines that read the results of another one of their project."""
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionlake.config.load import Config, load_config
+from sessionlake.config.project import load_project
+from sessionlake.errors import AwaitedError, PipelineStateError
+from sessionlake.jobs.compact import compact
+from sessionlake.operators.run import run
+from sessionlake.serve.queries import query_tables
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.batches import last_batch
+from sessionlake.warehouse.readers import readers_of
+from sessionlake.warehouse.tables import Tables
+from tests.engine.crash_support import crash_at
+from tests.jobs.forget.forget_support import traces
+
+SESSIONLAKE = str(Path(sys.executable).with_name("sessionlake"))
+HOUR = 3600
+CLICKS = """\
+[source]
+kind = "files"
+path = "events"
+format = "json"
+
+[event]
+key = "user"
+time = "at"
+time_unit = "s"
+
+[session]
+gap = "30 minutes"
+grace = "1 hour"
+retention = "4 hours"
+
+[aggregates]
+revenue = "sum(price)"
+longest = "max(price)"
+"""
+DAYS = """\
+[source]
+kind = "results"
+of = "clicks"
+rows = "changes"
+
+[event]
+key = ["hour", "big"]
+
+[event.columns]
+hour = "date_trunc('hour', session_end)"
+big = "event_count > 2"
+
+[group]
+
+[aggregates]
+sessions = "count()"
+revenue = "sum(revenue)"
+longest = "count_if(longest > 5)"
+"""
+GROUPED = """
+select strftime(session_end, '%Y-%m-%d %H:00:00.000000Z'), event_count > 2, count(*), sum(revenue), count(*) filter (where longest > 5)
+from clicks.sessions_live group by 1, 2 order by 1, 2
+"""
+SHOWN = "select hour, big = 'true', sessions, revenue, longest from groups_live order by 1, 2"
+HOURS = """\
+[source]
+kind = "results"
+of = "clicks"
+rows = "final"
+
+[window]
+kind = "tumbling"
+size = "1 hour"
+retention_time = "30 days"
+
+[aggregates]
+sessions = "count()"
+revenue = "sum(revenue)"
+
+[emit]
+early = "batch"
+"""
+Rows = list[tuple[Any, ...]]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for name, text in {"project": "[pipeline]\nshards = 2\n", "clicks": CLICKS, "days": DAYS, "hours": HOURS}.items():
+        (tmp_path / f"{name}.toml").write_text(text)
+    (tmp_path / "events").mkdir()
+    return tmp_path
+
+
+def write(root: Path, number: int) -> None:
+    """Write a file: two hours of events of five users, from one hour before the last file's end on; some come late."""
+    rng = random.Random(number)
+    base = 1_700_000_000 + number * HOUR
+    rows = [
+        {"user": f"u{rng.randrange(5)}", "at": base + rng.randrange(2 * HOUR), "price": rng.randrange(100) / 8}
+        for _ in range(40)
+    ]
+    rows += [{"user": "late", "at": base - 3 * HOUR, "price": 1.5}] if number > 3 else []
+    (root / "events" / f"{number}.json").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+
+def query(config: Config, text: str) -> Rows:
+    return [tuple(row) for row in query_tables(config, text, 1000)[1]]
+
+
+def grouped(root: Path) -> Rows:
+    text = GROUPED.replace("clicks.", "").replace("session_end, '%Y", "session_end at time zone 'UTC', '%Y")
+    return query(load_config(root / "clicks.toml"), text)
+
+
+def step(spark: SparkSession, root: Path, *names: str) -> None:
+    for name in names:
+        run(spark, load_config(root / f"{name}.toml"), once=True)
+
+
+def test_groups_are_a_group_by_of_the_live_view_after_each_batch(spark: SparkSession, root: Path) -> None:
+    days = load_config(root / "days.toml")
+    with pytest.raises(AwaitedError, match=r"source\.of: 'clicks' has no batches yet; run that pipeline"):
+        run(spark, days, once=True)
+    for number in range(2):
+        write(root, number)
+        step(spark, root, "clicks", "days")
+        assert query(days, SHOWN) == grouped(root)
+    counts = last_batch(Tables.of(spark, days)).counts
+    assert counts["input"] == counts["accepted"]
+    assert counts["deletes"] + counts["upserts"]
+    (reader,) = readers_of(Tables.of(spark, load_config(root / "clicks.toml")))
+    assert (reader.name, reader.reached(Tables.of(spark, load_config(root / "clicks.toml")))) == ("days", 1)
+
+
+def finals(spark: SparkSession, root: Path, seen: dict[Any, Any]) -> Rows:
+    """Return by user and hour what the sessions that were ever final add up to; `seen` are those of before."""
+    clicks = load_config(root / "clicks.toml")
+    watermark = last_batch(Tables.of(spark, clicks)).watermark_us
+    assert watermark is not None
+    rows = query(
+        clicks, "select session_key, epoch_us(session_start), epoch_us(session_end), revenue from sessions_live"
+    )
+    closed = [row for row in rows if row[2] + 90 * 60 * 1_000_000 < watermark]
+    seen |= dict.fromkeys(closed)
+    hours: dict[tuple[str, int], list[float]] = {}
+    for key, _, end, revenue in seen:
+        hours.setdefault((key, end // (HOUR * 1_000_000)), []).append(revenue)
+    return sorted((key, hour, len(all_), sum(all_)) for (key, hour), all_ in hours.items())
+
+
+def in_windows(root: Path) -> Rows:
+    text = "select window_key, epoch_us(window_start) // 3600000000, sessions, revenue from windows_live order by 1, 2"
+    return query(load_config(root / "hours.toml"), text)
+
+
+@pytest.mark.slow
+def test_whatever_dies_whenever_the_tables_are_those_of_the_rows(
+    spark: SparkSession, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reader dies at each point; meanwhile the pipeline that it reads goes on, is compacted, and the reader's stores are lost."""
+    seen: dict[Any, Any] = {}
+    write(root, 0)
+    step(spark, root, "clicks", "days", "hours")
+    finals(spark, root, seen)
+    for number, point in enumerate(["computed", "before_changelog", "after_changelog", "before_dead", "after_dead"], 1):
+        write(root, 2 * number)
+        step(spark, root, "clicks")
+        expected_now = finals(spark, root, seen)
+        for name in ("days", "hours"):
+            with crash_at(monkeypatch, point) as came, suppress(Exception):  # of Spark's, around the one that is raised
+                step(spark, root, name)
+            assert came
+        if point == "after_changelog":  # that batch has happened
+            assert in_windows(root) == expected_now
+        write(root, 2 * number + 1)
+        step(spark, root, "clicks")
+        if number % 2:
+            compact(spark, load_config(root / "clicks.toml"))
+            shutil.rmtree(load_config(root / "days.toml").store_dir)
+            shutil.rmtree(load_config(root / "hours.toml").store_dir)
+        step(spark, root, "days", "hours")
+        assert query(load_config(root / "days.toml"), SHOWN) == grouped(root)
+        assert in_windows(root) == finals(spark, root, seen)
+    for name in ("days", "hours"):
+        tables = Tables.of(spark, load_config(root / f"{name}.toml"))
+        late = tables[schemas.LATE_EVENTS].read().count() if name == "hours" else 0
+        assert late == 0, "a final row is never late while nothing is corrected"
+
+
+@pytest.mark.slow
+def test_a_row_that_is_taken_back_is_a_dead_letter_without_its_text(spark: SparkSession, root: Path) -> None:
+    for number in range(4):
+        write(root, number)
+    step(spark, root, "clicks", "days", "hours")
+    before = in_windows(root)
+    clicks = load_config(root / "clicks.toml")
+    key, start, revision = query(
+        clicks, "select session_key, session_start, revision from sessions_live order by session_end limit 1"
+    )[0]
+    row = {
+        "correction_id": "c",
+        "kind": "tombstone",
+        "key": key,
+        "start_time": start,
+        "revision": revision,
+        "job": "test",
+        "created_at": 0,
+    }
+    Tables.of(spark, clicks)[schemas.CORRECTIONS].append_rows(
+        pa.Table.from_pylist([row], schema=schemas.CORRECTIONS_SCHEMA)
+    )
+    step(spark, root, "clicks", "days", "hours")
+    assert query(load_config(root / "days.toml"), SHOWN) == grouped(root)
+    assert in_windows(root) == before, "a window of final rows keeps what it was given"
+    letters = query(load_config(root / "hours.toml"), "select reason, key, raw, source from dead_letters")
+    assert letters == [("retracted", key, None, "clicks")]
+
+
+@pytest.mark.slow
+def test_another_pipeline_in_the_same_place_is_refused(spark: SparkSession, root: Path) -> None:
+    write(root, 0)
+    step(spark, root, "clicks", "days")
+    shutil.rmtree(load_config(root / "clicks.toml").pipeline.warehouse)
+    write(root, 1)
+    step(spark, root, "clicks")
+    with pytest.raises(
+        PipelineStateError,
+        match=r"source\.of: 'clicks' is no longer the pipeline whose batch 0 was read: it was rebuilt",
+    ):
+        step(spark, root, "days")
+    shutil.rmtree(load_config(root / "days.toml").pipeline.warehouse)
+    step(spark, root, "days")
+    assert query(load_config(root / "days.toml"), SHOWN) == grouped(root)
+
+
+COUNTS = HOURS.replace(
+    'kind = "tumbling"\nsize = "1 hour"\n', 'by = "count"\nkind = "tumbling"\nsize = 2\nretention_count = 100\n'
+)
+
+
+@pytest.mark.slow
+def test_rows_have_the_order_of_their_times_if_it_counts(spark: SparkSession, root: Path) -> None:
+    (root / "pairs.toml").write_text(COUNTS)
+    for number in range(3):
+        write(root, 2 * number)
+        write(root, 2 * number + 1)
+        step(spark, root, "clicks", "pairs")
+    clicks = load_config(root / "clicks.toml")
+    watermark = last_batch(Tables.of(spark, clicks)).watermark_us
+    assert watermark is not None
+    rows = query(clicks, "select session_key, epoch_us(session_end), revenue from sessions_live order by 2, 1")
+    found: dict[str, list[float]] = {}
+    for key, end, revenue in rows:
+        if end + 90 * 60 * 1_000_000 < watermark:
+            found.setdefault(key, []).append(revenue)
+    pairs = [(key, at, sum(all_[at : at + 2])) for key, all_ in found.items() for at in range(0, len(all_), 2)]
+    text = "select window_key, window_start - 1, revenue from windows_live order by 1, 2"
+    assert query(load_config(root / "pairs.toml"), text) == sorted(pairs)
+
+
+@pytest.fixture
+def ran(root: Path) -> Path:
+    write(root, 0)
+    write(root, 1)
+    done = subprocess.run(
+        [SESSIONLAKE, "run", str(root), "--once"], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert list(load_project(root).members) == ["clicks", "days", "hours"]
+    return root
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_forget_waits_for_what_reads_the_results(ran: Path) -> None:
+    keys = ran / "keys"
+    keys.write_text("u3\n")
+    keys.chmod(0o600)
+    for file in (ran / "events").iterdir():
+        file.unlink()  # the sender's, and they hold the key
+    write(ran, 2)
+    (ran / "events" / "2.json").write_text((ran / "events" / "2.json").read_text().replace("u3", "u4"))
+    done = subprocess.run(
+        [SESSIONLAKE, "forget", str(ran), "--keys-file", str(keys)],
+        capture_output=True,
+        text=True,
+        timeout=800,
+        check=False,
+    )
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert (done.returncode, told["found"]) == (0, 0), done.stdout + done.stderr
+    for name in ("clicks", "days", "hours"):
+        assert traces(load_config(ran / f"{name}.toml"), ["u3"]) == []
+    assert query(load_config(ran / "days.toml"), SHOWN) == grouped(ran)
+    again = subprocess.run(
+        [SESSIONLAKE, "run", str(ran), "--once"], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert again.returncode == 0, again.stderr
+    assert query(load_config(ran / "days.toml"), SHOWN) == grouped(ran)
