@@ -49,7 +49,7 @@ class Config(Section):
     looked_up: dict[str, LookedUpTable] = Field(default={})
     """The [table] pipelines that lookups read, by the lookups' names."""
     upstream: dict[str, Upstream] = Field(default={})
-    """The pipelines whose results are the rows of sources, by the places of these."""
+    """The pipelines whose results are the rows of a source, by the place of that source."""
     directory: str = "."
     """Directory of the config file."""
     project_warehouse: str | None = None

@@ -96,7 +96,7 @@ class View:
         return rows.where("row is not null").select("row.*")
 
     def _closed(self, before: Visible, now: Visible) -> DataFrame:
-        """Return the rows that became final between the batches, and that none of these changed."""
+        """Return the rows that became final between the batches without a change."""
         unchanged = F.col("revision") <= before.batch_id
         if not self.tables.changelog.has_times:
             return self._as_of(now).where(self._sees(now) & ~self._sees(before) & unchanged)
