@@ -37,6 +37,31 @@ class Row(NamedTuple):
     t: int | None
 
 
+class Net:
+    """A class of a user's: the net of two columns."""
+
+    columns = ("n", "i")
+    value_type = "string"
+
+    def initializer(self) -> int:
+        return 0
+
+    def aggregator(self, _key: str, event: dict[str, Any], aggregate: int) -> int:
+        return aggregate + (event["n"] or 0) - (event["i"] or 0)
+
+    def merger(self, _key: str, left: int, right: int) -> int:
+        return left + right
+
+    def inverse(self, aggregate: int) -> int:
+        return -aggregate
+
+
+class Grown(Net):
+    """One that can't take rows back."""
+
+    inverse = None  # type: ignore[assignment]
+
+
 NULLS = Row(0, *[None] * len(TYPES))
 FEW = {
     "n": st.integers(INT64.min, INT64.max) | st.integers(-3, 3) | st.sampled_from([INT64.min, INT64.max]),

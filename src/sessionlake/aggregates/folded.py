@@ -36,7 +36,8 @@ class SessionAggregator(Protocol):
 
     Optional attributes: `columns`, the event columns that `aggregator` reads (default: every column of the source);
     `value_type`, one of long, double, string, boolean (default: string, the JSON text of the result);
-    `result(aggregate)`, the value users see (default: the aggregate); `serialize(aggregate) -> bytes` and
+    `result(aggregate)`, the value users see (default: the aggregate); `inverse(aggregate)`, the aggregate that takes it back:
+    merged with it, it gives that of no events (default: rows can't be taken back); `serialize(aggregate) -> bytes` and
     `deserialize(bytes)` (default: JSON).
     """
 
@@ -125,6 +126,19 @@ class Folded(Merging):
 
     def _of_two(self, key: str, left: Any, right: Any) -> Any:
         return self.user.merger(key, left, right)
+
+    def inverted(self, states: States) -> States | None:
+        """Return the inverses that the user's class computes; None if it can't."""
+        inverse = getattr(self.user, "inverse", None)
+        if not callable(inverse):
+            return None
+        try:
+            parts = [None if part is None else self._dump(inverse(self._load(part))) for part in states[0].to_pylist()]
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise self._raised("inverse", error) from error
+        return [pa.array(parts, BYTES)]
 
 
 class Reducer(Protocol):

@@ -67,11 +67,11 @@ class Quantile(Aggregate):
         below = np.floor(rank).astype(np.int64)
         low = values[first + below].astype(np.float64) / self._unit
         high = values[np.minimum(first + below + 1, last)].astype(np.float64) / self._unit
-        result[some] = _between(low, high, rank - below)
+        result[some] = between(low, high, rank - below)
         return pa.array(result, mask=counts == 0)
 
 
-def _between(low: Doubles, high: Doubles, part: Doubles) -> Doubles:
+def between(low: Doubles, high: Doubles, part: Doubles) -> Doubles:
     """Return low + part * (high - low) for each part in [0, 1), never outside of [low, high]."""
     with np.errstate(invalid="ignore", over="ignore"):
         # Weighted, not low + part * (high - low): the difference of two doubles may be no double. Rounding is clipped.

@@ -18,7 +18,7 @@ from sessionlake.aggregates.sketches import APPROX_DISTINCT, EXACT_DISTINCT, Cou
 from sessionlake.aggregates.spread import Comoments, Moments
 
 Literal = float | str
-_MEDIAN = 0.5
+MEDIAN = 0.5
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def _sum(a: Asked) -> Aggregate:
 
 
 def _quantile(a: Asked) -> Aggregate:
-    fraction = a.number if a.literals else _MEDIAN
+    fraction = a.number if a.literals else MEDIAN
     return Quantile(a.name, a.function, a.columns[0], a.types[0], fraction)
 
 

@@ -74,10 +74,14 @@ class Mode(Aggregate):
 
     def lift(self, events: Events) -> States:
         """Return each event's value once; of a null nothing."""
-        values = alike(to_state(events.columns[self.inputs[0]]))
+        values = self._values(events)
         valid = values.is_valid().to_numpy(zero_copy_only=False)
         counts = valid.astype(np.int64)
         return self._packed(counts[valid], values.drop_null(), counts)
+
+    def _values(self, events: Events) -> pa.Array:
+        """Return what is counted of each event, of the type `item_state`; equal ones have equal bytes."""
+        return alike(to_state(events.columns[self.inputs[0]]))
 
     def merge(self, states: States, groups: Groups) -> States:
         """Add the counts of equal values."""

@@ -22,7 +22,7 @@ _FIRST_BUCKET = 1 << 17
 _INFINITE = 1 << 30
 _NAN_BUCKET = _INFINITE + 1
 _LARGEST_LOG = np.log(np.finfo(np.float64).max)
-_BUCKETS = np.dtype([("code", "<i4"), ("count", "<i8")])
+BUCKETS = np.dtype([("code", "<i4"), ("count", "<i8")])
 
 
 class CountDistinct(Aggregate):
@@ -92,7 +92,7 @@ class Percentile(Aggregate):
         values = to_state(events.columns[self.inputs[0]]).cast(DOUBLE, safe=False)
         valid = pc.is_valid(values).to_numpy(zero_copy_only=False)
         numbers = pc.fill_null(values, 0.0).to_numpy(zero_copy_only=False)[valid] * self._scale
-        buckets = np.ones(len(numbers), _BUCKETS)
+        buckets = np.ones(len(numbers), BUCKETS)
         buckets["code"] = self._codes(numbers)
         return [packed(buckets, valid.astype(np.int64))]
 
@@ -109,7 +109,7 @@ class Percentile(Aggregate):
         return merge_shared(states, groups, self._merge_buckets)
 
     def _merge_buckets(self, states: States, groups: Groups) -> States:
-        buckets, counts = exploded(states[0], _BUCKETS)
+        buckets, counts = exploded(states[0], BUCKETS)
         if not len(buckets):
             return [packed(buckets, np.zeros(len(groups.starts), np.int64))]
         owners = np.repeat(groups.ids, counts)
@@ -124,7 +124,7 @@ class Percentile(Aggregate):
 
     def value(self, states: States) -> pa.Array:
         """Return the value of the bucket at the rank."""
-        buckets, sizes = exploded(states[0], _BUCKETS)
+        buckets, sizes = exploded(states[0], BUCKETS)
         result = np.zeros(len(sizes))
         some = np.flatnonzero(sizes)
         if len(some):
@@ -156,7 +156,7 @@ class Histogram(Percentile):
 
     def value(self, states: States) -> pa.Array:
         """Return the buckets by value; an empty list of no numbers."""
-        buckets, sizes = exploded(states[0], _BUCKETS)
+        buckets, sizes = exploded(states[0], BUCKETS)
         columns = [pa.array(self._values(buckets["code"])), pa.array(buckets["count"].astype(np.int64))]
         items = pa.StructArray.from_arrays(columns, fields=list(self.value_type.value_type))
         return pa.ListArray.from_arrays(pa.array(np.concatenate([[0], np.cumsum(sizes)]), pa.int32()), items)

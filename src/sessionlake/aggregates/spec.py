@@ -261,9 +261,10 @@ def _build(
     subtracts: bool,
 ) -> Aggregate:
     if spec.path is not None:
-        if subtracts:
-            raise refused(spec.name, spec.path)
-        return build_custom(spec.name, spec.path, directory)
+        custom = build_custom(spec.name, spec.path, directory)
+        if subtracts and custom.inverted([pa.array([], type_) for type_ in custom.state]) is None:
+            raise refused(spec.name, spec.path, "a class that has merger and inverse(aggregate)")
+        return custom
     for column in spec.columns:
         if column not in types:
             raise ConfigError(

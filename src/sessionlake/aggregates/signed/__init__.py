@@ -1,5 +1,5 @@
-"""Forms of the aggregates that can take rows back.
+"""Forms of the aggregates that can take rows back (docs/rules.md, rules 305 and 306).
 
-Their merge is a commutative group: `inverted` gives the inverse of a state, and equal contents have equal bytes, however they
-came about. So a state has no null, and counts its values; it may be negative until the rows arrive that it takes back.
+Their states are a commutative group: `inverted` gives the inverse of a state, and equal contents have equal bytes, however they
+came about. So no state is null, each counts its values, and it may be negative until the rows come that it takes back.
 """

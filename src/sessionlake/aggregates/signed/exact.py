@@ -3,10 +3,11 @@
 A number is a sign and limbs of 32 bits. It is stored as little-endian uint32: a head, which has the sign in its lowest bit and
 above it the place of the lowest limb, then the limbs from the lowest to the highest one that is not 0. The limb at place p
 counts 2 ** (32 * (p - ORIGIN)). 0 has no bytes. So equal numbers have equal bytes, and only the limbs that a number spans are
-stored: of 0.1 three, of a sum of prices up to four.
+stored: of 0.1 two, of a sum of prices three.
 """
 
 from dataclasses import dataclass
+from math import isqrt
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ ORIGIN = 128
 _BITS = 32
 _LIMB = (1 << _BITS) - 1
 _MANTISSA = 53
+_PRECISION = 130
+"""Bits of a quotient before its root is taken: more than twice those of a double."""
 _STORED = np.dtype("<u4")
 
 
@@ -197,3 +200,17 @@ def quotient(number: int, exponent: int, divisor: int) -> float:
         return (number << max(exponent, 0)) / (divisor << max(-exponent, 0))
     except OverflowError:
         return float("inf") if number > 0 else float("-inf")
+
+
+def root(number: int, exponent: int, divisor: int) -> float:
+    """Return the root of number * 2 ** exponent / divisor, rounded once. The exponent is even, and no number negative.
+
+    >>> root(9, -2, 4)
+    0.75
+    """
+    shift = max(0, _PRECISION + divisor.bit_length() - number.bit_length())
+    shift += shift % 2
+    square, rest = divmod(number << shift, divisor)
+    found = isqrt(square)
+    # As in `rounded`, a last bit says that there is more.
+    return quotient(found << 1 | (rest > 0 or found * found < square), (exponent - shift) // 2 - 1, 1)

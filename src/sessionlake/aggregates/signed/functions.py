@@ -5,9 +5,13 @@ from collections.abc import Callable, Mapping
 import pyarrow as pa
 
 from sessionlake.aggregates.base import Aggregate
-from sessionlake.aggregates.functions import FUNCTIONS, Asked
+from sessionlake.aggregates.functions import FUNCTIONS, MEDIAN, Asked
+from sessionlake.aggregates.signed.buckets import SignedHistogram, SignedPercentile
 from sessionlake.aggregates.signed.doubles import DoubleAverage, DoubleSum
 from sessionlake.aggregates.signed.integers import IntegerAverage, IntegerSum
+from sessionlake.aggregates.signed.logic import SignedLogical
+from sessionlake.aggregates.signed.moments import SignedComoments, SignedMoments
+from sessionlake.aggregates.signed.multiset import Multiset, SignedDistinct, SignedExtreme, SignedQuantile
 from sessionlake.errors import ConfigError
 
 Build = Callable[[Asked], Aggregate]
@@ -23,11 +27,55 @@ def _avg(a: Asked) -> Aggregate:
     return of(a.name, a.function, a.columns[0], a.types[0])
 
 
+def _extreme(*, largest: bool) -> Build:
+    return lambda a: SignedExtreme(a.name, a.columns[0], a.types[0], largest=largest)
+
+
+def _quantile(a: Asked) -> Aggregate:
+    return SignedQuantile(a.name, a.function, a.columns[0], a.types[0], a.number if a.literals else MEDIAN)
+
+
+def _distinct(a: Asked) -> Aggregate:
+    return SignedDistinct(a.name, a.columns[0], a.types[0])
+
+
+def _logical(a: Asked) -> Aggregate:
+    return SignedLogical(a.name, a.function, a.columns[0], a.types[0])
+
+
+def _moments(a: Asked) -> Aggregate:
+    return SignedMoments(a.name, a.function, a.columns[0], a.types[0])
+
+
+def _of_two(a: Asked) -> Aggregate:
+    return SignedComoments(a.name, a.function, a.columns, a.types)
+
+
 SIGNED: Mapping[str, Build] = {
     "count": FUNCTIONS["count"].build,
     "count_if": FUNCTIONS["count_if"].build,
     "sum": _sum,
+    "min": _extreme(largest=False),
+    "max": _extreme(largest=True),
     "avg": _avg,
+    "mode": lambda a: Multiset(a.name, a.columns[0], a.types[0]),
+    "bool_and": _logical,
+    "bool_or": _logical,
+    "variance": _moments,
+    "var_pop": _moments,
+    "stddev": _moments,
+    "stddev_pop": _moments,
+    "corr": _of_two,
+    "covar_samp": _of_two,
+    "covar_pop": _of_two,
+    "regr_slope": _of_two,
+    "regr_intercept": _of_two,
+    "count_distinct": _distinct,
+    "approx_count_distinct": _distinct,
+    "percentile": lambda a: SignedPercentile(a.name, a.columns[0], a.types[0], a.number),
+    "quantile": _quantile,
+    "median": _quantile,
+    "histogram": lambda a: SignedHistogram(a.name, a.columns[0], a.types[0]),
 }
 
 
@@ -39,9 +87,13 @@ def build_signed(asked: Asked) -> Aggregate:
     return build(asked)
 
 
-def refused(name: str, told: str) -> ConfigError:
-    """Return the error for an aggregate that can't take rows back; `told` says which function or class it is."""
+def refused(name: str, told: str, *instead: str) -> ConfigError:
+    """Return the error for an aggregate that can't take rows back.
+
+    `told` says which function or class it is, and `instead` which other than functions would do.
+    """
+    choices = ", ".join(["rows = 'final'", *instead])
     return ConfigError(
         f"aggregates.{name}: {told} can't take rows back, which source.rows = 'changes' asks for; "
-        f"write rows = 'final', or one of {', '.join(SIGNED)}"
+        f"write {choices}, or one of {', '.join(SIGNED)}"
     )
