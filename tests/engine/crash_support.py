@@ -173,7 +173,7 @@ class Lake:
         parts = [_in_utc(file.read()) for file in files]
         found = pa.concat_tables(parts, promote_options="permissive").to_pylist() if parts else []
         for row in found:
-            for name in ("commit_id", "at", "emitted_at", "written_at", "inserted_at"):
+            for name in ("commit_id", "at", "emitted_at", "written_at", "inserted_at", "changed_at"):
                 row.pop(name, None)
             if row.get("source"):
                 row["source"] = row["source"].replace(str(self.events), "")

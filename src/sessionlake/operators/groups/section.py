@@ -73,5 +73,5 @@ class GroupSection(OperatorSection):
             raise ConfigError("group.beyond_retention: events of any age are taken in; remove it")
 
     def bound_settings(self) -> dict[str, Any]:
-        """Return that there is nothing to set, by the section's name: another operator has other tables."""
-        return {"group": True}
+        """Return nothing: key and aggregates, which all operators have, say all."""
+        return {}
