@@ -5,14 +5,17 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sessionlake.aggregates import build_aggregates
 from sessionlake.config.source import SourceSection
-from sessionlake.errors import PipelineStateError
+from sessionlake.errors import ConfigError, PipelineStateError
 from sessionlake.local.rows import Row
 from sessionlake.local.source import local_config
+from sessionlake.operators.groups.mapper import signed
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.testing import Harness
 from tests.oracle.groups import Event, Groups, TakenBackError
@@ -162,6 +165,12 @@ def test_more_rows_taken_back_than_given_is_one_line_and_changes_nothing() -> No
         assert "sessionlake rebuild" in str(raised.value)
         assert "\n" not in str(raised.value)
         assert harness.process([{**row, "sign": 1}]).changes[0]["event_count"] == 2
+
+
+def test_an_aggregate_that_can_not_subtract_is_named() -> None:
+    last = build_aggregates({"last": "last(tag)"}, {"tag": pa.string()})
+    with pytest.raises(ConfigError, match=r"^aggregates\.last: can't take rows back"):
+        signed(last, [pa.array([1, 2]), pa.array([b"x", b"y"])], np.array([1, -1]))
 
 
 def test_an_event_of_any_age_is_taken_in() -> None:

@@ -7,11 +7,23 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sessionlake
+from sessionlake.config.load import parse_config
 from sessionlake.jobs.compact import compact
+from sessionlake.operators.groups.kind import Groups
 from sessionlake.operators.run import run
 from sessionlake.operators.views import create_schemas
 from sessionlake.serve.queries import find_rows, query_tables
-from tests.operators.groups.group_support import AGGREGATES, COLUMNS, ROWS, group_config, grouped, live, run_files
+from sessionlake.stream.watermark import NO_WATERMARK
+from tests.operators.groups.group_support import (
+    AGGREGATES,
+    COLUMNS,
+    ROWS,
+    group_config,
+    group_sections,
+    grouped,
+    live,
+    run_files,
+)
 from tests.support import write_rows
 
 
@@ -62,3 +74,11 @@ def test_an_added_aggregate_is_null_in_groups_of_before_and_exact_in_others(
     run(spark, after, once=True)
     rows = query_tables(after, "select event_count, total, most from groups_live order by day", 9)[1]
     assert rows == [(3, 9, None), (2, 8, 7)]
+
+
+def test_identities_are_needed_as_long_as_events_are_compared(tmp_path: Path) -> None:
+    for unique_for, expired_us in (("1 minute", 40_000_000), (None, NO_WATERMARK)):
+        sections = group_sections()
+        sections["event"] |= {"id": "id", "unique_for": unique_for} if unique_for else {}
+        assert Groups.expired_us(parse_config(sections, tmp_path), {"watermark_us": 100_000_000}) == expired_us
+    assert Groups.expired_us(parse_config(sections, tmp_path), {}) == NO_WATERMARK

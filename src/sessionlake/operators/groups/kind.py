@@ -18,7 +18,7 @@ from sessionlake.stream.event_kind import EventKind
 from sessionlake.stream.kind import State, TableSpec, changelog_output, changelog_table
 from sessionlake.stream.outputs import same_rows
 from sessionlake.stream.pinned import Pinned
-from sessionlake.stream.watermark import NO_WATERMARK
+from sessionlake.stream.watermark import NO_WATERMARK, watermark_of
 from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import merged_rows
@@ -76,9 +76,9 @@ class Groups(EventKind[GroupSpec]):
 
     @classmethod
     def expired_us(cls, config: Config, state: State) -> int:
-        """Return that no event is too old."""
-        del config, state
-        return NO_WATERMARK
+        """Return that no event is too old; with `unique_for` the time before which events are refused and so identities are not needed."""
+        unique_us = config.event.unique_us
+        return NO_WATERMARK if unique_us is None else watermark_of(state) - unique_us
 
     def due_us(self, state: State) -> int | None:
         """Return None: nothing waits for a time."""
