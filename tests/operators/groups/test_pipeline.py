@@ -40,9 +40,6 @@ def test_groups_equal_sql_after_lost_stores_and_with_other_shards(spark: SparkSe
     assert [found[name] for name in COLUMNS.split(", ")] == list(expected[0])
     counts = query_tables(more, "select sum(input), sum(accepted), sum(dead), sum(taken_back) from batches", 1)[1]
     assert counts == [(32, 30, 2, 0)]
-    create_schemas(spark, [more])
-    assert spark.sql("select count(*) from test.groups_live").collect()[0][0] == len(expected)
-    assert spark.sql("select count(*) from test.groups").collect()[0][0] == 0, "a name that needs no quotes"
 
 
 @pytest.mark.slow
@@ -58,6 +55,9 @@ def test_a_compacted_snapshot_is_gone_on_from(spark: SparkSession, tmp_path: Pat
     assert query_tables(config, f"select {COLUMNS} from groups order by day, country", 100)[1] == expected
     frame = sessionlake.read(spark, config).selectExpr(*COLUMNS.split(", ")).orderBy("day", "country")
     assert [tuple(row) for row in frame.collect()] == live(config) == expected
+    create_schemas(spark, [config])
+    for name in ("groups_live", "groups"):
+        assert spark.sql(f"select count(*) from test.{name}").collect()[0][0] == len(expected), "it needs no quotes"
 
 
 @pytest.mark.slow
