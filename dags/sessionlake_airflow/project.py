@@ -160,7 +160,9 @@ def _pipelines(
     for file, operator in operators.items():
         content, name = contents[file], names[file]
         places = {_place(path, directory) for path in _table_paths(content, _section(project, "connections"))}
-        upstream = {home for place in places for path, home in homes.items() if place.startswith(path)} - {name}
+        upstream = {home for place in places for path, home in homes.items() if place.startswith(path)}
+        known = {**{one: one for one in names.values()}, **names}
+        upstream |= {known[one] for one in _named_pipelines(content) if one in known}
         yield Pipeline(
             name,
             file,
@@ -168,7 +170,7 @@ def _pipelines(
             tuple(operator["jobs"]),
             times[file].get("run", MICRO),
             times[file]["schedules"],
-            tuple(sorted(upstream)),
+            tuple(sorted(upstream - {name})),
             "kafka" in _section(content, "sink"),
         )
 
@@ -211,6 +213,16 @@ def _table_paths(content: Any, connections: Mapping[str, Any]) -> Iterator[str]:
             yield merged["path"]
         for inner in content.values():
             yield from _table_paths(inner, connections)
+
+
+def _named_pipelines(content: Any) -> Iterator[str]:
+    """Yield the pipelines, by name or file, whose results are a source, or whose table is looked up."""
+    if isinstance(content, dict):
+        lookups = content.get("lookup")
+        tables = [one.get("table") for one in lookups if isinstance(one, dict)] if isinstance(lookups, list) else []
+        yield from (os.path.normpath(one) for one in (content.get("of"), *tables) if isinstance(one, str))
+        for inner in content.values():
+            yield from _named_pipelines(inner)
 
 
 def _section(content: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -51,7 +51,14 @@ def test_the_demos_windows_have_configs_that_hold(tmp_path: Path) -> None:
 def test_the_demo_is_a_project_of_all_operators_but_windows_by_count(tmp_path: Path) -> None:
     prepare(tmp_path / "demo", Console(quiet=True))
     configs = load_project(tmp_path / "demo").configs
-    assert {config.operator for config in configs.values()} == {"session", "window", "join", "table", "process"}
+    assert {config.operator for config in configs.values()} == {
+        "session",
+        "window",
+        "join",
+        "table",
+        "group",
+        "process",
+    }
     assert {
         Path(config.pipeline.warehouse).relative_to(tmp_path / "demo" / "warehouse").name for config in configs.values()
     } == {*configs}

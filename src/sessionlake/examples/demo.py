@@ -23,7 +23,7 @@ from sessionlake.config.load import Config, load_config
 from sessionlake.config.project import Project, load_project
 from sessionlake.config.shipped import shipped_directory
 from sessionlake.errors import SourceError
-from sessionlake.examples import joins, tables, windows
+from sessionlake.examples import days, joins, tables, windows
 from sessionlake.examples.jobs import run_jobs
 from sessionlake.examples.table import table_of
 from sessionlake.extras import has_module
@@ -75,6 +75,8 @@ def run_demo(directory: str, console: Console) -> None:
         joins.show_joins(spark, root, console)
         part("the latest change of each folder, as a table")
         tables.show_table(spark, root, console)
+        part("the days of the sessions: a pipeline on the results of another one")
+        days.show_days(spark, root, console)
         part("all pipelines")
         print_project_status(str(root), TABLE)
     console.print("the lag is that of the shipped events: they end at the watermark")
