@@ -14,8 +14,9 @@ from sessionlake.config.operators import named
 from sessionlake.jobs.compact import compact
 from sessionlake.warehouse.batches import batches_after
 from sessionlake.warehouse.changelog import SIGN
+from sessionlake.warehouse.seen import Visible
 from sessionlake.warehouse.tables import Tables
-from sessionlake.warehouse.visible import View, Visible
+from sessionlake.warehouse.visible import View
 from tests.engine.crash_support import FIRST, SECOND, run_once
 from tests.operators_table import LAKES, MINUTE_US, OperatorLake, Row, us
 

@@ -17,6 +17,7 @@ from sessionlake.config.names import EVENT_INPUT
 if TYPE_CHECKING:
     from sessionlake.observe.lookups import LookupState
     from sessionlake.observe.status import Status
+    from sessionlake.observe.upstream import UpstreamState
 
 _LABEL = 13
 _EXPLAINED_US = 3_600_000_000
@@ -56,6 +57,7 @@ def status_lines(config: Config, status: "Status", now_us: int) -> list[tuple[st
         ("events", _counted(status.counts)),
         ("unique", _unique(status)),
         ("lookups", _lookups(status, now_us)),
+        ("reads", "; ".join(map(_read, status.reads))),
         ("late events", f"{late.events:,} = {late.reprocessed:,} reprocessed + {late.expired:,} expired + {late.waiting:,} waiting"),
         ("corrections", "{corrections:,}: {applied:,} applied, {stale:,} stale, {expired:,} expired".format(**status.counts)),
         ("rows", "" if status.rows is None else f"{status.rows:,}"),
@@ -83,6 +85,7 @@ def status_object(config: Config, status: "Status", now_us: int) -> dict[str, An
         "unique_since": dict(status.unique_since) or None,
         "counts": status.counts,
         "lookups": [_lookup(one) for one in status.lookups] or None,
+        "reads": [asdict(one) for one in status.reads] or None,
         "late": asdict(status.late),
         "rows": status.rows,
         "evicted": status.evicted,
@@ -93,6 +96,12 @@ def status_object(config: Config, status: "Status", now_us: int) -> dict[str, An
         "checkpoint": status.checkpoint,
         "last_batches": status.last_batches,
     }
+
+
+def _read(one: "UpstreamState") -> str:
+    """Return how far the results of another pipeline are read."""
+    behind = "whose tables are gone" if one.behind is None else f"{one.behind:,} behind"
+    return f"{one.name} up to its batch {one.batch_id:,}, {behind}"
 
 
 def _lookup(one: "LookupState") -> dict[str, Any]:

@@ -12,6 +12,7 @@ from sessionlake.jobs.late.status import LateStatus, read_late_status
 from sessionlake.jobs.reconcile import CORRECTIONS_SQL, OUTCOMES, Accepted
 from sessionlake.observe.disks import store_bytes
 from sessionlake.observe.lookups import LookupState, lookups_of
+from sessionlake.observe.upstream import UpstreamState, upstream_of
 from sessionlake.operators.shared.cleanups.names import EVICTED_ROWS, EXPIRED_EVENTS, EXPIRY_LAG, LIVE_ROWS, ROUND
 from sessionlake.serve.database import open_database
 from sessionlake.stream.changes import refusal
@@ -56,6 +57,8 @@ class Status:
     """By event input the batch from which on each event counts once; empty if no input has `unique_for`."""
     lookups: list[LookupState] = field(default_factory=list)
     """The tables that events are looked up in."""
+    reads: list[UpstreamState] = field(default_factory=list)
+    """The pipelines whose results are read."""
     refused: str | None = None
     """The reason for which a run of the config would be refused: a setting to which the tables are bound has changed. None if there is none."""
 
@@ -114,6 +117,7 @@ def status_of(config: Config, lake: Lake, database: DuckDBPyConnection) -> Statu
         evicted=last.state.get(EVICTED_ROWS),
         unique_since=last.settings.unique_since,
         lookups=lookups_of(config, last),
+        reads=upstream_of(config, last),
         refused=refusal(config, last),
     )
 

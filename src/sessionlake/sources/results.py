@@ -21,8 +21,9 @@ from sessionlake.sources.delta import DeltaSource
 from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.changelog import SIGN, changelog_of
 from sessionlake.warehouse.readers import Reader
+from sessionlake.warehouse.seen import Visible
 from sessionlake.warehouse.tables import Tables
-from sessionlake.warehouse.visible import View, Visible
+from sessionlake.warehouse.visible import View
 
 _MARKS = ("op", "batch_id", "commit_id")
 """Columns of the changelog that are about the change, and not about the row."""

@@ -5,8 +5,8 @@ import json
 from dataclasses import asdict, dataclass
 
 from sessionlake.warehouse.changelog import Changelog
+from sessionlake.warehouse.seen import Visible
 from sessionlake.warehouse.tables import Tables
-from sessionlake.warehouse.visible import Visible
 
 FOLDER = "_readers"
 

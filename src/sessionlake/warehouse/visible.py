@@ -1,8 +1,7 @@
-"""The results of a pipeline as another pipeline sees them, and how they differ between two batches (docs/rules.md, rules 300 and 301)."""
+"""How the results of a pipeline, as another one sees them, differ between two batches (docs/rules.md, rules 300 and 301)."""
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from pyspark.sql import Column, DataFrame
@@ -10,45 +9,13 @@ from pyspark.sql import functions as F
 
 from sessionlake.config.sections import OperatorSection
 from sessionlake.errors import PipelineStateError
-from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.changelog import SIGN, SPARK
+from sessionlake.warehouse.seen import Visible
 from sessionlake.warehouse.streamed_files import added, rows_of_files
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import fold_point, latest_changes, merged_rows, rows_meeting, utc_date
 
 _SEEN = "_seen"
-
-
-@dataclass(frozen=True)
-class Visible:
-    """The rows that are seen as of a batch: all, or those that events can't change any more."""
-
-    batch_id: int
-    commit_id: str
-    """The attempt that was committed: the batch of another pipeline in the same place has another one."""
-    version: int
-    """Of the changelog; the batch's commit made it."""
-    close_us: int | None = None
-    """Rows whose closing time lies strictly before it are final, microseconds; None if none are."""
-    positions: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """How many messages were accepted by then, of rows that start and end with their numbers."""
-
-    @classmethod
-    def of(cls, batch: BatchCommit, section: OperatorSection, before: "Visible | None") -> "Visible":
-        """Return what is seen as of a batch; `before` is what was seen last: a row that was final then is never less so."""
-        bounds = (section.closed_us(batch.watermark_us), None if before is None else before.close_us)
-        known = [us for us in bounds if us is not None]
-        positions = batch.state.get("positions", {})
-        return cls(batch.batch_id, batch.commit_id, batch.version, max(known, default=None), positions)
-
-    @classmethod
-    def read(cls, text: str) -> "Visible":
-        """Invert `text`."""
-        return cls(**json.loads(text))
-
-    def text(self) -> str:
-        """Return it as a batch's commit has it."""
-        return json.dumps(asdict(self))
 
 
 @dataclass(frozen=True)
