@@ -182,6 +182,9 @@ class _Run:
             pins=self._pins_of,
         )
         self.coordinator = Coordinator(spark, self.tables, pipeline)
+        for pin, results in versioned(config, self.sources).items():
+            # Before Spark refuses another table in the same place in words of its own.
+            results.newest(None if last is None else last.pins.get(pin))
         self.batches = 0
         self._batch_runs, self._ending = threading.Lock(), threading.Event()
         self.inputs = InputLog(self.tables, config)
