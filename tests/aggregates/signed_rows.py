@@ -84,7 +84,9 @@ def signed(text: str) -> Aggregate:
 def lifted(aggregate: Aggregate, some: list[Row], sign: int = 1) -> Part:
     columns = {name: pa.array([getattr(row, name) for row in some], type_) for name, type_ in TYPES.items()}
     keys = pa.array([f"k{row.group}" for row in some], pa.string())
-    states = aggregate.lift(Events(keys, np.arange(len(some)), columns))
+    times = np.array([row.t or 0 for row in some], np.int64)
+    ids = pa.array([None if row.i is None else str(row.i) for row in some], pa.string())
+    states = aggregate.lift(Events(keys, times, columns, ids))
     if sign < 0:
         inverse = aggregate.inverted(states)
         assert inverse is not None

@@ -5,6 +5,7 @@ import re
 from random import Random
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 
@@ -53,6 +54,9 @@ CALLS = {
     "quantile": ["quantile(d, 0.9)", "quantile(c, 0.1)"],
     "median": ["median(n)"],
     "histogram": ["histogram(d)"],
+    "collect": ["collect(d, 2)", "array_agg(s, 100)"],
+    "collect_set": ["collect_set(d, 2)", "collect_set(i, 100)"],
+    "string_agg": ["string_agg(s, ' > ', 3)"],
 }
 CLASS = "tests.aggregates.signed_rows:Net"
 every_call = pytest.mark.parametrize("text", [*(text for texts in CALLS.values() for text in texts), CLASS])
@@ -124,6 +128,16 @@ def test_each_function_takes_rows_back_or_is_refused_by_name() -> None:
         with pytest.raises(ConfigError, match="^" + re.escape(told)):
             build_aggregates({"a": text}, types, subtracts=True)
     assert SIGNED.keys() <= FUNCTIONS.keys()
+
+
+def test_a_filter_is_a_column_as_ever() -> None:
+    texts = {"n": "count() filter (where b)", "total": "sum(d * 2) filter (where b)"}
+    hidden = "case when b then d * 2 end"
+    count, total = build_aggregates(texts, {**TYPES, hidden: pa.float64()}, subtracts=True)
+    assert (count.inputs, total.inputs) == (("b",), (hidden,))
+    assert total.state != build_aggregates({"total": "sum(d)"}, TYPES)[0].state
+    with pytest.raises(ConfigError, match=r"^aggregates.a: last\(...\) can't take rows back"):
+        build_aggregates({"a": "last(d * 2) filter (where b)"}, {**TYPES, hidden: pa.float64()}, subtracts=True)
 
 
 def test_a_class_without_inverse_is_refused_by_its_path() -> None:

@@ -157,7 +157,8 @@ def test_values_are_those_of_the_rows_that_are_left(
 
 
 SAME = ["percentile(d, 0.5)", "histogram(d)", "quantile(d, 0.3)", "median(c)", "median(n)", "max(t)", "min(b)"]
-SAME += ["count(s)", "count()", "count_if(b)"]
+SAME += ["count(s)", "count()", "count_if(b)", "collect(s, 3)", "collect(n, 100)", "collect_set(d, 2)"]
+SAME += ["collect_set(s, 100)", "string_agg(s, ' > ', 3)"]
 
 
 @pytest.mark.parametrize("text", SAME)

@@ -83,7 +83,7 @@ class Collect(Aggregate):
     values, likewise. A merge needs times and ids to order by, of the values that are kept no less.
     """
 
-    state = (BYTES, BYTES, BYTES, BYTES, BYTES)
+    state: tuple[pa.DataType, ...] = (BYTES, BYTES, BYTES, BYTES, BYTES)
 
     def __init__(self, name: str, column: str, type_: pa.DataType, limit: int) -> None:
         self.name, self.inputs, self.limit = name, (column,), limit
@@ -93,12 +93,16 @@ class Collect(Aggregate):
 
     def lift(self, events: Events) -> States:
         """Return a list of one value for each event; empty if it is null."""
-        value = to_state(events.columns[self.inputs[0]])
+        value = self._values(events)
         valid = pc.is_valid(value).to_numpy(zero_copy_only=False)
         kept = pa.array(np.flatnonzero(valid))
         ids = pa.nulls(len(value), BYTES) if events.event_id is None else events.event_id.cast(BYTES)
         ids = pc.fill_null(ids, b"")
         return self._packed(events.time_us[valid], ids.take(kept), value.take(kept), valid.astype(np.int64))
+
+    def _values(self, events: Events) -> pa.Array:
+        """Return what is collected of each event, of the type `item_state`."""
+        return to_state(events.columns[self.inputs[0]])
 
     def merge(self, states: States, groups: Groups) -> States:
         """Merge the lists and keep the first `limit` values."""

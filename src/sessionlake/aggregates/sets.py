@@ -7,12 +7,12 @@ import pyarrow.compute as pc
 from sessionlake.aggregates.base import Aggregate, Events, States, merge_shared
 from sessionlake.aggregates.by import alike, ordered
 from sessionlake.aggregates.ordered import Collect, as_bytes, pack_texts, unpack_texts
-from sessionlake.aggregates.scalars import BYTES, DOUBLE, from_state, state_type, to_state
+from sessionlake.aggregates.scalars import BYTES, from_state, state_type, to_state
 from sessionlake.columnar.arrays import Bools, Groups, Ints, exploded, packed, within_group
 from sessionlake.errors import ConfigError
 
 
-def _changes(*columns: Ints) -> Bools:
+def changes(*columns: Ints) -> Bools:
     """Say which rows differ from the row before in a column."""
     changed = np.ones(len(columns[0]), bool)
     changed[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
@@ -25,19 +25,14 @@ class CollectSet(Collect):
     The result does not depend on the order of merges: a value that is dropped has `limit` earlier ones, which stay.
     """
 
-    def lift(self, events: Events) -> States:
-        """Return a list of one value for each event; empty if it is null."""
-        times, id_sizes, ids, value_sizes, values = super().lift(events)
-        if self.item_state == DOUBLE:
-            values = as_bytes(alike(to_state(events.columns[self.inputs[0]]).fill_null(0.0)))
-            values = pc.if_else(pc.is_valid(events.columns[self.inputs[0]]), values, b"")
-        return [times, id_sizes, ids, value_sizes, values]
+    def _values(self, events: Events) -> pa.Array:
+        return alike(super()._values(events))
 
     def _order(self, owners: Ints, times: Ints, ids: pa.Array, values: pa.Array) -> Ints:
         """Return the rows of each owner's distinct values, by time, then id, then value."""
         by_id, by_value = ordered(ids), ordered(values)
         order = np.lexsort((by_id, times, by_value, owners))
-        order = order[_changes(owners[order], by_value[order])]
+        order = order[changes(owners[order], by_value[order])]
         return order[np.lexsort((by_value[order], by_id[order], times[order], owners[order]))]
 
 
@@ -93,7 +88,7 @@ class Mode(Aggregate):
             return [column.take(pa.array(groups.starts)) for column in states]
         owners, by_value = np.repeat(groups.ids, sizes), ordered(values)
         order = np.lexsort((by_value, owners))
-        starts = np.flatnonzero(_changes(owners[order], by_value[order]))
+        starts = np.flatnonzero(changes(owners[order], by_value[order]))
         first = order[starts]
         kept = np.bincount(owners[first], minlength=len(groups.starts))
         return self._packed(np.add.reduceat(counts[order], starts), values.take(pa.array(first)), kept)

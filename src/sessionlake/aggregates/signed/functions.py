@@ -9,6 +9,7 @@ from sessionlake.aggregates.functions import FUNCTIONS, MEDIAN, Asked
 from sessionlake.aggregates.signed.buckets import SignedHistogram, SignedPercentile
 from sessionlake.aggregates.signed.doubles import DoubleAverage, DoubleSum
 from sessionlake.aggregates.signed.integers import IntegerAverage, IntegerSum
+from sessionlake.aggregates.signed.lists import SignedCollect, SignedSet, SignedTexts
 from sessionlake.aggregates.signed.logic import SignedLogical
 from sessionlake.aggregates.signed.moments import SignedComoments, SignedMoments
 from sessionlake.aggregates.signed.multiset import Multiset, SignedDistinct, SignedExtreme, SignedQuantile
@@ -51,6 +52,11 @@ def _of_two(a: Asked) -> Aggregate:
     return SignedComoments(a.name, a.function, a.columns, a.types)
 
 
+def _joined(a: Asked) -> Aggregate:
+    separator, limit = a.literals
+    return SignedTexts(a.name, a.columns[0], a.types[0], str(separator), int(limit))
+
+
 SIGNED: Mapping[str, Build] = {
     "count": FUNCTIONS["count"].build,
     "count_if": FUNCTIONS["count_if"].build,
@@ -76,6 +82,9 @@ SIGNED: Mapping[str, Build] = {
     "quantile": _quantile,
     "median": _quantile,
     "histogram": lambda a: SignedHistogram(a.name, a.columns[0], a.types[0]),
+    "collect": lambda a: SignedCollect(a.name, a.columns[0], a.types[0], int(a.number)),
+    "collect_set": lambda a: SignedSet(a.name, a.columns[0], a.types[0], int(a.number)),
+    "string_agg": _joined,
 }
 
 
