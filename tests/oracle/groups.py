@@ -16,9 +16,13 @@ class TakenBackError(Exception):
 
 @dataclass
 class Groups:
-    """The groups of one pipeline; `values` computes a row's values from a list of events."""
+    """The groups of one pipeline; `values` computes a row's values from a list of events.
+
+    `state` computes all that the aggregates keep; without one that is the values.
+    """
 
     values: Callable[[list[Event]], tuple[Any, ...]]
+    state: Callable[[list[Event]], Any] | None = None
     events: dict[str, Counter[Event]] = field(default_factory=dict)
     revisions: dict[str, int] = field(default_factory=dict)
     batches: int = 0
@@ -27,7 +31,7 @@ class Groups:
         self, given: Sequence[tuple[str, Event, int]], removed: Sequence[tuple[str, int]] = ()
     ) -> tuple[list[Change], int]:
         """Take a batch of (key, event, 1 or -1), and tombstones (key, revision); return its changes, by key, and how many tombstones were stale."""
-        before = {key: self.row(key) for key in self.events}
+        before = {key: self.kept(key) for key in self.events}
         gone = {key for key, revision in removed if self.revisions.get(key) == revision}
         after = {key: Counter() if key in gone else Counter(events) for key, events in self.events.items()}
         for key, event, sign in given:
@@ -37,7 +41,7 @@ class Groups:
         self.events = {key: events for key, events in after.items() if events.total()}
         changes: list[Change] = []
         for key in sorted(after):
-            if key in self.events and (key in gone or self.row(key) != before.get(key)):
+            if key in self.events and (key in gone or self.kept(key) != before.get(key)):
                 changes.append(("upsert", key, *self.row(key)))
                 self.revisions[key] = self.batches
             elif key in before and key not in self.events:
@@ -50,6 +54,10 @@ class Groups:
         """Return event_count and the values of a key."""
         events = list(self.events[key].elements())
         return self.events[key].total(), *self.values(events)
+
+    def kept(self, key: str) -> Any:
+        """Return what a batch must change for a row to be written."""
+        return self.row(key) if self.state is None else (self.row(key), self.state(list(self.events[key].elements())))
 
     def rows(self) -> list[tuple[Any, ...]]:
         """Return all rows, by key."""

@@ -1,5 +1,6 @@
 """Each batch of groups beside a model that keeps all events: any batches, signs, shards, tombstones, and lost stores."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -25,7 +26,7 @@ FILES = {"kind": "files", "path": "events", "format": "json"}
 EVENT = {"key": "key", "time": "time_us", "time_unit": "us"}
 SCHEMA = {"key": "string", "time_us": "long", "v": "long", "tag": "string"}
 ADDED = {"total": "sum(v)", "last": "last(tag)", "different": "count_distinct(v)"}
-SIGNED = {"total": "sum(v)", "known": "count(v)"}
+SIGNED = {"total": "sum(v)", "known": "count(v)", "most": "max(v)", "different": "count_distinct(v)", "mean": "avg(v)"}
 
 
 def config(aggregates: dict[str, str], **more: Any) -> dict[str, Any]:
@@ -72,8 +73,14 @@ def values_added(events: list[Event]) -> tuple[Any, ...]:
 
 def values_signed(events: list[Event]) -> tuple[Any, ...]:
     """Return the values of SIGNED; an event is (v,)."""
-    numbers = [v for (v,) in events]
-    return total(numbers), sum(v is not None for v in numbers)
+    known = [v for (v,) in events if v is not None]
+    mean = sum(known) / len(known) if known else None
+    return total(known), len(known), max(known, default=None), len(set(known)), mean
+
+
+def kept_signed(events: list[Event]) -> Counter[int | None]:
+    """Return which values there are, and how many of each: what max(v) keeps to take rows back."""
+    return Counter(v for (v,) in events if v is not None)
 
 
 def told(changes: list[dict[str, Any]], names: Sequence[str]) -> list[tuple[Any, ...]]:
@@ -118,7 +125,7 @@ def test_every_batch_gives_the_changes_of_a_model_that_keeps_all_events(drawn: l
 @examples(150)
 @given(st.data(), st.integers(1, 3))
 def test_rows_that_are_taken_back_leave_what_never_came(data: st.DataObject, shards: int) -> None:
-    model = Groups(values_signed)
+    model = Groups(values_signed, kept_signed)
     with SignedHarness(shards) as harness:
         for _ in range(data.draw(st.integers(1, 6))):
             there = [(key, event, -1) for key, some in model.events.items() for event in some.elements()]
@@ -154,7 +161,7 @@ def test_an_event_that_is_exchanged_for_an_equal_one_writes_nothing() -> None:
 def test_more_rows_taken_back_than_given_is_one_line_and_changes_nothing() -> None:
     with SignedHarness() as harness:
         row = {"key": "a", "time_us": 0, "v": 3, "partition": 0}
-        model = Groups(values_signed)
+        model = Groups(values_signed, kept_signed)
         model.batch([("a", (3,), 1)])
         harness.process([{**row, "sign": 1}])
         with pytest.raises(TakenBackError):
