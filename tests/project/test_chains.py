@@ -15,8 +15,10 @@ from pyspark.sql import SparkSession
 
 from sessionlake.config.load import Config, load_config
 from sessionlake.config.project import load_project
-from sessionlake.errors import AwaitedError, PipelineStateError
+from sessionlake.errors import AwaitedError, JobError, NotNeededError, PipelineStateError
 from sessionlake.jobs.compact import compact
+from sessionlake.jobs.expire import expire
+from sessionlake.jobs.forget import forget
 from sessionlake.operators.run import run
 from sessionlake.serve.queries import query_tables
 from sessionlake.warehouse import schemas
@@ -221,7 +223,15 @@ def test_a_row_that_is_taken_back_is_a_dead_letter_without_its_text(spark: Spark
         pa.Table.from_pylist([row], schema=schemas.CORRECTIONS_SCHEMA)
     )
     step(spark, root, "clicks", "days", "hours")
-    assert query(load_config(root / "days.toml"), SHOWN) == grouped(root)
+    days = load_config(root / "days.toml")
+    assert query(days, SHOWN) == grouped(root)
+    with pytest.raises(NotNeededError, match="expire: the rows follow those of 'clicks'; expire them there"):
+        expire(spark, days, where="true")
+    ((group,), *_) = query(days, "select group_key from groups_live")
+    with pytest.raises(
+        JobError, match=r"forget: 1 rows have the keys, and follow the rows of 'clicks'; forget the keys there"
+    ):
+        forget(spark, days, [group])
     assert in_windows(root) == before, "a window of final rows keeps what it was given"
     letters = query(load_config(root / "hours.toml"), "select reason, key, raw, source from dead_letters")
     assert letters == [("retracted", key, None, "clicks")]

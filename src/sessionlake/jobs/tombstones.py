@@ -3,8 +3,18 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from sessionlake.config.load import Config
 from sessionlake.jobs.run import JobRun
 from sessionlake.warehouse.changelog import Changelog
+
+
+def followed(config: Config) -> str | None:
+    """Return the names of the pipelines that a pipeline's rows follow, so that no tombstone may remove one; None if they follow none.
+
+    A row that is removed would be taken back once more when a row in front of it changes.
+    """
+    names = sorted({one.name for one in config.upstream.values()}) if config.subtracts else []
+    return ", ".join(map(repr, names)) or None
 
 
 def identity_of(of: Changelog) -> list[str]:

@@ -1,5 +1,6 @@
 """How the results of a pipeline, as another one sees them, differ between two batches (docs/rules.md, rules 300 and 301)."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -44,9 +45,9 @@ class View:
 
     def _changed(self, before: Visible, now: Visible, columns: Sequence[str]) -> DataFrame:
         """Return the difference of the rows that the batches in between have changed."""
-        of = self.tables.changelog
-        new = latest_changes(self._changes(before, now), of)
-        old = self._narrowed(before, new).where(self._sees(before)).withColumn(_SEEN, F.lit(True))
+        of, tail = self.tables.changelog, self._tail(before, now)
+        new = self._latest(tail)
+        old = self._narrowed(before, tail).where(self._sees(before)).withColumn(_SEEN, F.lit(True))
         new = new.withColumn(_SEEN, (F.col("op") == "upsert") & self._sees(now))
         new, old = new.alias("new"), old.alias("old")
         same_row = [F.col(f"new.{name}").eqNullSafe(F.col(f"old.{name}")) for name in of.identity]
@@ -86,27 +87,35 @@ class View:
         closing = F.expr(self.section.closing_sql("unix_micros({})", of.end))
         return F.lit(False) if at.close_us is None else closing < at.close_us
 
-    def _changes(self, before: Visible, now: Visible) -> DataFrame:
-        """Return the changes of the batches in between: of the files that these added, also if they were trimmed since."""
+    def _tail(self, before: Visible, now: Visible) -> list[list[str]]:
+        """Return the files that each of the batches in between has added, as the log has them; they may be trimmed since."""
         table = self.tables[self.tables.changelog.changes]
-        versions = range(before.version + 1, now.version + 1)
-        files = [action for version in versions for action in added(table, version)]
-        rows = rows_of_files(table, files) if files else table.read(now.version).where(F.lit(False))
-        return rows.where(F.col("op") != "emit")
+        added_ = (added(table, version) for version in range(before.version + 1, now.version + 1))
+        return [files for files in added_ if files]
+
+    def _latest(self, tail: list[list[str]]) -> DataFrame:
+        """Return the last change of each row."""
+        of = self.tables.changelog
+        table = self.tables[of.changes]
+        files = [file for some in tail for file in some]
+        rows = rows_of_files(table, files) if files else table.read().where(F.lit(False))
+        rows = rows.where(F.col("op") != "emit")
+        # A batch changes a row once.
+        return rows if len(tail) < 2 else latest_changes(rows, of)
 
     def _as_of(self, at: Visible) -> DataFrame:
         """Return all rows as of a batch."""
         merged = partial(merged_rows, self.tables, changelog_version=at.version, until=at.batch_id)
         return merged(snapshot_version=self._snapshot(at))
 
-    def _narrowed(self, at: Visible, changed: DataFrame) -> DataFrame:
-        """Return the rows as of a batch, at least those that other rows are changes of."""
+    def _narrowed(self, at: Visible, tail: list[list[str]]) -> DataFrame:
+        """Return the rows as of a batch, at least those that the rows of files are changes of."""
         of = self.tables.changelog
         merged = partial(merged_rows, self.tables, changelog_version=at.version, until=at.batch_id)
-        if not of.has_times or of.start not in of.identity:
+        first = _least([file for some in tail for file in some], of.start) if of.start in of.identity else None
+        if first is None or not of.has_times:
             return merged(snapshot_version=self._snapshot(at))
-        first = changed.agg(F.min(of.start)).collect()[0][0]
-        since = F.lit(first)
+        since = F.to_timestamp(F.lit(first))
 
         def narrow(rows: DataFrame) -> DataFrame:
             rows = rows.where(F.col(of.start) >= since)
@@ -125,3 +134,10 @@ class View:
             f"source.of: the results of {self.tables.warehouse!r} as of its batch {at.batch_id} are no longer in the log of {table.name!r}; "
             "use `sessionlake rebuild`, and run the pipelines more often than that log is kept (delta.logRetentionDuration)"
         )
+
+
+def _least(files: Sequence[str], column: str) -> str | None:
+    """Return the least value of a column by the statistics of files, which cut times to milliseconds; None if one has none."""
+    stats = [json.loads(json.loads(file)["add"].get("stats") or "{}") for file in files]
+    found = [one.get("minValues", {}).get(column) for one in stats]
+    return None if None in found else min(found, default=None)

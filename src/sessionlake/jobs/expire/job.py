@@ -13,12 +13,12 @@ from pyspark.sql import functions as F
 
 from sessionlake.config.durations import parse_duration
 from sessionlake.config.load import Config
-from sessionlake.errors import ConfigError, FencedError, JobError, first_line
+from sessionlake.errors import ConfigError, FencedError, JobError, NotNeededError, first_line
 from sessionlake.jobs.expire.plan import Plan, make_plan
 from sessionlake.jobs.expire.rule import Rule
 from sessionlake.jobs.expire.topic import require_topic, send_tombstones
 from sessionlake.jobs.run import JobReport, JobRun, OnStep, start_run
-from sessionlake.jobs.tombstones import tombstones
+from sessionlake.jobs.tombstones import followed, tombstones
 from sessionlake.stream.topic_tombstones import TopicTombstones
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
@@ -79,6 +79,8 @@ def expire(
 
     With `to_topic` tombstones go to the source's topic instead. They may repeat, because a repeated tombstone is stale.
     """
+    if (names := followed(config)) is not None:
+        raise NotNeededError(f"expire: the rows follow those of {names}; expire them there")
     topic = require_topic(spark, config) if to_topic else None
     rule = Rule(*_rule(config, where, ttl))
     named = {**config.expire.tables, **{name: _absolute(path) for name, path in (tables or {}).items()}}

@@ -29,7 +29,7 @@ from sessionlake.jobs.forget.wait_budget import WaitBudget, Waits
 from sessionlake.jobs.late.ledger import fence_runs
 from sessionlake.jobs.redeem.ledger import fence_redeems
 from sessionlake.jobs.run import JobReport, JobRun, OnStep, start_run
-from sessionlake.jobs.tombstones import emitted_tombstones, identity_of, named, tombstones
+from sessionlake.jobs.tombstones import emitted_tombstones, followed, identity_of, named, tombstones
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import find_last_batch, last_batch
 from sessionlake.warehouse.changelog import FOLD
@@ -192,6 +192,10 @@ def _send(lake: Lake, run: JobRun) -> int:
     new = named(_live(lake), of).join(before, identity_of(of), "left_anti").persist()
     try:
         count = new.count()
+        if count and (names := followed(lake.config)) is not None:
+            raise JobError(
+                f"forget: {count:,} rows have the keys, and follow the rows of {names}; forget the keys there first, then repeat with --run-id {run.run_id}"
+            )
         if count:
             with run.step(f"sending {count:,} tombstones", "tombstones"):
                 run.append(schemas.CORRECTIONS, tombstones(run, new).coalesce(1), run.steps_done(schemas.CORRECTIONS))
