@@ -7,7 +7,7 @@ stored: of 0.1 two, of a sum of prices three.
 """
 
 from dataclasses import dataclass
-from math import isqrt
+from math import isqrt, nan
 from typing import Any
 
 import numpy as np
@@ -203,11 +203,13 @@ def quotient(number: int, exponent: int, divisor: int) -> float:
 
 
 def root(number: int, exponent: int, divisor: int) -> float:
-    """Return the root of number * 2 ** exponent / divisor, rounded once. The exponent is even, and no number negative.
+    """Return the root of number * 2 ** exponent / divisor, rounded once; NaN of a negative number. The exponent is even.
 
     >>> root(9, -2, 4)
     0.75
     """
+    if number < 0:
+        return nan
     shift = max(0, _PRECISION + divisor.bit_length() - number.bit_length())
     shift += shift % 2
     square, rest = divmod(number << shift, divisor)

@@ -64,7 +64,7 @@ def _deviation(s: Sums, n: int) -> float:
 
 def _correlation(s: Sums) -> float:
     size = exact.root(s.spread**2, 0, s.spread_y * s.spread_x)
-    return size if s.spread > 0 else -size
+    return -size if s.spread < 0 else size
 
 
 def _slope(s: Sums) -> float:
@@ -81,7 +81,7 @@ class _Formula:
     """The fewest events that have a value."""
     compute: Callable[[Sums], float]
     divisor: Callable[[Sums], int] = lambda s: s.n
-    """Computes what must not be 0."""
+    """Computes what must be positive."""
 
 
 _OF_ONE: Mapping[str, _Formula] = {
@@ -119,7 +119,7 @@ class _Moments(ExactSums):
         if others:
             return nan
         sums = self._sums(count, [exact.whole(number) for number in stored])
-        return formula.compute(sums) if formula.divisor(sums) else None
+        return formula.compute(sums) if formula.divisor(sums) > 0 else None
 
     @abstractmethod
     def _sums(self, n: int, stored: Sequence[tuple[int, int]]) -> Sums:
