@@ -10,13 +10,16 @@ from pyspark.sql import functions as F
 
 from sessionlake.config.sections import OperatorSection
 from sessionlake.errors import PipelineStateError
-from sessionlake.warehouse.changelog import SIGN, SPARK
+from sessionlake.warehouse.changelog import DELETED, SIGN, SPARK
 from sessionlake.warehouse.seen import Visible
 from sessionlake.warehouse.streamed_files import added, rows_of_files
 from sessionlake.warehouse.tables import Tables
-from sessionlake.warehouse.views import fold_point, latest_changes, merged_rows, rows_meeting, utc_date
+from sessionlake.warehouse.views import fold_point, latest_changes, merged_rows, row_versions, rows_meeting, utc_date
 
-_SEEN = "_seen"
+_AT, _ROW = "_at", "_row"
+_LATEST = 1 << 62
+"""The version of a row that is later than any batch."""
+_SIDES = (("new", 1), ("old", -1))
 
 
 @dataclass(frozen=True)
@@ -46,22 +49,29 @@ class View:
     def _changed(self, before: Visible, now: Visible, columns: Sequence[str]) -> DataFrame:
         """Return the difference of the rows that the batches in between have changed."""
         of, tail = self.tables.changelog, self._tail(before, now)
-        new = self._latest(tail)
-        old = self._narrowed(before, tail).where(self._sees(before)).withColumn(_SEEN, F.lit(True))
-        new = new.withColumn(_SEEN, (F.col("op") == "upsert") & self._sees(now))
-        new, old = new.alias("new"), old.alias("old")
-        same_row = [F.col(f"new.{name}").eqNullSafe(F.col(f"old.{name}")) for name in of.identity]
-        is_new, is_old = F.col(f"new.{_SEEN}"), F.coalesce(f"old.{_SEEN}", F.lit(False))
-        pairs = [[F.col(f"{side}.{SPARK.named(name)}") for name in columns] for side in ("new", "old")]
-        equal = F.lit(True)
-        for left, right in zip(*pairs, strict=True):
-            equal &= left.eqNullSafe(right)
+        new, old = self._latest(tail), self._versions(before, tail)
+        changed = new.select(*of.identity)
+        rows = self._as(new, now, F.lit(_LATEST), columns).unionByName(
+            self._as(old.join(changed, list(of.identity), "left_semi"), before, F.col("batch_id"), columns)
+        )
+        is_new = F.col(_AT) == _LATEST
+        pairs = rows.groupBy(*of.identity).agg(
+            F.first(F.when(is_new, F.col(_ROW)), ignorenulls=True).alias("new"),
+            F.max_by(F.when(~is_new, F.col(_ROW)), F.when(~is_new, F.col(_AT))).alias("old"),
+        )
+        # A row that is not seen is null, as one that is not there.
+        differ = ~F.col("new").eqNullSafe(F.col("old"))
         signed = [
-            F.when(seen & ~(is_new & is_old & equal), F.struct(*values, F.lit(sign).alias(SIGN)))
-            for seen, values, sign in zip((is_new, is_old), pairs, (1, -1), strict=True)
+            F.when(F.col(side).isNotNull(), F.struct(f"{side}.*", F.lit(sign).alias(SIGN))) for side, sign in _SIDES
         ]
-        rows = new.join(old, same_row, "left").select(F.explode(F.array(*signed)).alias("row"))
+        rows = pairs.where(differ).select(F.explode(F.array(*signed)).alias("row"))
         return rows.where("row is not null").select("row.*")
+
+    def _as(self, rows: DataFrame, at: Visible, version: Column, columns: Sequence[str]) -> DataFrame:
+        """Return versions of rows: identity, version, and the columns as one, null of a row that is not seen."""
+        seen = (F.col("op") != "delete") & self._sees(at)
+        values = F.struct(*(F.col(SPARK.named(name)) for name in columns))
+        return rows.select(*self.tables.changelog.identity, version.alias(_AT), F.when(seen, values).alias(_ROW))
 
     def _closed(self, before: Visible, now: Visible) -> DataFrame:
         """Return the rows that became final between the batches without a change."""
@@ -108,20 +118,17 @@ class View:
         merged = partial(merged_rows, self.tables, changelog_version=at.version, until=at.batch_id)
         return merged(snapshot_version=self._snapshot(at))
 
-    def _narrowed(self, at: Visible, tail: list[list[str]]) -> DataFrame:
-        """Return the rows as of a batch, at least those that the rows of files are changes of."""
+    def _versions(self, at: Visible, tail: list[list[str]]) -> DataFrame:
+        """Return the versions of rows up to a batch, at least of those that the rows of files are changes of; `op` and `batch_id` beside."""
         of = self.tables.changelog
-        merged = partial(merged_rows, self.tables, changelog_version=at.version, until=at.batch_id)
+        rows = row_versions(self.tables, snapshot_version=self._snapshot(at), changelog_version=at.version)
+        if of.keeps_deletions:
+            rows = rows.withColumn("op", F.when(F.col(DELETED), "delete").otherwise(F.col("op")))
         first = _least([file for some in tail for file in some], of.start) if of.start in of.identity else None
         if first is None or not of.has_times:
-            return merged(snapshot_version=self._snapshot(at))
+            return rows
         since = F.to_timestamp(F.lit(first))
-
-        def narrow(rows: DataFrame) -> DataFrame:
-            rows = rows.where(F.col(of.start) >= since)
-            return rows.where(F.col(of.date) >= utc_date(since)) if of.date in rows.columns else rows
-
-        return merged(snapshot_version=self._snapshot(at), narrowed=narrow)
+        return rows.where((F.col(of.start) >= since) & (F.col(of.date) >= utc_date(since)))
 
     def _snapshot(self, at: Visible) -> int:
         """Return the newest version of the snapshot that has no change of a later batch."""
