@@ -30,11 +30,16 @@ ALLOWED = {
     "examples/": ("'count'", "'table'", "pipelines as users write them"),
     "examples/pauses.py": ("sessionlake.operators", "a class as users write it, with its public import"),
     "cli/fast_start.py": ("'session'", "a pipeline as users write it, by which Spark's classes are found"),
-    "propose/": ("sessionlake.operators", "a wizard for sessions, windows and tables: each is measured in its own way"),
+    "propose/": (
+        "sessionlake.operators",
+        "SessionSection",
+        "a wizard for sessions, windows and tables: each is measured in its own way",
+    ),
     "propose/query/": (
         "'join'",
         "'table'",
         "'window'",
+        "SessionSection",
         "WindowSection",
         "words of Spark's SQL, and names that columns can't have",
     ),
