@@ -113,11 +113,7 @@ class Handover:
         return self.typed(found.orderBy(*order, SIGN) if order else found, columns)
 
     def _check(self, before: Visible) -> None:
-        table = self.tables[self.upstream.changelog.changes]
-        commit = table.commit(before.version) if table.has(before.version) else None
-        if commit is None and before.version <= table.latest_version():
-            return  # the log no longer has it one by one
-        if commit is None or commit.metadata.get("commit_id") != before.commit_id:
+        if not before.is_in(self.tables):
             raise self._other(
                 f"is no longer the pipeline whose batch {before.batch_id} was read: it was rebuilt or put back"
             )

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 
 from sessionlake.config.sections import OperatorSection
 from sessionlake.warehouse.batch_commit import BatchCommit
+from sessionlake.warehouse.delta_log import Logs
 
 
 @dataclass(frozen=True)
@@ -38,3 +39,11 @@ class Visible:
     def text(self) -> str:
         """Return it as a batch's commit has it."""
         return json.dumps(asdict(self))
+
+    def is_in(self, logs: Logs) -> bool:
+        """Say whether the tables have this batch, and were not built anew since; True if their log goes back less far."""
+        table = logs[logs.changelog.changes]
+        commit = table.commit(self.version) if table.has(self.version) else None
+        if commit is None:
+            return self.version <= table.latest_version()
+        return bool(commit.metadata.get("commit_id") == self.commit_id)

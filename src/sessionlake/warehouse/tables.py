@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
@@ -65,11 +65,15 @@ class Table(Transactions):
         known = self.read().columns
         wanted = schema.names if names is None else names
         fields = pa.schema([field for field in schema if field.name in wanted and field.name not in known])
-        if len(fields):
-            columns = ", ".join(
-                f"{SPARK.named(field.name)} {field.dataType.simpleString()} comment {SPARK.text(field.metadata.get('comment', ''))}"
-                for field in spark_schema(fields)
-            )
+        self.add_columns(spark_schema(fields).fields)
+
+    def add_columns(self, fields: Sequence[StructField]) -> None:
+        """Add columns, which are null in the rows that are there."""
+        columns = ", ".join(
+            f"{SPARK.named(field.name)} {field.dataType.simpleString()} comment {SPARK.text(field.metadata.get('comment', ''))}"
+            for field in fields
+        )
+        if columns:
             self.spark.sql(f"alter table {self.sql_name()} add columns ({columns})")
 
     def grow_struct(self, field: pa.Field) -> None:
@@ -181,6 +185,10 @@ class Tables(Files, Logs):
         if name not in self._tables:
             self._tables[name] = Table(self, f"{self.warehouse}/{name}")
         return self._tables[name]
+
+    def add(self, name: str, uri: str) -> None:
+        """Give a name to a table outside of the warehouse: it is then found by it, like those inside."""
+        self._tables[name] = Table(self, uri)
 
     @contextmanager
     def settings(self, values: Mapping[str, str]) -> Iterator[None]:

@@ -45,7 +45,7 @@ def merged_rows(
     snapshot_version, changelog_version = pinned_versions(tables, snapshot_version, changelog_version, of)
     fold = fold_point(tables, snapshot_version, of)
     snapshot = narrowed(tables[of.snapshot].read(snapshot_version))
-    changes_ = narrowed(tables[of.changes].read(changelog_version))
+    changes_ = narrowed(_grown(tables[of.changes].read(changelog_version), snapshot, of))
     text = of.live_sql(
         changelog.SPARK,
         snapshot.columns,
@@ -57,6 +57,13 @@ def merged_rows(
     )
     kept = changes_ if until is None else changes_.where(F.col("batch_id") <= until)
     return tables.spark.sql(text, snapshot=snapshot, changelog=kept)
+
+
+def _grown(changes: DataFrame, snapshot: DataFrame, of: Changelog) -> DataFrame:
+    """Return changes of a version of the changelog that lacks columns which a newer snapshot has: they are null."""
+    made = of.stored_sql(changelog.SPARK)
+    lacking = [field for field in snapshot.schema if field.name not in changes.columns and field.name not in made]
+    return changes.withColumns({field.name: F.lit(None).cast(field.dataType) for field in lacking})
 
 
 def pinned_versions(
@@ -135,7 +142,8 @@ def row_versions(
     of = of or tables.changelog
     snapshot = tables[of.snapshot].read(snapshot_version)
     fold = fold_point(tables, snapshot_version, of)
-    tail = changes(tables[of.changes].read(changelog_version), after=-1 if fold is None else fold)
+    read = _grown(tables[of.changes].read(changelog_version), snapshot, of)
+    tail = changes(read, after=-1 if fold is None else fold)
     names = snapshot.columns
     return snapshot.select(*names, F.lit("snapshot").alias("op"), F.col("revision").alias("batch_id")).unionByName(
         _as_stored(tail, of).select(*names, "op", "batch_id")

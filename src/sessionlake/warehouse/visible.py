@@ -83,7 +83,11 @@ class View:
         # Before the first bound nothing had closed.
         low = -(1 << 60) if before.close_us is None else before.close_us - self.section.closes_late_us
         rows = rows_meeting(
-            self.tables, low, snapshot_version=self._snapshot(now), changelog_version=now.version, until=now.batch_id
+            self.tables,
+            low,
+            snapshot_version=self._snapshot(now),
+            changelog_version=self._changelog(now),
+            until=now.batch_id,
         )
         return rows.where(self._sees(now) & ~self._sees(before) & unchanged)
 
@@ -115,13 +119,14 @@ class View:
 
     def _as_of(self, at: Visible) -> DataFrame:
         """Return all rows as of a batch."""
-        merged = partial(merged_rows, self.tables, changelog_version=at.version, until=at.batch_id)
-        return merged(snapshot_version=self._snapshot(at))
+        merged = partial(merged_rows, self.tables, changelog_version=self._changelog(at), until=at.batch_id)
+        return self._grown(merged(snapshot_version=self._snapshot(at)))
 
     def _versions(self, at: Visible, tail: list[list[str]]) -> DataFrame:
         """Return the versions of rows up to a batch, at least of those that the rows of files are changes of; `op` and `batch_id` beside."""
         of = self.tables.changelog
-        rows = row_versions(self.tables, snapshot_version=self._snapshot(at), changelog_version=at.version)
+        versions = {"snapshot_version": self._snapshot(at), "changelog_version": self._changelog(at)}
+        rows = self._grown(row_versions(self.tables, **versions)).where(F.col("batch_id") <= at.batch_id)
         if of.keeps_deletions:
             rows = rows.withColumn("op", F.when(F.col(DELETED), "delete").otherwise(F.col("op")))
         first = _least([file for some in tail for file in some], of.start) if of.start in of.identity else None
@@ -129,6 +134,27 @@ class View:
             return rows
         since = F.to_timestamp(F.lit(first))
         return rows.where((F.col(of.start) >= since) & (F.col(of.date) >= utc_date(since)))
+
+    def _grown(self, rows: DataFrame) -> DataFrame:
+        """Return rows of versions that lack columns which the tables got later: they are null."""
+        snapshot = self.tables[self.tables.changelog.snapshot].read()
+        lacking = [
+            field for field in snapshot.schema if field.name not in (*rows.columns, *self.tables.changelog.hidden)
+        ]
+        return rows.withColumns({field.name: F.lit(None).cast(field.dataType) for field in lacking})
+
+    def _changelog(self, at: Visible) -> int:
+        """Return the newest version of the changelog that has all changes which were there as of a batch.
+
+        The files of the version of that batch may be gone, if keys were erased since.
+        """
+        table, found = self.tables[self.tables.changelog.changes], at.version
+        for version in range(at.version + 1, table.latest_version() + 1):
+            commit = table.commit(version)
+            if commit is not None and "trimmed_to" in commit.metadata.get("maintenance", {}):
+                break
+            found = version
+        return found
 
     def _snapshot(self, at: Visible) -> int:
         """Return the newest version of the snapshot that has no change of a later batch."""
