@@ -82,7 +82,7 @@ def _kinds(annotation: Any, metadata: Any, named: dict[type[BaseModel], str]) ->
     if origin in (Union, UnionType):
         found = [kind for part in parts for kind in _kinds(part, (), named)]
         others = [kind for kind in found if kind != ANY_SECTION]
-        return sorted(others or found, key=lambda kind: kind == "None")
+        return sorted(found if others == ["None"] else others or found, key=lambda kind: kind == "None")
     if origin in (list, dict):
         inner = " | ".join(_kinds(parts[-1], (), named))
         return [f"list[{inner}]" if origin is list else f"Mapping[str, {inner}]"]
