@@ -423,7 +423,7 @@ class Sink(Section):
     Its keys are those of [sink]: kafka.
     """
 
-    def __init__(self, *, kafka: None = ...) -> None: ...
+    def __init__(self, *, kafka: Mapping[str, Any] | None = ...) -> None: ...
 
 class Metrics(Section):
     """The places for Prometheus' metrics; without a port and a textfile there are none.

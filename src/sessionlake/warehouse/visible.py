@@ -125,8 +125,8 @@ class View:
     def _versions(self, at: Visible, tail: list[list[str]]) -> DataFrame:
         """Return the versions of rows up to a batch, at least of those that the rows of files are changes of; `op` and `batch_id` beside."""
         of = self.tables.changelog
-        versions = {"snapshot_version": self._snapshot(at), "changelog_version": self._changelog(at)}
-        rows = self._grown(row_versions(self.tables, **versions)).where(F.col("batch_id") <= at.batch_id)
+        rows = row_versions(self.tables, snapshot_version=self._snapshot(at), changelog_version=self._changelog(at))
+        rows = self._grown(rows).where(F.col("batch_id") <= at.batch_id)
         if of.keeps_deletions:
             rows = rows.withColumn("op", F.when(F.col(DELETED), "delete").otherwise(F.col("op")))
         first = _least([file for some in tail for file in some], of.start) if of.start in of.identity else None
