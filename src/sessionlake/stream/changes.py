@@ -231,13 +231,15 @@ def _read_elsewhere(side: Config, input_: str, last: BatchCommit, before: Collec
 def _live(config: Config, last: BatchCommit) -> Iterator[Change]:
     """Yield the changes of settings that each batch reads again."""
     before, now = (_without_lookups(live) for live in (last.settings.live, _plain(config.live_settings())))
+    bound = config.rebuild_settings()
     for name in dict.fromkeys((*now, *before)):
         # A commit of before a setting was there has none, as if it was off.
         if name in _NOT_OF_THE_CONFIG or (not before.get(name) and not now.get(name)):
             continue
         for key, old, new in _differences(name, before.get(name), now.get(name)):
             told = f"{_spoken(key, old)} -> {_spoken(key, new)}"
-            yield Change(Class.LIVE, _key_in(config, key), old, new, told)
+            if _key_in(config, key) not in bound:
+                yield Change(Class.LIVE, _key_in(config, key), old, new, told)
 
 
 def _without_lookups(live: Mapping[str, Any]) -> dict[str, Any]:
