@@ -25,8 +25,8 @@ from sessionlake.warehouse.seen import Visible
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.visible import View
 
-_MARKS = ("op", "batch_id", "commit_id")
-"""Columns of the changelog that are about the change, and not about the row."""
+_MARKS = ("op", "state", "batch_id", "commit_id")
+"""Columns of the changelog that are about the change, or of which only a restore makes anything."""
 
 
 class ResultsSource(DeltaSource):
