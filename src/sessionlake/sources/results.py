@@ -26,7 +26,7 @@ from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.visible import View
 
 _MARKS = ("op", "state", "batch_id", "commit_id")
-"""Columns of the changelog that are about the change, or of which only a restore makes anything."""
+"""Columns of the changelog that are about the change, and the states, which only a restore reads."""
 
 
 class ResultsSource(DeltaSource):
