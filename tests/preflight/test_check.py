@@ -147,7 +147,8 @@ def test_the_sinks_secrets_are_for_publish_and_no_run_needs_them(project: Projec
 
 def test_publish_says_without_java_that_there_is_no_sink(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sessionlake.cli.publish.open_session", lambda _: pytest.fail("Spark was started"))
-    project.assert_error("sink.kafka: is missing; add [sink.kafka] with bootstrap_servers and topic", "publish")
+    told = "sink: is missing; add [sink.kafka] with bootstrap_servers and topic, or [sink.delta] with path"
+    project.assert_error(told, "publish")
 
 
 def used(root: Path, **sections: Any) -> Path:

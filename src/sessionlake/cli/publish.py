@@ -1,24 +1,41 @@
 """The command `publish`."""
 
+from typing import TYPE_CHECKING
+
 from sessionlake.cli.jobs import command_of
 from sessionlake.cli.observed import observed_publisher
 from sessionlake.cli.shared import console, open_session
 from sessionlake.config.load import load_config
 
+if TYPE_CHECKING:
+    from sessionlake.jobs.publish import Step
+
 
 @command_of("publish")
-def publish_command(config_path: str, once: bool) -> None:  # noqa: FBT001 (click passes flags by name)
+def publish_command(config_path: str, once: bool, only: str | None, resync: bool) -> None:  # noqa: FBT001 (click passes flags by name)
     """Publish, a line a batch."""
     config = load_config(config_path)
-    from sessionlake.jobs.publish import publish
-    from sessionlake.jobs.publish.job import sink_of
+    from sessionlake.jobs.publish import publish, sinks_of
+    from sessionlake.preflight.sinks import require_table
 
-    sink_of(config)  # before Spark, which takes seconds to start
+    sinks = sinks_of(config, only, resync=resync)  # before Spark, which takes seconds to start
+    if "delta" in sinks:
+        require_table(config, resync=resync)
     with observed_publisher(config) as batch_done:
 
         def show(number: int, everything: bool) -> None:  # noqa: FBT001
             console.print(f"batch {number:>4}  {f'all {config.operator}s' if everything else 'changes'} published")
             batch_done()
 
-        published = publish(open_session(config), config, once=once, on_batch=show)
-    console.print(f"{published.batches} batches published")
+        def show_step(step: "Step") -> None:
+            rows = "all rows" if step.rows is None else f"{step.rows:,} rows and {step.deleted:,} deletes"
+            console.print(f"table at batch {step.batch_id}  {rows} written")
+            batch_done()
+
+        published = publish(
+            open_session(config), config, once=once, only=only, resync=resync, on_batch=show, on_step=show_step
+        )
+    if "kafka" in sinks:
+        console.print(f"{published.batches} batches published")
+    if "delta" in sinks:
+        console.print(f"{published.steps} steps of the table")

@@ -33,8 +33,8 @@ def with_absolute_paths(config: "Config", directory: Path) -> "Config":
         **_absolute_sources(config, pipeline, directory),
         "looked_up": _looked_up(config, directory),
     }
-    if config.sink.kafka:
-        sections["sink"] = SinkSection(kafka=with_absolute_secrets(config.sink.kafka, directory))
+    if config.sink.targets:
+        sections["sink"] = _absolute_sinks(config, pipeline, directory)
     if config.metrics.textfile:
         sections["metrics"] = config.metrics.model_copy(
             update={"textfile": resolved(config.metrics.textfile, directory)}
@@ -68,6 +68,19 @@ def _absolute_sources(config: "Config", pipeline: PipelineSection, directory: Pa
     if EVENT_INPUT in sources:
         return {"source": sources[EVENT_INPUT], "lookup": lookups[EVENT_INPUT]}
     return {"section": config.section.reading(sources, lookups)}
+
+
+def _absolute_sinks(config: "Config", pipeline: PipelineSection, directory: Path) -> SinkSection:
+    """Return the sinks with absolute paths; ConfigError if the table of one lies among tables that it is computed of."""
+    kafka, delta = config.sink.kafka, config.sink.delta
+    if delta is not None:
+        delta = delta.model_copy(update={"path": resolved(delta.path, directory)})
+        path, warehouse = (f"{normal_path(place)}/" for place in (delta.path, pipeline.warehouse))
+        if path.startswith(warehouse) or warehouse.startswith(path):
+            raise ConfigError(
+                f"sink.delta.path: {delta.path!r} is a place of the pipeline's own tables, {pipeline.warehouse!r}; write a path outside of it"
+            )
+    return SinkSection(kafka=kafka and with_absolute_secrets(kafka, directory), delta=delta)
 
 
 def _absolute_lookup(section: LookupSection, directory: Path) -> LookupSection:

@@ -28,7 +28,7 @@ def checks_of(config: "Config", raw: Mapping[str, Any]) -> Iterator[Check]:
     yield partial(check_references, raw)
     yield from (partial(check_source, side.source) for side in sides)
     yield from (partial(check_upstream, config, side) for side in sides)
-    yield partial(_check_sink, config)
+    yield partial(_check_sinks, config)
     yield partial(check_store_path, config.pipeline.store)
     yield from config.section.checks()
     yield from (partial(_check_side, config, side) for side in sides)
@@ -126,17 +126,18 @@ def _check_aggregate(config: "Config", name: str) -> None:
         raise ConfigError(f"aggregates.{name}: {same!r} is its name but for case; write another one")
 
 
-def _check_sink(config: "Config") -> None:
-    sink = config.sink.kafka
-    if sink is not None:
-        check_sink(sink)
+def _check_sinks(config: "Config") -> None:
+    if config.sink.kafka is not None:
+        check_sink(config.sink.kafka)
+    for name, sink in config.sink.targets.items():
+        at = f"sink.{name}"
         if config.section.hides_us is not None:
             raise ConfigError(
-                "sink.kafka: would get no tombstones of rows that expire, because pattern 'segments' and ttl.changelog_retention log no deletes; write ttl.pattern = 'index'"
+                f"{at}: would get no tombstones of rows that expire, because pattern 'segments' and ttl.changelog_retention log no deletes; write ttl.pattern = 'index'"
             )
         if sink.emit == "final" and not config.section.CLOSES:
             raise ConfigError(
-                f"sink.kafka.emit: 'final' is of rows that close, and those of a [{config.operator}] never do; write 'changes'"
+                f"{at}.emit: 'final' is of rows that close, and those of a [{config.operator}] never do; write 'changes'"
             )
         if sink.emit == "final" and config.section.not_final:
-            raise ConfigError(f"sink.kafka.emit: 'final' {config.section.not_final}")
+            raise ConfigError(f"{at}.emit: 'final' {config.section.not_final}")

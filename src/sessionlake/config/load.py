@@ -135,8 +135,13 @@ class Config(Section):
 
     @property
     def publishes_final(self) -> bool:
-        """Whether `publish` sends rows once they are final, and not with every change."""
-        asked = self.sink.kafka.emit if self.sink.kafka else None
+        """Whether `publish` sends rows to the topic once they are final, and not with every change."""
+        return self.is_final("kafka")
+
+    def is_final(self, sink: str) -> bool:
+        """Return whether a sink, by its name in [sink], gets only rows that are final."""
+        target = self.sink.targets.get(sink)
+        asked = None if target is None else target.emit
         return self.section.shown == "final" if asked is None else asked == "final"
 
     @property

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from sessionlake.config.operators import named
 from sessionlake.config.secrets import has_reference, with_absolute_files
-from sessionlake.config.sections import Section
+from sessionlake.config.sections import Duration, Section
 from sessionlake.config.sources import SOURCES, Kind, SourceEntry
 from sessionlake.errors import ConfigError
 
@@ -110,10 +110,31 @@ class KafkaSink(Section):
     options: dict[str, str | int | bool] = Field(default={})
 
 
+class DeltaSink(Section):
+    """A plain table that `sessionlake publish` keeps equal to the results, for other engines to read."""
+
+    path: str
+    emit: Literal["changes", "final"] | None = None
+    """The rows of the table: all, or those that events can't change any more. Without a setting as `session.emit`, otherwise all."""
+    every: Duration = "1 minute"
+    """While `publish` runs on, the table is brought up to date at most this often."""
+    change_feed: bool = False
+    """Whether the table has Delta's change data feed."""
+    deletion_vectors: bool = False
+    """Whether a step marks rows as deleted, and does not write their files again. Some readers know no deletion vectors."""
+
+
 class SinkSection(Section):
     """The targets of sessions or windows besides the warehouse."""
 
     kafka: KafkaSink | None = None
+    delta: DeltaSink | None = None
+
+    @property
+    def targets(self) -> dict[str, KafkaSink | DeltaSink]:
+        """The targets that there are, by their names in the config."""
+        named = {"kafka": self.kafka, "delta": self.delta}
+        return {name: sink for name, sink in named.items() if sink is not None}
 
 
 Kafka = TypeVar("Kafka", SourceSection, KafkaSink)

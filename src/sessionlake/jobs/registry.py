@@ -25,7 +25,7 @@ CHANGES, SNAPSHOT = "changelog", "snapshot"
 STATE_CHANGES, STATE_SNAPSHOT = "changelog of the state", "snapshot of the state"
 """The tables of the state, if it is not the results, by role: for example slice_changelog and slices. Some pipelines have none."""
 SINK = "sink"
-"""The topic of [sink.kafka]; of `publish`, which sends no lineage."""
+"""The topic of [sink.kafka] and the table of [sink.delta]."""
 
 Counted = Mapping[str, tuple[str, ...]]
 """By table, the counts of the report that add up to the rows read or written of it; none if they are not counted."""
@@ -337,9 +337,13 @@ JOBS: tuple[Job, ...] = (
     ),
     Job(
         "publish",
-        "Publish sessions or windows to the compacted Kafka topic of [sink.kafka].",
+        "Publish the results to the compacted Kafka topic of [sink.kafka], and keep the Delta table of [sink.delta].",
         "sessionlake.jobs.publish:publish",
-        (Option("once", "Publish all changes up to now, then exit.", Kind.FLAG, in_dag=False),),
+        (
+            Option("once", "Publish all changes up to now, then exit.", Kind.FLAG, in_dag=False),
+            Option("only", "Serve this sink alone.", Kind.CHOICE, choices=("kafka", "delta"), in_dag=False),
+            Option("resync", "Replace all rows of the table of [sink.delta] first, in one transaction.", Kind.FLAG, in_dag=False),
+        ),
         more="It runs until it is stopped (ctrl-C), or once with --once.",
         reads=_rows(*_COMPUTED),
         writes=_rows(SINK),

@@ -62,8 +62,9 @@ def check(config: Config | str | Path) -> Checked:
 def check_loaded(config: Config, file: ConfigFile | None) -> Checked:
     """Return what `check` returns of a config that is right by itself, on a machine without `misfits`."""
     # Imported here, not above: problems of the config itself are reported without loading the modules of Spark.
-    from sessionlake.preflight.checks import java_problems, problems_of_pipeline, sink_problems  # noqa: PLC0415
+    from sessionlake.preflight.checks import java_problems, problems_of_pipeline  # noqa: PLC0415
     from sessionlake.preflight.places import little_room  # noqa: PLC0415
+    from sessionlake.preflight.sinks import sink_problems  # noqa: PLC0415
     from sessionlake.preflight.summary import summary_of  # noqa: PLC0415
 
     problems = [*java_problems(), *problems_of_pipeline(config), *sink_problems(config)]

@@ -6,8 +6,6 @@ from sessionlake.aggregates import AggregateSpec
 from sessionlake.aggregates.spec import build_custom
 from sessionlake.config.load import Config
 from sessionlake.config.problems import Gathered, Problem
-from sessionlake.config.secrets import reveal, reveal_all
-from sessionlake.config.source import option_texts
 from sessionlake.errors import LakeError
 from sessionlake.jars.java import check_java
 from sessionlake.operators.registry import kind_of
@@ -32,17 +30,6 @@ def problems_of_pipeline(config: Config, needs: Needs = OF_STREAM) -> list[Probl
         found.add(*unwritable(config))
     if needs.tables or needs.source:
         _check_data(config, needs, found)
-    return found.problems
-
-
-def sink_problems(config: Config) -> list[Problem]:
-    """Return the secrets of the sink that can't be read here. A stream needs none of them, `publish` does."""
-    found, sink = Gathered(), config.sink.kafka
-    if sink is not None:
-        with found.one():
-            reveal("sink.kafka.bootstrap_servers", sink.bootstrap_servers)
-        with found.one():
-            reveal_all("sink.kafka.options", option_texts(sink.options))
     return found.problems
 
 

@@ -63,8 +63,9 @@ def _read(source: SourceSection) -> str:
 
 def _written(config: Config) -> str:
     of = changelog_of(config)
-    topic = config.sink.kafka
+    topic, table = config.sink.kafka, config.sink.delta
     sent = f"; `sessionlake publish` sends them to topic {topic.topic}" if topic else ""
+    sent += f"; `sessionlake publish` keeps them in the table {table.path}" if table else ""
     whole = " and every row to source_rows" if config.pipeline.archive == "all" else ""
     archive = f", and every event to events{whole}" if config.pipeline.archive else ""
     return f"{of.live} (from {of.changes} and {of.snapshot}){archive} in {config.pipeline.warehouse}{sent}"

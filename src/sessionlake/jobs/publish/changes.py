@@ -8,7 +8,7 @@ from sessionlake.config.load import Config
 from sessionlake.config.source import KafkaSink
 from sessionlake.engine import failpoints
 from sessionlake.errors import FencedError, PipelineStateError, SessionlakeError
-from sessionlake.jobs.publish.records import OnBatch, send, without_quarantined
+from sessionlake.jobs.publish.records import OnBatch, OnTurn, send, without_quarantined
 from sessionlake.sources import kafka_cluster as kafka
 from sessionlake.stream.queries import is_second_driver, run_to_end
 from sessionlake.warehouse.tables import Tables
@@ -26,7 +26,14 @@ _FROM_VERSION = "from_version"
 
 
 def publish_changes(
-    tables: Tables, config: Config, sink: KafkaSink, checkpoint: str, *, once: bool, on_batch: OnBatch
+    tables: Tables,
+    config: Config,
+    sink: KafkaSink,
+    checkpoint: str,
+    *,
+    once: bool,
+    on_batch: OnBatch,
+    meanwhile: OnTurn,
 ) -> tuple[int, bool]:
     """Publish until stopped or, with `once`, up to now; return how often records were sent, and whether from the beginning on."""
     batches, of = 0, tables.changelog
@@ -58,7 +65,7 @@ def publish_changes(
         .queryName(f"{config.pipeline.name}-publish")
     )
     try:
-        run_to_end(config, writer, once=once)
+        run_to_end(config, writer, once=once, meanwhile=meanwhile)
     except StreamingQueryException as error:
         raise _explained(str(error), tables, checkpoint) or error from error
     return batches, first
@@ -83,10 +90,15 @@ def from_version(tables: Tables, checkpoint: str) -> int:
     return int(text)
 
 
+def is_gone(text: str) -> bool:
+    """Say whether an error's text means that files or commits of a table are gone."""
+    return any(sign in text for sign in _GONE)
+
+
 def _explained(text: str, tables: Tables, checkpoint: str) -> SessionlakeError | None:
     if is_second_driver(text):
         return FencedError("publish: another process publishes to this topic; stop it first")
-    if any(sign in text for sign in _GONE):
+    if is_gone(text):
         return PipelineStateError(
             f"publish: changes that were not read yet are gone from {tables.changelog.changes!r}; delete {checkpoint!r} to start with all "
             f"{tables.changelog.snapshot}, and make a new topic, in which those deleted meanwhile are not"

@@ -23,7 +23,7 @@ from sessionlake.config.sections import OperatorSection
 from sessionlake.config.source import KafkaSink
 from sessionlake.engine import failpoints
 from sessionlake.errors import PipelineStateError
-from sessionlake.jobs.publish.records import OnBatch, send, without_quarantined
+from sessionlake.jobs.publish.records import OnBatch, OnTurn, send, without_quarantined
 from sessionlake.stream.positions import POSITIONS
 from sessionlake.stream.watermark import NO_WATERMARK
 from sessionlake.warehouse.batch_commit import BatchCommit
@@ -46,7 +46,14 @@ class Reached:
 
 
 def publish_final(
-    tables: Tables, config: Config, sink: KafkaSink, checkpoint: str, *, once: bool, on_batch: OnBatch
+    tables: Tables,
+    config: Config,
+    sink: KafkaSink,
+    checkpoint: str,
+    *,
+    once: bool,
+    on_batch: OnBatch,
+    meanwhile: OnTurn,
 ) -> tuple[int, bool]:
     """Publish until stopped or, with `once`, up to now; return how often records were sent, and whether from the beginning on."""
     every_s = max(1.0, parse_duration(config.pipeline.trigger) / 1e6)
@@ -67,6 +74,7 @@ def publish_final(
             on_batch(sent, first and sent == 1)
         if once:
             return sent, first
+        meanwhile()
         time.sleep(every_s)
 
 

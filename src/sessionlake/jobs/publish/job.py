@@ -1,20 +1,30 @@
-"""Sessions or windows to a compacted Kafka topic: one record each, replaced with each change, removed when they are."""
+"""Results to the sinks of a config: records of a compacted Kafka topic, and the rows of a plain Delta table."""
 
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from pyspark.sql import SparkSession
 
+from sessionlake.config.durations import parse_duration
 from sessionlake.config.load import Config
 from sessionlake.config.source import KafkaSink
 from sessionlake.errors import ConfigError, NoBatchesError
 from sessionlake.jobs.publish.changes import from_version, pin_version, publish_changes
 from sessionlake.jobs.publish.final import publish_final
-from sessionlake.jobs.publish.records import OnBatch, topic_of
+from sessionlake.jobs.publish.position import sink_of as table_of
+from sessionlake.jobs.publish.records import OnBatch, OnTurn, topic_of
+from sessionlake.jobs.publish.table import SinkTable, Step
 from sessionlake.warehouse.batches import changelogs_in, check_history
 from sessionlake.warehouse.tables import Tables
 
 _ID_LENGTH = 22
+
+
+_POLL_S = 1.0
+OnStep = Callable[[Step], None]
+"""Called after each step of the table."""
 
 
 @dataclass(frozen=True)
@@ -22,20 +32,32 @@ class Published:
     """The counts of a run."""
 
     batches: int
+    """How often records were sent to the topic."""
     from_the_beginning: bool
-    """Whether the run began by publishing all there was."""
+    """Whether the run began by sending all there was to the topic."""
+    steps: int = 0
+    """How many steps the table has made."""
 
 
 def publish(
-    spark: SparkSession, config: Config, *, once: bool = False, on_batch: OnBatch = lambda *_: None
+    spark: SparkSession,
+    config: Config,
+    *,
+    once: bool = False,
+    only: str | None = None,
+    resync: bool = False,
+    on_batch: OnBatch = lambda *_: None,
+    on_step: OnStep = lambda _: None,
 ) -> Published:
-    """Publish all sessions or windows at the first start, and from then on changes, until stopped or, with `once`, up to now.
+    """Publish all results at the first start, and from then on changes, until stopped or, with `once`, up to now.
 
-    At least once: after a crash records are sent again. A reader may for a moment see an older state, until the newer
-    one is sent again. A topic that was recreated gets all rows again. With emit = "final" each row is sent when it
-    closes, and again only if it changes after that.
+    `only` names the one sink that is served, `kafka` or `delta`. To a topic at least once: after a crash records are sent
+    again. A reader may for a moment see an older state, until the newer one is sent again. A topic that was recreated gets
+    all rows again. With emit = "final" each row is sent when it closes, and again only if it changes after that.
+    The table of [sink.delta] equals the results as of a batch at each of its versions; with `resync` all of its rows are
+    replaced first.
     """
-    sink = sink_of(config)
+    sinks = sinks_of(config, only, resync=resync)
     tables = Tables.of(spark, config)
     of = tables.changelog
     if not tables[of.changes].exists():
@@ -43,14 +65,73 @@ def publish(
             f"pipeline.warehouse: {config.pipeline.warehouse!r} has no {of.snapshot} yet; run `sessionlake run` first"
         )
     check_history(tables, changelogs_in(tables))
+    table = TableSteps(SinkTable.of(spark, config), on_step, resync=resync) if "delta" in sinks else None
+    sent = (0, False)
+    if "kafka" in sinks:
+        turn = (lambda: None) if table is None or once else table.turn
+        sent = _to_topic(tables, config, once=once, on_batch=on_batch, meanwhile=turn)
+    if table is not None:
+        table.make()
+        while not once:
+            time.sleep(_POLL_S)
+            table.turn()
+    return Published(*sent, 0 if table is None else table.made)
+
+
+def sinks_of(config: Config, only: str | None = None, *, resync: bool = False) -> list[str]:
+    """Return the names of the sinks to serve; ConfigError in one line if one is missing."""
+    there = list(config.sink.targets) if only is None else [only]
+    if not there:
+        raise ConfigError(
+            "sink: is missing; add [sink.kafka] with bootstrap_servers and topic, or [sink.delta] with path"
+        )
+    if "kafka" in there:
+        sink_of(config)
+    if "delta" in there:
+        table_of(config)
+    elif resync:
+        raise ConfigError(
+            "--resync: replaces the rows of the table of [sink.delta]; a topic that is recreated gets all rows"
+        )
+    return there
+
+
+@dataclass
+class TableSteps:
+    """The steps of a table while a process runs: one at most in the time `sink.delta.every`."""
+
+    table: SinkTable
+    on_step: OnStep
+    resync: bool = False
+    made: int = 0
+    _next: float = field(default=0.0, init=False)
+
+    def make(self) -> None:
+        """Make a step, if there is a newer batch."""
+        step = self.table.step(anew=self.resync)
+        self.resync = False
+        if step is not None:
+            self.made += 1
+            self._next = time.monotonic() + parse_duration(table_of(self.table.config).every) / 1e6
+            self.on_step(step)
+
+    def turn(self) -> None:
+        """Make a step if it is time for one."""
+        if time.monotonic() >= self._next:
+            self.make()
+
+
+def _to_topic(tables: Tables, config: Config, *, once: bool, on_batch: OnBatch, meanwhile: OnTurn) -> tuple[int, bool]:
+    """Publish to the topic; return how often records were sent, and whether from the beginning on."""
+    sink, of = sink_of(config), tables.changelog
     if not {*of.key_columns} <= {*tables[of.changes].read().columns}:
         # The records of such a table, of 0.2, go on with the key that they have.
         tables = tables.seen_by(replace(of, key_columns=()))
-    topic = topic_of(spark, sink)
+    topic = topic_of(tables.spark, sink)
     checkpoint = f"{_checkpoints(config)}/{sink.topic}-{topic.id}"
     pin_version(tables, checkpoint)
     follow = publish_final if config.publishes_final else publish_changes
-    return Published(*follow(tables, config, sink, checkpoint, once=once, on_batch=on_batch))
+    return follow(tables, config, sink, checkpoint, once=once, on_batch=on_batch, meanwhile=meanwhile)
 
 
 def newest_checkpoint(tables: Tables, config: Config) -> str | None:

@@ -19,6 +19,8 @@ _log = logging.getLogger("sessionlake")
 
 OnBatch = Callable[[int, bool], None]
 """Called after each time that records were sent: how often so far, and whether it was the first of the topic's."""
+OnTurn = Callable[[], None]
+"""Called about every second: the place for other work."""
 
 
 def to_records(rows: DataFrame, of: Changelog) -> DataFrame:

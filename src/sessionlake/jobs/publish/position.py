@@ -1,0 +1,134 @@
+"""How far the table of [sink.delta] is: the position that each of its steps wrote into the table's own log, with the rows."""
+
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from sessionlake.config.load import Config
+from sessionlake.config.source import DeltaSink
+from sessionlake.errors import ConfigError, PipelineStateError
+from sessionlake.warehouse.batch_commit import BatchCommit
+from sessionlake.warehouse.changelog import SPARK, changelog_of
+from sessionlake.warehouse.delta_log import DeltaLog, Logs
+from sessionlake.warehouse.lake import Lake
+from sessionlake.warehouse.visible import Visible
+
+STEPS = "sessionlake.sink"
+"""Delta's txnAppId of the steps; their txnVersion is the number of the step.
+
+If it were the batch that a step leads to, Delta would take a step from an older batch: another follower may have committed one
+since the position was read, to a batch before it.
+"""
+_SINK = "sink"
+_AT = "sink.delta.path"
+RESYNC = "load the table anew with `sessionlake publish --resync`"
+
+
+@dataclass(frozen=True)
+class Position:
+    """The state of the table after a step."""
+
+    step: int
+    pipeline: str
+    checkpoint_id: str
+    """Of the pipeline that has the batch: one that was rebuilt has another."""
+    rows: str
+    """`final` or `changes`: which rows the table has."""
+    without: str | None
+    """The rule by which it leaves out rows, as SQL."""
+    seen: Visible
+    attempt: str
+    """The attempt that was committed: another process may make the same step."""
+    version: int = -1
+    """Of the table; the step's commit made it."""
+
+    @classmethod
+    def after(cls, before: "Position | None", config: Config, last: BatchCommit, *, anew: bool = False) -> "Position":
+        """Return the position of the next step, which leads to a batch. `before` is None if there is no table.
+
+        With `anew` the rows of the table do not count: they may be another pipeline's.
+        """
+        seen = Visible.of(last, config.section, None if before is None or anew else before.seen)
+        return cls(
+            1 if before is None else before.step + 1,
+            config.pipeline.name,
+            last.checkpoint_id,
+            rows_of(config),
+            config.quarantined_sql(SPARK.micros),
+            seen,
+            uuid.uuid4().hex,
+        )
+
+    def metadata(self) -> dict[str, Any]:
+        """Return it as the commit of its step has it."""
+        names = ("step", "pipeline", "checkpoint_id", "rows", "without", "attempt")
+        return {_SINK: {**{name: getattr(self, name) for name in names}, "seen": self.seen.text()}}
+
+    def require(self, config: Config, logs: Logs, table: DeltaLog, last: BatchCommit) -> None:
+        """Raise PipelineStateError, in one line, if no step can go on from here: then the table must be loaded anew."""
+        sink = sink_of(config)
+        same = self.checkpoint_id == last.checkpoint_id and self.seen.batch_id <= last.batch_id
+        if not (same and self.seen.is_in(logs)):
+            raise PipelineStateError(
+                f"sink.delta: {sink.path!r} has the rows of another {self.pipeline!r}, which was rebuilt or put back since its batch {self.seen.batch_id}; {RESYNC}"
+            )
+        if self.rows != rows_of(config):
+            raise PipelineStateError(
+                f"sink.delta.emit: is {rows_of(config)!r}, and {sink.path!r} has the rows of {self.rows!r}; {RESYNC}"
+            )
+        if self.without != config.quarantined_sql(SPARK.micros):
+            raise PipelineStateError(
+                f"quarantine: has changed, and {sink.path!r} leaves out rows by the old thresholds; {RESYNC}"
+            )
+        foreign = table.foreign_change(self.version)
+        if foreign is not None:
+            raise PipelineStateError(
+                f"sink.delta: version {foreign.version} of {sink.path!r} is a {foreign.operation} of somebody else, so its rows are not the results; {RESYNC}"
+            )
+
+
+def sink_of(config: Config) -> DeltaSink:
+    """Return the section of the table; ConfigError if there is none."""
+    if config.sink.delta is None:
+        raise ConfigError("sink.delta: is missing; add [sink.delta] with path")
+    return config.sink.delta
+
+
+def table_without_spark(config: Config) -> DeltaLog:
+    """Return the log of the table, which need not be there, as it is read without Spark; LakeError if it can't be."""
+    folder, _, name = sink_of(config).path.rpartition("/")
+    return Lake(folder, changelog_of(config))[name]
+
+
+def rows_of(config: Config) -> str:
+    """Return which rows the table is to have: `final` or `changes`."""
+    return "final" if config.is_final("delta") else "changes"
+
+
+def position_of(table: DeltaLog, config: Config) -> Position | None:
+    """Return the position of the table; None if there is no table.
+
+    ConfigError if the table is not this pipeline's, PipelineStateError if its log has lost the position.
+    """
+    if not table.exists():
+        return None
+    found = newest_position(table)
+    if found is None and table.app_version(STEPS) is None:
+        raise ConfigError(f"{_AT}: {table.uri!r} is a table that publish has not made; move it, or write another path")
+    if found is None:
+        raise PipelineStateError(
+            f"{_AT}: {table.uri!r} has its position no longer in its log; move it, and publish again"
+        )
+    if found.pipeline != config.pipeline.name:
+        raise ConfigError(f"{_AT}: {table.uri!r} is the table of pipeline {found.pipeline!r}; write another path")
+    return found
+
+
+def newest_position(table: DeltaLog) -> Position | None:
+    """Return the position of the table's last step; None if the log has none."""
+    for version in table.versions():
+        commit = table.commit(version)
+        if commit is not None and _SINK in commit.metadata:
+            values = commit.metadata[_SINK]
+            return Position(**{**values, "seen": Visible.read(values["seen"])}, version=version)
+    return None

@@ -1,0 +1,247 @@
+"""The table of [sink.delta], which equals the results as of a batch: each step to a later batch is one transaction (rule 330).
+
+A step writes only the rows that differ. The table's own commit names the batch, so that there is no file beside it that could say
+something else.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructField
+from pyspark.storagelevel import StorageLevel
+
+from sessionlake.config.load import Config
+from sessionlake.engine import failpoints
+from sessionlake.errors import FencedError, PipelineStateError, SourceError
+from sessionlake.jobs.publish.changes import is_gone
+from sessionlake.jobs.publish.position import STEPS, Position, newest_position, position_of, sink_of
+from sessionlake.warehouse.batches import last_batch
+from sessionlake.warehouse.changelog import SIGN, SPARK
+from sessionlake.warehouse.delta_log import USER_METADATA
+from sessionlake.warehouse.history import user_metadata
+from sessionlake.warehouse.tables import Table, Tables
+from sessionlake.warehouse.views import whole
+from sessionlake.warehouse.visible import View
+
+_ATTEMPTS = 10
+_FILE_ROWS = 1_000_000
+_STATE = "state"
+_CHANGES = "sink_changes"
+_MERGE = """
+merge into {table} t using {changes} s on {same}
+when matched and s.{sign} < 0 then delete
+when matched then update set {pairs}
+when not matched and s.{sign} > 0 then insert ({names}) values ({values})
+"""
+_log = logging.getLogger("sessionlake")
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of the table."""
+
+    batch_id: int
+    """The batch whose rows it has now."""
+    rows: int | None
+    """How many rows were added or changed, and how many deleted; None if all were loaded."""
+    deleted: int = 0
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The rows to write: those that are added, SIGN 1, and those that are taken back, -1."""
+
+    rows: DataFrame
+    added: int
+    taken_back: int
+    span: tuple[int, int] | None
+    """The least and the greatest start among them, if a row is known by its start."""
+
+
+@dataclass(frozen=True)
+class SinkTable:
+    """The table of a pipeline's config, and the tables that it is computed of."""
+
+    tables: Tables
+    config: Config
+
+    @classmethod
+    def of(cls, spark: SparkSession, config: Config) -> "SinkTable":
+        """Return that of a pipeline."""
+        tables = Tables.of(spark, config)
+        of = tables.changelog
+        if not {*of.key_columns} <= {*tables[of.changes].read().columns}:
+            tables = tables.seen_by(replace(of, key_columns=()))  # tables of 0.2 lack them
+        return cls(tables, config)
+
+    @cached_property
+    def table(self) -> Table:
+        """The table itself, which need not be there."""
+        return Table(self.tables, sink_of(self.config).path)
+
+    def step(self, *, anew: bool = False) -> Step | None:
+        """Bring the table to the last batch, in one transaction; None if it is there.
+
+        With `anew` all rows are replaced. If another process does the same meanwhile, one of both takes effect.
+        """
+        done: list[Step | None] = []
+        self.table.retried(_ATTEMPTS, lambda: done.append(self._stepped(anew=anew)))
+        return done[-1]
+
+    def _stepped(self, *, anew: bool) -> Step | None:
+        last = last_batch(self.tables)
+        before = position_of(self.table, self.config)
+        if before is not None:
+            self._set_properties()
+        if before is None or anew:
+            return self._load(Position.after(before, self.config, last, anew=True), anew=anew)
+        before.require(self.config, self.tables, self.table, last)
+        if before.seen.batch_id == last.batch_id:
+            return None
+        now = Position.after(before, self.config, last)
+        found = self._difference(before, now)
+        if found is None:
+            _log.warning(
+                "sink.delta: changes since batch %d are gone from the tables, so all rows are loaded anew",
+                before.seen.batch_id,
+            )
+            return self._load(now)
+        try:
+            return self._write(found, now)
+        finally:
+            found.rows.unpersist()
+
+    def _load(self, now: Position, *, anew: bool = False) -> Step | None:
+        """Replace all rows, and the columns by those that there are."""
+        failpoints.hit("sink_read")
+        rows = self._shown(self._view.difference(None, now.seen, self._names(now)))
+        of, rows = self.tables.changelog, rows.select(*self._columns(now))
+        if of.start in of.identity:  # in an order by which a step can leave files out
+            rows = rows.repartitionByRange(of.start).sortWithinPartitions(of.start)
+        writer = rows.write.format("delta").mode("overwrite").option("maxRecordsPerFile", _FILE_ROWS)
+        options = {**self._properties, **_transaction(now), "userMetadata": user_metadata(now.metadata())}
+        writer.option("overwriteSchema", "true").options(**options).save(self.table.uri)
+        failpoints.hit("sunk")
+        return Step(now.seen.batch_id, None) if self._is_ours(now, anew=anew) else None
+
+    def _is_ours(self, now: Position, *, anew: bool = False) -> bool:
+        """Say whether it was this process that has made a step, and not another one to the same batch; FencedError if it was one to another batch.
+
+        Delta keeps quiet about the second of two steps of one number, which then has changed nothing.
+        """
+        found = newest_position(self.table)
+        if found is None or found.step < now.step or (found.step == now.step and found.attempt != now.attempt):
+            if found is not None and found.seen == now.seen and not anew:
+                return False
+            raise FencedError(f"sink.delta: another process has made step {now.step} of {self.table.uri!r}")
+        return True
+
+    def _difference(self, before: Position, now: Position) -> _Found | None:
+        """Return the rows that differ; None if the tables have lost a part of what is between the two positions."""
+        of = self.tables.changelog
+        by_start = of.start in of.identity
+        try:
+            rows = self._shown(self._view.difference(before.seen, now.seen, self._names(now)))
+            rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
+            start = whole(of, of.start) if by_start else F.lit(None)
+            signs = [F.count_if(F.col(SIGN) == sign) for sign in (1, -1)]
+            ((added, taken_back, low, high),) = rows.agg(*signs, F.min(start), F.max(start)).collect()
+        except (PipelineStateError, SourceError):
+            return None
+        except Exception as error:
+            if is_gone(str(error)):
+                return None
+            raise
+        return _Found(rows, added, taken_back, (low, high) if by_start and low is not None else None)
+
+    def _write(self, found: _Found, now: Position) -> Step | None:
+        """Write the rows, and the position, in one transaction."""
+        self._grow(now)
+        failpoints.hit("sink_read")
+        added = found.rows.where(F.col(SIGN) == 1).select(*self._columns(now))
+        if found.taken_back:
+            self._merge(found, now)
+        else:  # Each row that is added is new, because otherwise the former one would be taken back.
+            self.table.append(added, STEPS, now.step, now.metadata())
+        failpoints.hit("sunk")
+        ours = self._is_ours(now)
+        return Step(now.seen.batch_id, found.added, max(found.taken_back - found.added, 0)) if ours else None
+
+    def _merge(self, found: _Found, now: Position) -> None:
+        of = self.tables.changelog
+        first = Window.partitionBy(*of.identity).orderBy(F.desc(SIGN))
+        rows = found.rows.withColumn("_rank", F.row_number().over(first)).where("_rank = 1")
+        rows.createOrReplaceTempView(_CHANGES)
+        same = [f"t.{name} = s.{name}" for name in of.identity]
+        if found.span is not None:
+            # Literals, so that files that can't have one of the rows are left out.
+            low, high = (f"timestamp_micros({n})" if of.has_times else str(n) for n in found.span)
+            same.append(f"t.{of.start} between {low} and {high}")
+        names = [SPARK.named(name) for name in self._names(now)]
+        statement = _MERGE.format(
+            table=self.table.sql_name(),
+            changes=_CHANGES,
+            sign=SIGN,
+            same=" and ".join(same),
+            pairs=", ".join(f"t.{name} = s.{name}" for name in names),
+            names=", ".join(names),
+            values=", ".join(f"s.{name}" for name in names),
+        )
+        # MERGE has no writer options: its transaction and metadata are settings of the session.
+        settings = {f"spark.databricks.delta.write.{key}": value for key, value in _transaction(now).items()}
+        with self.tables.settings({**settings, USER_METADATA: user_metadata(now.metadata())}):
+            self.tables.spark.sql(statement).collect()
+
+    def _grow(self, now: Position) -> None:
+        """Add the columns that the table lacks."""
+        lacking = [field for field in self._fields(now) if field.name not in self.table.read().columns]
+        try:
+            self.table.add_columns(lacking)
+        except Exception:
+            # Delta refuses the second of two who add a column, which is as good.
+            if not {field.name for field in lacking} <= {*self.table.read().columns}:
+                raise
+
+    @property
+    def _properties(self) -> dict[str, str]:
+        sink = sink_of(self.config)
+        asked = {"enableChangeDataFeed": sink.change_feed, "enableDeletionVectors": sink.deletion_vectors}
+        return {f"delta.{name}": str(value).lower() for name, value in asked.items()}
+
+    def _set_properties(self) -> None:
+        """Give the table, which is there, the properties that the config asks for."""
+        name = self.table.sql_name()
+        there = {row.key: row.value for row in self.tables.spark.sql(f"show tblproperties {name}").collect()}
+        new = [f"'{key}' = '{value}'" for key, value in self._properties.items() if there.get(key, "false") != value]
+        if new:
+            self.tables.spark.sql(f"alter table {name} set tblproperties ({', '.join(new)})")
+
+    def _shown(self, rows: DataFrame) -> DataFrame:
+        """Return signed rows without those in quarantine: one that gets there is only taken back."""
+        rule = self.config.quarantined_sql(SPARK.micros)
+        return rows if rule is None else rows.where(f"{rule} is null")
+
+    @cached_property
+    def _view(self) -> View:
+        return View(self.tables, self.config.section, final=self.config.is_final("delta"))
+
+    def _names(self, now: Position) -> list[str]:
+        return [field.name for field in self._fields(now)]
+
+    def _columns(self, now: Position) -> list[Column]:
+        """Return the columns with their comments."""
+        return [F.col(SPARK.named(f.name)).alias(f.name, metadata=f.metadata) for f in self._fields(now)]
+
+    def _fields(self, now: Position) -> list[StructField]:
+        """Return the columns of the live view as of a batch, but for the operator's state."""
+        of = self.tables.changelog
+        there = {*self.tables[of.changes].read(now.seen.version).columns, *of.stored_sql(SPARK)} - {_STATE, *of.hidden}
+        return [field for field in self.tables[of.snapshot].read().schema if field.name in there]
+
+
+def _transaction(now: Position) -> Mapping[str, str]:
+    return {"txnAppId": STEPS, "txnVersion": str(now.step)}

@@ -1,0 +1,39 @@
+"""What is wrong with a pipeline's sinks, as far as it can be seen without a JVM."""
+
+from sessionlake.config.load import Config
+from sessionlake.config.problems import Gathered, Problem
+from sessionlake.config.secrets import reveal, reveal_all
+from sessionlake.config.source import option_texts
+from sessionlake.errors import LakeError
+from sessionlake.jobs.publish.position import position_of, table_without_spark
+from sessionlake.warehouse.batches import find_last_batch
+from sessionlake.warehouse.lake import Lake
+
+
+def sink_problems(config: Config) -> list[Problem]:
+    """Return the secrets that can't be read here, and a table that no step can go on from. A stream needs none of them, `publish` does."""
+    found, sink = Gathered(), config.sink.kafka
+    if sink is not None:
+        with found.one():
+            reveal("sink.kafka.bootstrap_servers", sink.bootstrap_servers)
+        with found.one():
+            reveal_all("sink.kafka.options", option_texts(sink.options))
+    if config.sink.delta is not None:
+        with found.one():
+            require_table(config)
+    return found.problems
+
+
+def require_table(config: Config, *, resync: bool = False) -> None:
+    """Raise an error of one line if the table of [sink.delta] is not this pipeline's, or no step can go on from it.
+
+    With `resync` the latter does not count. Tables that only Spark can read are left to it.
+    """
+    try:
+        table = table_without_spark(config)
+        position, lake = position_of(table, config), Lake.of(config)
+        last = find_last_batch(lake)
+        if position is not None and last is not None and not resync:
+            position.require(config, lake, table, last)
+    except LakeError:
+        return

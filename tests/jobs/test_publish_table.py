@@ -1,0 +1,299 @@
+"""The table of [sink.delta] equals the live view as of a batch, whatever was killed, compacted, corrected or done by two at once."""
+
+import json
+from collections import Counter
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import write_deltalake
+from pyspark.sql import SparkSession
+
+import sessionlake
+from sessionlake.config.load import Config, load_config
+from sessionlake.errors import ConfigError, JobError, PipelineStateError
+from sessionlake.jobs.compact import compact
+from sessionlake.jobs.expire import expire
+from sessionlake.jobs.forget import forget
+from sessionlake.jobs.publish import publish, sinks_of
+from sessionlake.jobs.publish import table as module
+from sessionlake.jobs.publish.position import STEPS, Position, newest_position, table_without_spark
+from sessionlake.jobs.publish.table import SinkTable
+from sessionlake.operators.run import run
+from sessionlake.preflight.sinks import require_table
+from sessionlake.warehouse.batches import find_last_batch, last_batch
+from sessionlake.warehouse.changelog import changelog_of
+from sessionlake.warehouse.lake import Lake
+from tests.engine.crash_support import FIRST, SECOND, CrashError, crash_at, run_once
+from tests.operators_table import LAKES, GrowingSessionLake, OperatorLake
+from tests.support import make_config, write_rows
+
+UNSEEN = {"state", "final"}
+"""Columns of a live view that the table has not."""
+Rows = Counter[tuple[Any, ...]]
+
+
+def with_sink(lake: OperatorLake, emit: str) -> Config:
+    """Return the config of a pipeline with a table beside its warehouse."""
+    path = lake.root / f"{emit}.toml"
+    path.write_text(f"{lake.path.read_text()}\n[sink.delta]\npath = 'out-{emit}'\nemit = '{emit}'\n")
+    return load_config(path)
+
+
+def position(config: Config) -> Position:
+    found = newest_position(table_without_spark(config))
+    assert found is not None
+    return found
+
+
+def rows_of(relation: duckdb.DuckDBPyRelation, names: list[str]) -> Rows:
+    found = relation.select(*(f'"{name}"' for name in names)).fetchall()
+    return Counter(
+        tuple(repr(value) if isinstance(value, (list, dict, datetime)) else value for value in row) for row in found
+    )
+
+
+def assert_equal(config: Config) -> Rows:
+    """Check that the table, read by deltalake and DuckDB alone, is the live view, and that it names the last batch."""
+    assert config.sink.delta is not None
+    live = sessionlake.read(config)
+    table = deltalake.DeltaTable(config.sink.delta.path)
+    names = [name for name in live.columns if name not in UNSEEN]
+    assert sorted(field.name for field in table.schema().fields) == sorted(names)
+    if config.is_final("delta"):
+        last = find_last_batch(Lake.of(config))
+        assert last is not None
+        live = live.filter(config.section.final_sql(changelog_of(config).end, last.state))
+    connection = duckdb.connect()
+    connection.execute("set timezone = 'UTC'")
+    found = rows_of(connection.from_arrow(table.to_pyarrow_table()), names)
+    assert found == rows_of(live, names)
+    assert max(found.values(), default=1) == 1
+    last = find_last_batch(Lake.of(config))
+    assert last is not None
+    assert position(config).seen.batch_id == last.batch_id
+    assert table.transaction_version(STEPS) == position(config).step
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LAKES)
+def test_the_tables_are_the_live_view(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    lake = LAKES[name](tmp_path / "lake", tmp_path / "events")
+    kinds = ["changes", "final"] if lake.config.section.CLOSES else ["changes"]
+    configs = [with_sink(lake, emit) for emit in kinds]
+    changed = 0
+    for number, files in enumerate((FIRST, SECOND)):
+        lake.write_files(files)
+        run_once(spark, lake)
+        for config in configs:
+            for point, made in (("sink_read", number), ("sunk", number + 1)):
+                with crash_at(monkeypatch, point), pytest.raises(CrashError):
+                    SinkTable.of(spark, config).step()
+                found = newest_position(table_without_spark(config))
+                assert made == (0 if found is None else found.step)
+            # The step was made, though the process that made it did not live to know.
+            assert SinkTable.of(spark, config).step() is None
+            changed += len(assert_equal(config))
+        if number == 0:
+            compact(spark, lake.config)
+            lake.correct(spark)
+    assert changed
+
+
+def small(root: Path, **sections: Any) -> Config:
+    session = {"gap": "10 seconds", "grace": "1 minute", "retention": "1 hour"}
+    return make_config(root, **{"session": session, "sink": {"delta": {"path": "out"}}, **sections})
+
+
+def events(root: Path, name: str, *rows: tuple[str, int]) -> None:
+    write_rows(root, name, [{"key": key, "time_us": second * 1_000_000, "v": 1} for key, second in rows])
+
+
+def ran(spark: SparkSession, config: Config, name: str, *rows: tuple[str, int]) -> None:
+    """Run a batch of events."""
+    events(Path(config.directory), name, *rows)
+    run(spark, config, once=True)
+
+
+def log_of(config: Config) -> list[dict[str, Any]]:
+    """Return of each commit of the table its commitInfo."""
+    assert config.sink.delta is not None
+    files = sorted(Path(config.sink.delta.path, "_delta_log").glob("*.json"))
+    lines = (json.loads(line) for file in files for line in file.read_text().splitlines())
+    return [action["commitInfo"] for action in lines if "commitInfo" in action]
+
+
+@pytest.mark.slow
+def test_two_followers_make_each_step_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small(tmp_path)
+    ran(spark, config, "0.json", ("a", 0), ("b", 0))
+    one, other = SinkTable.of(spark, config), SinkTable.of(spark, config)
+    # Both load the table: that of the other one comes first.
+    with crash_at(monkeypatch, "sink_read", action=lambda: other.step() and None):
+        assert one.step() is None
+    assert_equal(config)
+
+    ran(spark, config, "1.json", ("a", 5), ("c", 0))
+    former = last_batch(one.tables)
+    ran(spark, config, "2.json", ("a", 12), ("d", 0))
+    expire(spark, config, where="session_key = 'c'")
+    run(spark, config, once=True)
+
+    def to_the_former_batch() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "last_batch", lambda _: former)
+            other.step()
+        assert position(config).seen.batch_id == former.batch_id
+
+    # The other one gets to a batch between: c is there, which the difference that was read before has not.
+    with crash_at(monkeypatch, "sink_read", action=to_the_former_batch) as seen:
+        assert one.step() is not None
+    assert seen.count("sunk") == 3, "the step was not read again"
+    assert {row[0] for row in assert_equal(config)} == {"a", "b", "d"}
+    numbers = [json.loads(info["userMetadata"])["sessionlake"]["sink"]["step"] for info in log_of(config)]
+    assert numbers == [1, 2, 3]
+
+
+@pytest.mark.slow
+def test_rows_that_get_into_quarantine_leave_the_table(spark: SparkSession, tmp_path: Path) -> None:
+    config = small(tmp_path, quarantine={"max_events": 3})
+    ran(spark, config, "0.json", ("a", 0), ("b", 0), ("b", 1))
+    publish(spark, config, once=True)
+    assert len(assert_equal(config)) == 2
+    ran(spark, config, "1.json", ("b", 2), ("b", 3), ("c", 4))
+    publish(spark, config, once=True)
+    assert {row[0] for row in assert_equal(config)} == {"a", "c"}
+    ran(spark, config, "2.json", ("b", 5), ("c", 6))
+    publish(spark, config, once=True)
+    assert {row[0] for row in assert_equal(config)} == {"a", "c"}
+    stricter = small(tmp_path, quarantine={"max_events": 1})
+    with pytest.raises(
+        PipelineStateError, match=r"^quarantine: has changed, and '.*' leaves out rows by the old .* --resync`$"
+    ):
+        publish(spark, stricter, once=True)
+    publish(spark, stricter, once=True, resync=True)
+    assert {row[0] for row in assert_equal(stricter)} == {"a"}
+
+
+@pytest.mark.slow
+def test_a_new_aggregate_is_a_new_column(spark: SparkSession, tmp_path: Path) -> None:
+    lake = GrowingSessionLake(tmp_path / "lake", tmp_path / "events")
+    lake.write_files(FIRST)
+    run_once(spark, lake)
+    publish(spark, with_sink(lake, "changes"), once=True)
+    lake.correct(spark)
+    lake.write_files(SECOND)
+    run_once(spark, lake)
+    config = with_sink(lake, "changes")
+    publish(spark, config, once=True)
+    assert_equal(config)
+    table = deltalake.DeltaTable(config.sink.delta.path)  # type: ignore[union-attr]
+    comments = {field.name: field.metadata.get("comment") for field in table.schema().fields}
+    wanted = deltalake.DeltaTable(f"{config.pipeline.warehouse}/sessions").schema().fields
+    assert comments == {field.name: field.metadata.get("comment") for field in wanted if field.name in comments}
+    assert comments["most"]
+    values = table.to_pyarrow_table()["most"]
+    assert 0 < values.null_count < len(values)
+
+
+@pytest.mark.slow
+def test_a_pipeline_that_was_rebuilt_needs_another_load(spark: SparkSession, tmp_path: Path) -> None:
+    config = small(tmp_path)
+    ran(spark, config, "0.json", ("a", 0))
+    publish(spark, config, once=True)
+    other = small(tmp_path, pipeline={"name": "test", "warehouse": "other"})
+    ran(spark, other, "1.json", ("b", 0))
+    rebuilt = r"^sink.delta: '.*' has the rows of another 'test', which was rebuilt .* since its batch 0; .*--resync`$"
+    for check in (lambda: publish(spark, other, once=True), lambda: require_table(other)):
+        with pytest.raises(PipelineStateError, match=rebuilt):
+            check()
+    require_table(other, resync=True)
+    assert publish(spark, other, once=True, resync=True).steps == 1
+    assert {row[0] for row in assert_equal(other)} == {"a", "b"}
+    with pytest.raises(PipelineStateError, match=rebuilt.replace("0;", "1;")):
+        publish(spark, config, once=True)
+
+    # Rows that somebody else has changed.
+    deltalake.DeltaTable(f"{tmp_path}/out").delete("session_key = 'a'")
+    with pytest.raises(PipelineStateError, match=r"^sink.delta: version 2 of '.*' is a DELETE of somebody else"):
+        require_table(other)
+    publish(spark, other, once=True, resync=True)
+    assert len(assert_equal(other)) == 2
+
+
+@pytest.mark.slow
+def test_changes_that_are_gone_do_no_harm(spark: SparkSession, tmp_path: Path) -> None:
+    config = small(tmp_path, compact={"safety": "0 seconds"})
+    ran(spark, config, "0.json", ("a", 0))
+    publish(spark, config, once=True)
+    ran(spark, config, "1.json", ("a", 5), ("b", 0))
+    for _ in range(2):  # a run trims what the one before it has folded
+        compact(spark, config)
+    ran(spark, config, "2.json", ("c", 6))
+    changelog = deltalake.DeltaTable(f"{config.pipeline.warehouse}/{changelog_of(config).changes}")
+    there = set(changelog.file_uris())
+    gone = [
+        file for file in Path(changelog.table_uri.removeprefix("file://")).glob("*.parquet") if str(file) not in there
+    ]
+    assert gone, "nothing was trimmed"
+    for file in gone:
+        file.unlink()
+    assert publish(spark, config, once=True).steps == 1
+    assert len(assert_equal(config)) == 3
+    assert [info["operation"] for info in log_of(config)] == ["WRITE", "WRITE"]
+
+
+@pytest.mark.slow
+def test_an_erased_key_leaves_the_table_and_its_files(spark: SparkSession, tmp_path: Path) -> None:
+    config = small(tmp_path, sink={"delta": {"path": "out", "change_feed": True, "deletion_vectors": True}})
+    ran(spark, config, "0.json", ("ann", 0), ("bob", 0))
+    publish(spark, config, once=True)
+    ran(spark, config, "1.json", ("ann", 5), ("bob", 6))
+    publish(spark, config, once=True)
+    with pytest.raises(JobError, match=r"publish has not read the deletes yet; run `sessionlake publish --once`"):
+        forget(spark, config, ["ann"])
+    publish(spark, config, once=True)
+    assert forget(spark, config, ["ann"]).counts["found"] == 0
+    files = list(Path(tmp_path, "out").rglob("*.parquet"))
+    keys = {key for file in files for key in pq.read_table(file)["session_key"].to_pylist()}
+    assert keys == {"bob"}
+    assert not any(b'"ann"' in file.read_bytes() for file in Path(tmp_path, "out", "_delta_log").glob("*.*"))
+    # The next step goes on from what is left.
+    ran(spark, config, "2.json", ("bob", 7))
+    assert publish(spark, config, once=True).steps == 1
+    assert log_of(config)[-1]["operation"] == "MERGE"
+    found = spark.read.format("delta").load(f"{tmp_path}/out").collect()
+    assert [(row.session_key, row.event_count) for row in found] == [("bob", 3)]
+
+
+def test_no_step_into_a_table_of_others(tmp_path: Path) -> None:
+    config = small(tmp_path)
+    require_table(config)
+    write_deltalake(f"{tmp_path}/out", pa.table({"a": [1]}))
+    with pytest.raises(
+        ConfigError, match=r"^sink.delta.path: '.*/out' is a table that publish has not made; move it, or"
+    ):
+        require_table(config)
+    for path in ("warehouse", "warehouse/sessions", "."):
+        with pytest.raises(
+            ConfigError, match=r"^sink.delta.path: '.*' is a place of the pipeline's own tables, '.*'; write"
+        ):
+            make_config(tmp_path, sink={"delta": {"path": path}})
+    with pytest.raises(
+        ConfigError, match=r"^sink: is missing; add \[sink.kafka\] with .*, or \[sink.delta\] with path$"
+    ):
+        sinks_of(make_config(tmp_path))
+    with pytest.raises(ConfigError, match=r"^sink.kafka: is missing"):
+        sinks_of(config, "kafka")
+    with pytest.raises(ConfigError, match=r"^--resync: "):
+        sinks_of(make_config(tmp_path, sink={"kafka": {"bootstrap_servers": "b:1", "topic": "t"}}), resync=True)
