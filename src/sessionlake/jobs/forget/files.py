@@ -79,8 +79,12 @@ def _named(lake: Lake, name: str, files: list[str]) -> set[str]:
     if not files:
         return set()
     path = "struct<path string>"
-    log = lake.tables.spark.read.schema(f"add {path}, remove {path}").json(f"{lake.tables[name].uri}/{_LOG}/*.json")
-    names = log.select(F.element_at(F.split(F.coalesce("add.path", "remove.path"), "/"), -1).alias("name"))
+    kinds = ("add", "remove", "cdc")
+    log = lake.tables.spark.read.schema(", ".join(f"{kind} {path}" for kind in kinds))
+    named = log.json(f"{lake.tables[name].uri}/{_LOG}/*.json").select(
+        F.coalesce(*(f"{kind}.path" for kind in kinds)).alias("path")
+    )
+    names = named.select(F.element_at(F.split("path", "/"), -1).alias("name"))
     return {row["name"] for row in names.where(F.col("name").isin(files)).distinct().collect()}
 
 

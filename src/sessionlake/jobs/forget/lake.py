@@ -28,6 +28,8 @@ _QUOTING = {schemas.JOB_RUNS: "arguments", schemas.QUALITY_RESULTS: "observed"}
 """Tables without keys that may quote one, and the column that may."""
 
 
+SINK_TABLE = "sink.delta"
+"""The name here of the table of [sink.delta], which lies outside of the warehouse."""
 _WITH_TEXT = (schemas.DEAD_LETTERS, schemas.SOURCE_ROWS)
 """Tables whose rows have a text `raw`, in which a key may stand that could not be read."""
 
@@ -97,8 +99,13 @@ class Lake:
         corrections: without their outcomes they would look like corrections that no batch has taken yet.
         """
         found = {}
+        sink = self.config.sink.delta
+        if sink is not None:
+            self.tables.add(SINK_TABLE, sink.path)
+        outside = [] if sink is None else [SINK_TABLE]
         first = {**{of.snapshot: 0 for of in self.changelogs}, schemas.CORRECTIONS: 1}
-        for name in sorted(self.tables.names(self.tables.warehouse), key=lambda n: (first.get(n, 2), n)):
+        names = (*self.tables.names(self.tables.warehouse), *outside)
+        for name in sorted(names, key=lambda n: (first.get(n, 2), n)):
             if not name.startswith(("_", ".")) and self.tables[name].exists():
                 found[name] = self._of(name, self.tables[name].read().columns)
         return {name: holders for name, holders in found.items() if holders}

@@ -9,6 +9,7 @@ from urllib.parse import unquote
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from sessionlake.config.paths import normal_path
 from sessionlake.engine import failpoints
 from sessionlake.jobs.forget.fs import TEMPORARY, replace_text
 from sessionlake.jobs.forget.keys import matching
@@ -32,6 +33,7 @@ def find_in_logs(lake: Lake, *, alone: bool) -> dict[str, LogFiles]:
     are included only if no driver runs (`alone`), because a driver may be writing them.
     """
     live, paths = [], defaultdict(list)
+    places = {normal_path(_folder(lake, name)): name for name in lake.holders}
     for name in lake.holders:
         live += [(path.rpartition("/")[2],) for path in lake.tables[name].read().inputFiles()]
         for file in (n for n in lake.tables.names(_folder(lake, name)) if n[0].isdigit()):
@@ -45,8 +47,9 @@ def find_in_logs(lake: Lake, *, alone: bool) -> dict[str, LogFiles]:
     )
     found: dict[str, LogFiles] = {name: {} for name in lake.holders}
     for row in rows.select("file", "path").distinct().collect():
-        *_, name, log, file = unquote(row["file"]).split("/")
-        found[name].setdefault(f"{lake.tables[name].uri}/{log}/{file}", set()).add(row["path"])
+        folder, _, file = unquote(row["file"]).rpartition("/")
+        name = places[normal_path(folder)]
+        found[name].setdefault(f"{_folder(lake, name)}/{file}", set()).add(row["path"])
     for name, files in found.items():
         left = (n for n in lake.tables.names(_folder(lake, name)) if n.endswith(_LEFT if alone else TEMPORARY))
         files |= {f"{_folder(lake, name)}/{n}": set() for n in left}

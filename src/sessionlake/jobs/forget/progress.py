@@ -4,10 +4,11 @@ import json
 
 from pyspark.sql import functions as F
 
-from sessionlake.jobs.forget.lake import Lake
+from sessionlake.jobs.forget.lake import SINK_TABLE, Lake
 from sessionlake.jobs.publish.changes import from_version
 from sessionlake.jobs.publish.final import read_reached
 from sessionlake.jobs.publish.job import newest_checkpoint
+from sessionlake.jobs.publish.position import newest_position
 from sessionlake.warehouse import schemas
 
 _FILE = "_holding_file"
@@ -22,11 +23,19 @@ def unread_from(lake: Lake, name: str) -> int | None:
         side.source.path for side in lake.config.inputs.values()
     }:
         return _consumed(lake, name, lake.config.checkpoint)
-    return _published(lake) if name == lake.tables.changelog.changes else None
+    if name != lake.tables.changelog.changes:
+        return None
+    return min((version for version in (_published(lake), _in_table(lake)) if version is not None), default=None)
+
+
+def _in_table(lake: Lake) -> int | None:
+    """Return it of the table of [sink.delta]; None if there is none."""
+    position = newest_position(lake.tables[SINK_TABLE]) if SINK_TABLE in lake.holders else None
+    return None if position is None else position.seen.version + 1
 
 
 def _published(lake: Lake) -> int | None:
-    """Return it of the publisher; None if there is none."""
+    """Return it of the topic; None if there is none."""
     checkpoint = newest_checkpoint(lake.tables, lake.config)
     if checkpoint is None:
         return None
