@@ -1,10 +1,10 @@
 """
-### Publishes what has changed to the topic of `[sink.kafka]`
+### Publishes what has changed to the topic of `[sink.kafka]` and the table of `[sink.delta]`
 
-Runs whenever the results have changed, and ends when the topic has all of it. Only of pipelines that have the section.
+Runs whenever the results have changed, and ends when topic and table have all of it. Only of pipelines that have such a section.
 
 **If it is red:** the last lines of the log say why. Nothing is lost or sent twice for good: the next run goes on where this one
-stopped, and the topic is compacted.
+stopped, the topic is compacted, and each step of the table takes effect once.
 """
 
 from airflow.sdk import DAG
@@ -17,7 +17,7 @@ from sessionlake_airflow.project import pipelines
 for pipeline in (one for one in pipelines("publish") if one.publishes):
     with DAG(
         schedule=pipeline.after_results("publish"),
-        description="Publishes what has changed to a topic",
+        description="Publishes what has changed to a topic or table",
         doc_md=__doc__,
         **pipeline.named("publish"),
         **DAG_DEFAULTS,

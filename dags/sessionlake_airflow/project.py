@@ -41,7 +41,7 @@ class Pipeline:
     upstream: tuple[str, ...] = ()
     """The pipelines that it reads."""
     publishes: bool = False
-    """Whether it has a topic to publish to."""
+    """Whether it has a topic or a table to publish to."""
 
     @property
     def results(self) -> Asset:
@@ -171,7 +171,7 @@ def _pipelines(
             times[file].get("run", MICRO),
             times[file]["schedules"],
             tuple(sorted(upstream - {name})),
-            "kafka" in _section(content, "sink"),
+            bool({"kafka", "delta"} & {*_section(content, "sink")}),
         )
 
 

@@ -136,7 +136,8 @@ def test_a_connection_to_another_ones_table_is_an_edge_and_off_is_no_schedule(tm
     sink = "[sink.kafka]\nbootstrap_servers = 'b:9'\ntopic = 't'\n"
     project = (shipped_directory("pipelines") / "project.toml").read_text()
     project += '[connections.late]\nkind = "delta"\npath = "warehouse/commits/late_events"\n'
-    off = f"{text}{sink}[airflow.schedules]\npublish = 'off'\nquality = 'off'\n"
+    table = "[sink.delta]\npath = 'out'\n"
+    off = f"{text}{table}[airflow.schedules]\npublish = 'off'\nquality = 'off'\n"
     own = BEHIND.replace("warehouse/commits", "warehouse/own")  # check refuses it; it must not start itself for ever
     found = described(tmp_path, project=project, behind=text + sink, quiet=off, own=own)["dags"]
     assert (found["own.run"]["waits_for"], found["own.run"]["cron"]) == ([], "*/10 * * * *")

@@ -52,6 +52,15 @@ def test_since_when_events_count_once(tmp_path: Path, since: dict[str, int], tol
     assert "unique" not in dict(status_lines(make_config(tmp_path), STATUS, NOW))
 
 
+@pytest.mark.parametrize(("behind", "told"), [(0, ""), (3, ", 3 behind")])
+def test_how_far_the_table_of_results_is(tmp_path: Path, behind: int, told: str) -> None:
+    at = STATUS.batch_id
+    status = replace(STATUS, table_batch=at, batch_id=at + behind)
+    assert dict(status_lines(make_config(tmp_path), status, NOW))["sink"] == f"its table is at batch {at:,}{told}"
+    assert status_object(make_config(tmp_path), status, NOW)["table_batch_id"] == at
+    assert "sink" not in dict(status_lines(make_config(tmp_path), STATUS, NOW))
+
+
 def test_values_keep_to_their_column_on_a_terminal(tmp_path: Path) -> None:
     refused = "session.gap: changed from 1800000000 to 1200000000 on existing sessions; restore the old value"
     console = Console(width=60, record=True, file=StringIO())

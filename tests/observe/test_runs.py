@@ -242,6 +242,15 @@ def test_what_a_backfill_reads_again(tmp_path: Path, archive: bool, kafka: bool,
     assert (archived in datasets(config, "sessionize", {})[1]) == archive
 
 
+def test_publish_writes_to_its_sinks(tmp_path: Path) -> None:
+    sink = {"kafka": {"bootstrap_servers": "a:9092,b:9092", "topic": "sessions"}, "delta": {"path": "s3a://lake/out"}}
+    read, written = datasets(make_config(tmp_path, sink=sink), "publish", {})
+    assert written == [Dataset("kafka://a:9092", "sessions"), Dataset("s3://lake", "out")]
+    assert [dataset.name for dataset in read] == [
+        f"{tmp_path}/warehouse/{n}" for n in ("session_changelog", "sessions")
+    ]
+
+
 @pytest.mark.parametrize(
     ("section", "values", "message"),
     [

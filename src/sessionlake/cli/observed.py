@@ -89,16 +89,22 @@ def _recorded(config: Config, job: str, *, streaming: bool) -> Iterator["Lineage
 
 @contextmanager
 def observed_publisher(config: Config) -> Iterator[Callable[[], None]]:
-    """Record a publisher in the job's file: yields a function to call after each batch, which sets the job's last success.
+    """Record a publisher in the job's file, and by lineage: yields a function to call after each batch, which sets the job's last success.
 
     A publisher that is stopped has not failed.
     """
     write = _writer(config, PUBLISH, {})
-    try:
-        yield lambda: write(True)
-    except Exception:
-        write(False)
-        raise
+    with _recorded(config, PUBLISH, streaming=True) as lineage:
+
+        def batch_done() -> None:
+            write(True)
+            lineage.add({})
+
+        try:
+            yield batch_done
+        except Exception:
+            write(False)
+            raise
 
 
 @contextmanager

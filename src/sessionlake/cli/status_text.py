@@ -63,6 +63,7 @@ def status_lines(config: Config, status: "Status", now_us: int) -> list[tuple[st
         ("rows", "" if status.rows is None else f"{status.rows:,}"),
         ("expiry", _expiry(config, status)),
         ("evicted", "" if status.evicted is None else f"{status.evicted:,} before ttl.changelog_retention was over"),
+        ("sink", _sink(status)),
         ("reconciles", "yes" if status.reconciles else "NO: the counts and the tables' rows differ"),
         ("config", "" if status.refused is None else f"a run would be refused: {status.refused}"),
         ("store", f"{status.store_bytes / 1e6:,.1f} MB in {status.store_dir}"),
@@ -88,6 +89,7 @@ def status_object(config: Config, status: "Status", now_us: int) -> dict[str, An
         "reads": [asdict(one) for one in status.reads] or None,
         "late": asdict(status.late),
         "rows": status.rows,
+        "table_batch_id": status.table_batch,
         "evicted": status.evicted,
         "expiry_lag_seconds": _seconds(status.expiry_lag_us),
         "cleanup_round_seconds": _seconds(status.cleanup_round_us),
@@ -166,6 +168,14 @@ def _expiry(config: Config, status: "Status") -> str:
         if ttl is not None and status.cleanup_round_us > parse_duration(ttl) / 2:
             texts.append("more than half of ttl.ttl: raise ttl.max_duration or shorten ttl.every")
     return ", ".join(texts)
+
+
+def _sink(status: "Status") -> str:
+    """Return how far the table of [sink.delta] is."""
+    if status.table_batch is None:
+        return ""
+    behind = status.batch_id - status.table_batch
+    return f"its table is at batch {status.table_batch:,}" + (f", {behind:,} behind" if behind > 0 else "")
 
 
 def _batches(status: "Status") -> list[list[Any]]:

@@ -12,6 +12,7 @@ from sessionlake.jobs.registry import (
     EVENTS_AGAIN,
     RULE_TABLES,
     SESSIONIZE,
+    SINK,
     SNAPSHOT,
     SOURCE,
     STATE_CHANGES,
@@ -52,7 +53,7 @@ _STATES = (schemas.JOIN_MESSAGES,)
 
 
 def datasets(config: Config, job: str, counts: Mapping[str, int]) -> tuple[list[Dataset], list[Dataset]]:
-    """Return the inputs and outputs of a run of the stream (`sessionize`) or of a job with a record; `counts` are its counts so far."""
+    """Return the inputs and outputs of a run of the stream (`sessionize`) or of a job; `counts` are its counts so far."""
     if job == SESSIONIZE:
         reads, writes = _STREAM_READS, _STREAM_WRITES
     else:
@@ -77,6 +78,8 @@ def _named(config: Config, name: str, rows: int | None) -> list[Dataset]:
         return _named(config, schemas.EVENTS, rows) + again
     if name == RULE_TABLES:
         return [located(path) for path in config.expire.tables.values()]
+    if name == SINK:
+        return list(_sinks(config))
     if name == SOURCE:
         sources = [side.source for side in config.inputs.values()]
         # Of several nothing says how many rows are which one's.
@@ -111,9 +114,19 @@ def _looked_up(side: Config) -> Iterator[Dataset]:
 
 def _source(source: SourceSection, rows: int | None) -> Dataset:
     if source.entry.has_topic:
-        server = (source.bootstrap_servers or "").split(",")[0].strip()
-        return Dataset(f"kafka://{server}", source.topic or "", rows)
+        return _topic(source.bootstrap_servers or "", source.topic or "", rows)
     return located(source.path, rows)
+
+
+def _sinks(config: Config) -> Iterator[Dataset]:
+    if config.sink.kafka is not None:
+        yield _topic(config.sink.kafka.bootstrap_servers, config.sink.kafka.topic)
+    if config.sink.delta is not None:
+        yield located(config.sink.delta.path)
+
+
+def _topic(servers: str, topic: str, rows: int | None = None) -> Dataset:
+    return Dataset(f"kafka://{servers.split(',', maxsplit=1)[0].strip()}", topic, rows)
 
 
 def located(uri: str, rows: int | None = None) -> Dataset:

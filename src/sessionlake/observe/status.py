@@ -9,6 +9,7 @@ from duckdb import DuckDBPyConnection
 
 from sessionlake.config.load import Config
 from sessionlake.jobs.late.status import LateStatus, read_late_status
+from sessionlake.jobs.publish.position import newest_position, table_without_spark
 from sessionlake.jobs.reconcile import CORRECTIONS_SQL, OUTCOMES, Accepted
 from sessionlake.observe.disks import store_bytes
 from sessionlake.observe.lookups import LookupState, lookups_of
@@ -59,6 +60,8 @@ class Status:
     """The tables that events are looked up in."""
     reads: list[UpstreamState] = field(default_factory=list)
     """The pipelines whose results are read."""
+    table_batch: int | None = None
+    """The batch that the table of [sink.delta] is at; None if there is no such table."""
     refused: str | None = None
     """The reason for which a run of the config would be refused: a setting to which the tables are bound has changed. None if there is none."""
 
@@ -118,8 +121,16 @@ def status_of(config: Config, lake: Lake, database: DuckDBPyConnection) -> Statu
         unique_since=last.settings.unique_since,
         lookups=lookups_of(config, last),
         reads=upstream_of(config, last),
+        table_batch=_table_batch(config),
         refused=refusal(config, last),
     )
+
+
+def _table_batch(config: Config) -> int | None:
+    if config.sink.delta is None:
+        return None
+    position = newest_position(table_without_spark(config))
+    return None if position is None else position.seen.batch_id
 
 
 def _last_batches(database: DuckDBPyConnection, last_id: int) -> list[dict[str, Any]]:

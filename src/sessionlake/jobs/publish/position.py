@@ -11,7 +11,7 @@ from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.changelog import SPARK, changelog_of
 from sessionlake.warehouse.delta_log import DeltaLog, Logs
 from sessionlake.warehouse.lake import Lake
-from sessionlake.warehouse.visible import Visible
+from sessionlake.warehouse.seen import Visible
 
 STEPS = "sessionlake.sink"
 """Delta's txnAppId of the steps; their txnVersion is the number of the step.
