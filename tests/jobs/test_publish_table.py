@@ -20,7 +20,7 @@ from sessionlake.errors import ConfigError, JobError, PipelineStateError
 from sessionlake.jobs.compact import compact
 from sessionlake.jobs.expire import expire
 from sessionlake.jobs.forget import forget
-from sessionlake.jobs.publish import publish, sinks_of
+from sessionlake.jobs.publish import Step, publish, sinks_of
 from sessionlake.jobs.publish import table as module
 from sessionlake.jobs.publish.position import STEPS, Position, newest_position, table_without_spark
 from sessionlake.jobs.publish.table import SinkTable
@@ -171,7 +171,9 @@ def test_rows_that_get_into_quarantine_leave_the_table(spark: SparkSession, tmp_
     publish(spark, config, once=True)
     assert len(assert_equal(config)) == 2
     ran(spark, config, "1.json", ("b", 2), ("b", 3), ("c", 4))
-    publish(spark, config, once=True)
+    steps: list[Step] = []
+    publish(spark, config, once=True, on_step=steps.append)
+    assert steps == [Step(1, rows=1, deleted=1)]
     assert {row[0] for row in assert_equal(config)} == {"a", "c"}
     ran(spark, config, "2.json", ("b", 5), ("c", 6))
     publish(spark, config, once=True)

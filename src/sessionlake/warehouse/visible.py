@@ -151,7 +151,9 @@ class View:
         table, found = self.tables[self.tables.changelog.changes], at.version
         for version in range(at.version + 1, table.latest_version() + 1):
             commit = table.commit(version)
-            if commit is not None and "trimmed_to" in commit.metadata.get("maintenance", {}):
+            upkeep = {} if commit is None or not commit.metadata.get("copied") else commit.metadata
+            # Of keys that were erased after a later batch, the rows as of this one are still to be taken back.
+            if upkeep and ("trimmed_to" in upkeep.get("maintenance", {}) or upkeep.get("batch_id", -1) > at.batch_id):
                 break
             found = version
         return found

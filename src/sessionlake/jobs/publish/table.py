@@ -47,8 +47,9 @@ class Step:
     batch_id: int
     """The batch whose rows it has now."""
     rows: int | None
-    """How many rows were added or changed, and how many deleted; None if all were loaded."""
+    """How many rows are new or changed; None if all were loaded."""
     deleted: int = 0
+    """How many rows are gone."""
 
 
 @dataclass(frozen=True)
@@ -95,13 +96,15 @@ class SinkTable:
     def _stepped(self, *, anew: bool) -> Step | None:
         last = last_batch(self.tables)
         before = position_of(self.table, self.config)
-        if before is not None:
+        if before is None:
+            return self._load(Position.after(None, self.config, last))
+        if anew:
             self._set_properties()
-        if before is None or anew:
-            return self._load(Position.after(before, self.config, last, anew=True), anew=anew)
+            return self._load(Position.after(before, self.config, last, anew=True), anew=True)
         before.require(self.config, self.tables, self.table, last)
         if before.seen.batch_id == last.batch_id:
             return None
+        self._set_properties()
         now = Position.after(before, self.config, last)
         found = self._difference(before, now)
         if found is None:
@@ -126,19 +129,19 @@ class SinkTable:
         options = {**self._properties, **_transaction(now), "userMetadata": user_metadata(now.metadata())}
         writer.option("overwriteSchema", "true").options(**options).save(self.table.uri)
         failpoints.hit("sunk")
-        return Step(now.seen.batch_id, None) if self._is_ours(now, anew=anew) else None
+        return Step(now.seen.batch_id, None) if self._was_made(now, anew=anew) else None
 
-    def _is_ours(self, now: Position, *, anew: bool = False) -> bool:
-        """Say whether it was this process that has made a step, and not another one to the same batch; FencedError if it was one to another batch.
+    def _was_made(self, now: Position, *, anew: bool = False) -> bool:
+        """Say whether a step was made here; False if another process has made one that leads as far, FencedError if its step leads less far.
 
-        Delta keeps quiet about the second of two steps of one number, which then has changed nothing.
+        Delta keeps quiet about the second of two steps of one number, which then has changed nothing. With `anew` no other step does.
         """
         found = newest_position(self.table)
-        if found is None or found.step < now.step or (found.step == now.step and found.attempt != now.attempt):
-            if found is not None and found.seen == now.seen and not anew:
-                return False
+        if found is not None and found.attempt == now.attempt:
+            return True
+        if found is None or anew or found.seen.batch_id < now.seen.batch_id:
             raise FencedError(f"sink.delta: another process has made step {now.step} of {self.table.uri!r}")
-        return True
+        return False
 
     def _difference(self, before: Position, now: Position) -> _Found | None:
         """Return the rows that differ; None if the tables have lost a part of what is between the two positions."""
@@ -146,7 +149,7 @@ class SinkTable:
         by_start = of.start in of.identity
         try:
             rows = self._shown(self._view.difference(before.seen, now.seen, self._names(now)))
-            rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
+            rows.persist(StorageLevel.MEMORY_AND_DISK)
             start = whole(of, of.start) if by_start else F.lit(None)
             signs = [F.count_if(F.col(SIGN) == sign) for sign in (1, -1)]
             ((added, taken_back, low, high),) = rows.agg(*signs, F.min(start), F.max(start)).collect()
@@ -163,15 +166,16 @@ class SinkTable:
         self._grow(now)
         failpoints.hit("sink_read")
         added = found.rows.where(F.col(SIGN) == 1).select(*self._columns(now))
+        deleted = 0
         if found.taken_back:
-            self._merge(found, now)
+            deleted = self._merge(found, now)
         else:  # Each row that is added is new, because otherwise the former one would be taken back.
             self.table.append(added, STEPS, now.step, now.metadata())
         failpoints.hit("sunk")
-        ours = self._is_ours(now)
-        return Step(now.seen.batch_id, found.added, max(found.taken_back - found.added, 0)) if ours else None
+        return Step(now.seen.batch_id, found.added, deleted) if self._was_made(now) else None
 
-    def _merge(self, found: _Found, now: Position) -> None:
+    def _merge(self, found: _Found, now: Position) -> int:
+        """Replace the rows that changed, add the new ones, and delete the others that are taken back; return the number of deletes."""
         of = self.tables.changelog
         first = Window.partitionBy(*of.identity).orderBy(F.desc(SIGN))
         rows = found.rows.withColumn("_rank", F.row_number().over(first)).where("_rank = 1")
@@ -194,7 +198,7 @@ class SinkTable:
         # MERGE has no writer options: its transaction and metadata are settings of the session.
         settings = {f"spark.databricks.delta.write.{key}": value for key, value in _transaction(now).items()}
         with self.tables.settings({**settings, USER_METADATA: user_metadata(now.metadata())}):
-            self.tables.spark.sql(statement).collect()
+            return sum(row.num_deleted_rows for row in self.tables.spark.sql(statement).collect())
 
     def _grow(self, now: Position) -> None:
         """Add the columns that the table lacks."""
