@@ -6,6 +6,7 @@ from sessionlake.cli.jobs import command_of
 from sessionlake.cli.observed import observed_publisher
 from sessionlake.cli.shared import console, open_session
 from sessionlake.config.load import load_config
+from sessionlake.config.source import TABLE, TOPIC
 
 if TYPE_CHECKING:
     from sessionlake.jobs.publish import Step
@@ -19,7 +20,7 @@ def publish_command(config_path: str, once: bool, only: str | None, resync: bool
     from sessionlake.preflight.sinks import require_table
 
     sinks = sinks_of(config, only, resync=resync)  # before Spark, which takes seconds to start
-    if "delta" in sinks:
+    if TABLE in sinks:
         require_table(config, resync=resync)
     with observed_publisher(config) as batch_done:
 
@@ -35,7 +36,7 @@ def publish_command(config_path: str, once: bool, only: str | None, resync: bool
         published = publish(
             open_session(config), config, once=once, only=only, resync=resync, on_batch=show, on_step=show_step
         )
-    if "kafka" in sinks:
+    if TOPIC in sinks:
         console.print(f"{published.batches} batches published")
-    if "delta" in sinks:
+    if TABLE in sinks:
         console.print(f"{published.steps} steps of the table")

@@ -27,6 +27,10 @@ _OURS = {
 }
 
 
+TOPIC, TABLE = "kafka", "delta"
+"""The sinks by their names in the config: a topic, and a table."""
+
+
 class SourceSection(Section):
     """The input of a pipeline."""
 
@@ -133,7 +137,7 @@ class SinkSection(Section):
     @property
     def targets(self) -> dict[str, KafkaSink | DeltaSink]:
         """The targets that there are, by their names in the config."""
-        named = {"kafka": self.kafka, "delta": self.delta}
+        named = {TOPIC: self.kafka, TABLE: self.delta}
         return {name: sink for name, sink in named.items() if sink is not None}
 
 

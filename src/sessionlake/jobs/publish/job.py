@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from sessionlake.config.durations import parse_duration
 from sessionlake.config.load import Config
-from sessionlake.config.source import KafkaSink
+from sessionlake.config.source import TABLE, TOPIC, KafkaSink
 from sessionlake.errors import ConfigError, NoBatchesError
 from sessionlake.jobs.publish.changes import from_version, pin_version, publish_changes
 from sessionlake.jobs.publish.final import publish_final
@@ -65,9 +65,9 @@ def publish(
             f"pipeline.warehouse: {config.pipeline.warehouse!r} has no {of.snapshot} yet; run `sessionlake run` first"
         )
     check_history(tables, changelogs_in(tables))
-    table = TableSteps(SinkTable.of(spark, config), on_step, resync=resync) if "delta" in sinks else None
+    table = TableSteps(SinkTable.of(spark, config), on_step, resync=resync) if TABLE in sinks else None
     sent = (0, False)
-    if "kafka" in sinks:
+    if TOPIC in sinks:
         turn = (lambda: None) if table is None or once else table.turn
         sent = _to_topic(tables, config, once=once, on_batch=on_batch, meanwhile=turn)
     if table is not None:
@@ -85,9 +85,9 @@ def sinks_of(config: Config, only: str | None = None, *, resync: bool = False) -
         raise ConfigError(
             "sink: is missing; add [sink.kafka] with bootstrap_servers and topic, or [sink.delta] with path"
         )
-    if "kafka" in there:
+    if TOPIC in there:
         sink_of(config)
-    if "delta" in there:
+    if TABLE in there:
         table_of(config)
     elif resync:
         raise ConfigError(
