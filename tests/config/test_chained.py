@@ -117,3 +117,18 @@ def test_what_is_read_binds_the_tables(write: Write) -> None:
     settings = load_config(root / "days.toml").rebuild_settings()
     assert (settings["source.of"], settings["source.rows"]) == ("clicks", "final")
     assert "source.of" not in load_config(root / "clicks.toml").rebuild_settings()
+
+
+GROUPED = {
+    "pipeline": {"warehouse": "lake/days"},
+    "source": {"kind": "results", "of": "clicks", "rows": "changes"},
+    "group": {},
+}
+
+
+@pytest.mark.parametrize("setting", [{"max_key_bytes": 100}, {"where": "event_count > 1"}])
+def test_what_judges_rows_that_are_taken_back_is_bound(write: Write, setting: dict[str, Any]) -> None:
+    """A row that was a dead letter would be taken back from a group that it was never in."""
+    root = write(clicks=SESSIONS, days=GROUPED, other=with_(GROUPED, event=setting))
+    days, other = (load_config(root / f"{name}.toml").rebuild_settings() for name in ("days", "other"))
+    assert {name for name in days if days[name] != other[name]} == {f"event.{name}" for name in setting}

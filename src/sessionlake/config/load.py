@@ -214,8 +214,8 @@ class Config(Section):
             events |= {f"{side.event_at}.{name}": value for name, value in event.items()}
             if side.source.entry.is_pipeline:
                 events |= {f"{side.source.AT}.{name}": getattr(side.source, name) for name in ("of", "rows")}
-            if side.source.takes_back:  # rows are taken back that were let pass before
-                events[f"{side.event_at}.where"] = side.event.where
+            if side.source.takes_back:  # a row is taken back if it was let pass before, and only then
+                events |= {f"{side.event_at}.{name}": getattr(side.event, name) for name in ("where", "max_key_bytes")}
             if side.lookup:
                 events[side.lookup_at] = {section.name: section.bound for section in side.lookup}
         return {**self.section.bound_settings(), **events, "aggregates": dict(self.aggregates)}
