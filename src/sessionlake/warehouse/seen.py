@@ -43,7 +43,7 @@ class Visible:
     def is_in(self, logs: Logs) -> bool:
         """Say whether the tables have this batch, and were not built anew since; True if their log goes back less far."""
         table = logs[logs.changelog.changes]
-        commit = table.commit(self.version) if table.has(self.version) else None
-        if commit is None:
+        if not table.has(self.version):
             return self.version <= table.latest_version()
-        return bool(commit.metadata.get("commit_id") == self.commit_id)
+        commit = table.commit(self.version)
+        return commit is not None and commit.metadata.get("commit_id") == self.commit_id
