@@ -26,7 +26,7 @@ class Visible:
     @classmethod
     def of(cls, batch: BatchCommit, section: OperatorSection, before: "Visible | None") -> "Visible":
         """Return what is seen as of a batch; `before` is what was seen last: a row that was final then is never less so."""
-        bounds = (section.closed_us(batch.watermark_us), None if before is None else before.close_us)
+        bounds = (_closed_us(batch, section), None if before is None else before.close_us)
         known = [us for us in bounds if us is not None]
         positions = batch.state.get("positions", {})
         return cls(batch.batch_id, batch.commit_id, batch.version, max(known, default=None), positions)
@@ -47,3 +47,9 @@ class Visible:
             return self.version <= table.latest_version()
         commit = table.commit(self.version)
         return commit is not None and commit.metadata.get("commit_id") == self.commit_id
+
+
+def _closed_us(batch: BatchCommit, section: OperatorSection) -> int | None:
+    """Return the bound of the batch's own grace: that of `section` may be one which no batch has had yet, or an earlier one."""
+    closed = section.closed_us(batch.watermark_us)
+    return None if closed is None else closed + section.grace_us - batch.settings.live["grace_us"]
