@@ -25,9 +25,10 @@ from sessionlake.sources.lookups.lookup import NO_LOOKUPS, Lookups
 from sessionlake.stream.shape import Shape
 from sessionlake.warehouse.schemas import TIME
 
-INPUT = "input"
-"""The column that names the input that a row comes from; left out in batches that read but one, of events."""
-CORRECTION = "correction"
+INPUT = ":input"
+"""The column that names the input that a row comes from; left out in batches that read but one, of events. No source has a column
+that is called so, for its columns stand beside it."""
+CORRECTION = ":correction"
 """The column that has a row of the control input, as one struct."""
 EVENTS, CORRECTIONS = EVENT_INPUT, "corrections"
 """The event input of pipelines that have one, and the control input."""
