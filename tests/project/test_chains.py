@@ -254,6 +254,37 @@ def test_another_pipeline_in_the_same_place_is_refused(spark: SparkSession, root
     assert query(load_config(root / "days.toml"), SHOWN) == grouped(root)
 
 
+LATEST = """\
+[source]
+kind = "results"
+of = "clicks"
+rows = "changes"
+
+[event]
+key = "correction"
+time = "session_start"
+
+[group]
+
+[aggregates]
+sessions = "count()"
+inputs = "sum(input)"
+"""
+
+
+@pytest.mark.slow
+def test_a_zero_of_another_sign_is_another_row_and_columns_may_have_any_name(spark: SparkSession, root: Path) -> None:
+    """`correction` is 0.0, then -0.0, and all else stays. The next row is taken back from the key of -0.0."""
+    (root / "clicks.toml").write_text(f'{CLICKS}correction = "last(price)"\ninput = "count()"\n')
+    (root / "latest.toml").write_text(LATEST)
+    for number, price in enumerate((0.0, -0.0, 5.0)):
+        row = {"user": "u", "at": 1_700_000_000 + number, "price": price}
+        (root / "events" / f"{number}.json").write_text(f"{json.dumps(row)}\n")
+        step(spark, root, "clicks", "latest")
+        shown = query(load_config(root / "latest.toml"), "select group_key, sessions, inputs from groups_live")
+        assert shown == [(f"{price:g}", 1, number + 1)]
+
+
 COUNTS = HOURS.replace(
     'kind = "tumbling"\nsize = "1 hour"\n', 'by = "count"\nkind = "tumbling"\nsize = 2\nretention_count = 100\n'
 )
