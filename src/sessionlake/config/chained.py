@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from sessionlake.config.operators import OPERATORS
+from sessionlake.config.structure import StandIn
 from sessionlake.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -16,9 +17,11 @@ def check_upstream(config: "Config", side: "Config") -> None:
     if upstream is None:
         return
     at, named = side.source.AT, repr(side.source.of)
+    if side.event.max_future_skew is not None:
+        raise ConfigError(f"{side.event_at}.max_future_skew: no clock judges rows of {named}; remove it")
     if config.pipeline.archive == "all":
         raise ConfigError(
-            f"pipeline.archive: 'all' keeps rows that the tables of {named} have; write true, or remove it"
+            f"pipeline.archive: 'all' keeps rows that the tables of {named} have; write {'false' if side.source.takes_back else 'true or false'}"
         )
     if side.source.takes_back:
         _check_changes(config, side, upstream)
@@ -31,13 +34,13 @@ def check_upstream(config: "Config", side: "Config") -> None:
             f"{at}.rows: 'final' is of rows that close, and those of {named}, a [{upstream.entry.section}], never do; write 'changes'"
         )
     if section.not_final:
-        raise ConfigError(f"{at}.rows: 'final' of {named} {section.not_final} there")
+        raise ConfigError(f"{at}.rows: 'final' {section.not_final} in {named}")
 
 
 def _check_changes(config: "Config", side: "Config", upstream: "Upstream") -> None:
     """Raise ConfigError if rows that are taken back would be subtracted as others than were added."""
     at, named = side.source.AT, repr(side.source.of)
-    if not config.entry.subtracts:
+    if not isinstance(config.section, StandIn) and not config.entry.subtracts:
         able = " or ".join(f"[{entry.section}]" for entry in OPERATORS.values() if entry.subtracts)
         raise ConfigError(
             f"{at}.rows: a [{config.operator}] can't take rows back that change; write 'final', or use {able}"
@@ -48,9 +51,11 @@ def _check_changes(config: "Config", side: "Config", upstream: "Upstream") -> No
         )
     if side.lookup:
         raise ConfigError(
-            f"{side.lookup_at}: a row would be taken back with what is looked up by then; look it up in {named}"
+            f"{side.lookup_at}: a row would be taken back with other columns than it was added with; look it up in {named}"
         )
     if side.event.unique_for is not None:
         raise ConfigError(f"{side.event_at}.unique_for: rows of {named} come once; remove it")
     if config.pipeline.archive:
-        raise ConfigError(f"pipeline.archive: would keep rows that are taken back; the tables of {named} have them")
+        raise ConfigError(
+            f"pipeline.archive: would keep rows that are taken back, and the tables of {named} have them; write false"
+        )

@@ -140,4 +140,4 @@ def _check_sinks(config: "Config") -> None:
                 f"{at}.emit: 'final' is of rows that close, and those of a [{config.operator}] never do; write 'changes'"
             )
         if sink.emit == "final" and config.section.not_final:
-            raise ConfigError(f"{at}.emit: 'final' {config.section.not_final}")
+            raise ConfigError(f"{at}.emit: 'final' {config.section.not_final}, or 'changes'")

@@ -10,7 +10,7 @@ from sessionlake.config.operators import OPERATORS, SECTIONS, OperatorEntry, ent
 from sessionlake.config.paths import resolved
 from sessionlake.config.problems import Gathered, problems_of
 from sessionlake.config.sections import OperatorSection, as_columns
-from sessionlake.config.sources import SOURCES
+from sessionlake.config.sources import SOURCES, SourceEntry
 from sessionlake.config.structure import section_in
 from sessionlake.errors import ConfigError, SessionlakeError
 
@@ -71,14 +71,13 @@ def pipeline_named(at: str, name: str, directory: Path) -> tuple[ConfigFile, Raw
     """
     try:
         file = _file_of(name, directory)
-        raw = None if file is None else file.merged()
+        if file is not None:
+            return file, file.merged()
     except SessionlakeError as error:
-        raise ConfigError(f"{at}: {name!r} can't be read ({problems_of(error)[0]}); correct it") from error
-    if file is None or raw is None:
-        raise ConfigError(
-            f"{at}: there is no pipeline {name!r} beside this file; write its name, or the path of its config"
-        )
-    return file, raw
+        raise ConfigError(f"{at}: {name!r} can't be read ({problems_of(error)[0]})") from error
+    raise ConfigError(
+        f"{at}: there is no pipeline {name!r} beside this file; write its name, or the path of its config"
+    )
 
 
 def warehouse_of(at: str, name: str, file: ConfigFile, raw: Raw) -> str:
@@ -94,7 +93,7 @@ def upstream_of(at: str, name: str, directory: Path) -> Upstream:
     file, raw = pipeline_named(at, name, directory)
     section = section_in(raw)
     if section is None:
-        raise ConfigError(f"{at}: {name!r} has no right section of an operator; correct {file.own.path}")
+        raise ConfigError(f"{at}: {name!r} has no valid section of an operator; correct {file.own.path}")
     own = raw.get("pipeline")
     called = own.get("name", name) if isinstance(own, dict) else name
     return Upstream(str(called), warehouse_of(at, name, file, raw), section)
@@ -122,7 +121,7 @@ def upstreams_in(raw: Raw, directory: Path, found: Gathered) -> dict[str, Upstre
     upstreams = {}
     for at, holder in _sources(raw):
         source = holder[_SOURCE]
-        entry = SOURCES.get(str(source.get("kind")))
+        entry = _entry_of(source)
         if entry is not None and entry.is_pipeline and isinstance(source.get("of"), str) and source["of"]:
             with found.one():
                 upstreams[at] = upstream_of(f"{at}.of", source["of"], directory)
@@ -130,15 +129,24 @@ def upstreams_in(raw: Raw, directory: Path, found: Gathered) -> dict[str, Upstre
 
 
 def with_events_of(raw: Raw, upstreams: Mapping[str, Upstream]) -> Raw:
-    """Return a config's text with the key and time of events that are rows of other pipelines, if it does not say which columns they are."""
+    """Return a config's text with the key and time of events that are rows of other pipelines, if it does not say which columns they are.
+
+    Of a pipeline that is not among `upstreams`, because it can't be read, they are any names: a missing one is not the user's problem.
+    """
     raw = _copied(raw)
     for at, holder in _sources(raw):
-        event = holder.get(_EVENT, {})
-        if at in upstreams and isinstance(event, dict):
-            of = upstreams[at].changelog
-            key = {"key": of.key} if holder is raw else {}  # the key of one of several inputs is the operator's
-            holder[_EVENT] = {**key, "time": of.read_by, **event}
+        event, entry = holder.get(_EVENT, {}), _entry_of(holder[_SOURCE])
+        if entry is not None and entry.is_pipeline and isinstance(event, dict):
+            of = upstreams[at].changelog if at in upstreams else None
+            key, time = ("key", "time") if of is None else (of.key, of.read_by)
+            # The key of one of several inputs is the operator's.
+            holder[_EVENT] = {**({"key": key} if holder is raw else {}), "time": time, **event}
     return raw
+
+
+def _entry_of(source: Raw) -> SourceEntry | None:
+    """Return the entry of a source's kind; None if there is no such kind."""
+    return SOURCES.get(str(source.get("kind")))
 
 
 def _copied(value: Any) -> Any:
@@ -158,7 +166,8 @@ def _sources(raw: Raw) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _file_of(name: str, directory: Path) -> ConfigFile | None:
     if name.endswith(".toml"):
-        return ConfigFile.read(directory / name)
+        path = directory / name
+        return ConfigFile.read(path) if path.exists() else None
     for path in dict.fromkeys((directory / f"{name}.toml", *pipeline_files(directory))):
         if path.is_file():
             file = ConfigFile.read(path)

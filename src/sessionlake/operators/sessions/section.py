@@ -251,7 +251,7 @@ class SessionSection(OperatorSection):
         """With [emit] a row is what was sent last, and its session may have grown since, if it was sent before it closed."""
         if self.policies is None or self.sends_finals:
             return ""
-        return "would take for closed what was sent of a session that goes on; write emit.early = 'off' and emit.full = 'close', or 'changes'"
+        return "would take for closed what was sent of a session that goes on; write emit.early = 'off' and emit.full = 'close'"
 
     @property
     def policies(self) -> Policies | None:

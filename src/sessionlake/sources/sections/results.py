@@ -3,6 +3,8 @@
 from sessionlake.config.source import SourceSection
 from sessionlake.errors import ConfigError
 
+_KEYS = {"kind", "of", "rows"}
+
 
 def check(source: SourceSection) -> None:
     """Raise a ConfigError for keys that are missing or that don't go together."""
@@ -12,6 +14,7 @@ def check(source: SourceSection) -> None:
         raise ConfigError(
             f"{source.AT}.rows: is missing; write 'final', for rows that events can't change any more, or 'changes', for all of them"
         )
-    for name in ("path", "format"):
-        if value := getattr(source, name):
-            raise ConfigError(f"{source.AT}.{name}: {value!r} does not go with kind 'results'; remove it")
+    # A batch is what has changed in front since the batch before, in the types that the tables there have: nothing else is chosen.
+    foreign = next((name for name in type(source).model_fields if name in source.model_fields_set - _KEYS), None)
+    if foreign is not None:
+        raise ConfigError(f"{source.AT}.{foreign}: does not go with kind 'results'; remove it")
