@@ -176,6 +176,10 @@ def check_source(source: SourceSection) -> None:
         foreign = next((name for name in entry.keys if getattr(source, name)), None) if kind != source.kind else None
         if foreign is not None:
             raise ConfigError(f"{source.AT}.{foreign}: goes with kind {kind!r} only; remove it")
+    if source.entry.has_own_keys_only:
+        given = (name for name in type(source).model_fields if name in source.model_fields_set)
+        if (name := next((name for name in given if name not in ("kind", *source.entry.keys)), None)) is not None:
+            raise ConfigError(f"{source.AT}.{name}: does not go with kind {source.kind!r}; remove it")
     named(source.entry.check)(source)
 
 

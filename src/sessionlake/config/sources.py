@@ -24,6 +24,8 @@ class SourceEntry:
     """The key of the section that names the input."""
     keys: tuple[str, ...] = ()
     """Keys of the section that this kind alone has."""
+    has_own_keys_only: bool = False
+    """Whether it has none of the keys that several kinds have."""
     has_topic: bool = False
     """Whether it reads records of a topic, which has a name in place of a path and can be written to."""
     has_offsets: bool = False
@@ -72,6 +74,7 @@ SOURCES: dict[str, SourceEntry] = {
         without_spark=f"{_PREFLIGHT}:logged_results",
         place="of",
         keys=("of", "rows"),
+        has_own_keys_only=True,
         can_replay=False,
         is_table=True,
         is_pipeline=True,

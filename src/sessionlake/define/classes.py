@@ -100,8 +100,12 @@ def _operators() -> Iterator[Shape]:
 def _sources() -> Iterator[Shape]:
     """Yield a shape for each kind of source; what names the input needs no name itself."""
     for kind, entry in SOURCES.items():
-        hidden = frozenset(key for other in SOURCES.values() if other is not entry for key in other.keys)
-        yield Shape(class_name(kind), Source, "source", (SourceSection,), {"kind": kind}, entry.place, hidden)
+        hidden = {key for other in SOURCES.values() if other is not entry for key in other.keys}
+        if entry.has_own_keys_only:
+            hidden = {*SourceSection.model_fields} - {*entry.keys}
+        yield Shape(
+            class_name(kind), Source, "source", (SourceSection,), {"kind": kind}, entry.place, frozenset(hidden)
+        )
 
 
 def _sides() -> Iterator[Shape]:

@@ -267,22 +267,10 @@ class Kafka(Source):
 class Results(Source):
     """The input of a pipeline.
 
-    Its keys are those of [source]: path, format, max_files_per_batch, max_bytes_per_batch, max_line_bytes, types, max_offsets_per_batch, of, rows.
+    Its keys are those of [source]: of, rows.
     """
 
-    def __init__(
-        self,
-        of: str | None = ...,
-        *,
-        path: str = ...,
-        format: Literal["json", "csv", "parquet", "avro"] | None = ...,
-        max_files_per_batch: int | None = ...,
-        max_bytes_per_batch: int | None = ...,
-        max_line_bytes: int = ...,
-        types: Mapping[str, Literal["long", "double", "string", "boolean", "timestamp", "date"]] = ...,
-        max_offsets_per_batch: int = ...,
-        rows: Literal["final", "changes"] | None = ...,
-    ) -> None: ...
+    def __init__(self, of: str | None = ..., *, rows: Literal["final", "changes"] | None = ...) -> None: ...
 
 class Left(Section):
     """The left side.
