@@ -20,6 +20,7 @@ from sessionlake.jobs.registry import BY_NAME
 from sessionlake.preflight.check import check, require_ready
 from sessionlake.preflight.jobs import require_job
 from sessionlake.preflight.needs import OF_JOB, OF_REBUILD
+from sessionlake.preflight.summary import summary_of
 from tests.cli.support import CONFIG, Project
 from tests.support import write_config, write_rows
 
@@ -51,6 +52,18 @@ def test_a_pipeline_that_is_right_is_told_in_words(project: Project) -> None:
     }
     assert not (project.root / "warehouse").exists()
     assert not (project.root / "store").exists()
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"), [("changes", "all rows, and their changes"), ("final", "rows that are final")]
+)
+def test_results_of_another_pipeline_are_told_and_no_clock(project: Project, rows: str, told: str) -> None:
+    source = f"[source]\nkind = 'results'\nof = '{project.path.name}'\nrows = '{rows}'\n"
+    back = project.root / "back.toml"
+    back.write_text(f"[pipeline]\nname = 'back'\nwarehouse = 'back'\n{source}[group]\n")
+    front, found = load_config(project.path).pipeline, summary_of(load_config(back))
+    assert found["reads"] == f"sessions_live of {front.name} in {front.warehouse}: {told}"
+    assert found["events"] == "key session_key, time session_end"
 
 
 def test_a_loaded_config_is_checked_without_places(project: Project) -> None:

@@ -7,6 +7,7 @@ from sessionlake.config.load import Config
 from sessionlake.config.lookups import LookupSection
 from sessionlake.config.names import DEAD_LETTER
 from sessionlake.config.source import SourceSection
+from sessionlake.config.upstream import Upstream
 from sessionlake.warehouse.changelog import changelog_of
 
 
@@ -34,12 +35,14 @@ _BEYOND = {
 def _inputs(config: Config) -> Iterator[tuple[str, str]]:
     for name, side in config.inputs.items():
         of = f" {name}" if len(config.inputs) > 1 else ""
-        yield f"reads{of}", _read(side.source)
+        upstream = side.upstream.get(side.source.AT)
+        yield f"reads{of}", _read(side.source) if upstream is None else _followed(side.source, upstream)
         event, keys = side.event, config.keys[name]
         named = {"key": ", ".join(keys) or None, "time": event.time, "id": event.id}
         columns = ", ".join(f"{what} {column}" for what, column in named.items() if column) or "no columns by name"
-        ahead = spoken_duration(side.max_future_skew_us)
-        yield f"events{of}", f"{columns}; more than {ahead} ahead of the clock: go to dead_letters"
+        # Rows of another pipeline are not judged by the clock.
+        ahead = f"; more than {spoken_duration(side.max_future_skew_us)} ahead of the clock: go to dead_letters"
+        yield f"events{of}", f"{columns}{ahead if upstream is None else ''}"
         if side.lookup:
             yield f"looks up{of}", "; ".join(map(_looked_up, side.lookup))
 
@@ -49,6 +52,11 @@ def _looked_up(section: LookupSection) -> str:
     which = "valid at the event's time" if section.is_timed else "that is there"
     missing = "events without one go to dead_letters" if section.missing == DEAD_LETTER else "null without one"
     return f"{', '.join(section.columns)} of the row of {section.table or section.path} {which} with {equal}; {missing}"
+
+
+def _followed(source: SourceSection, upstream: Upstream) -> str:
+    rows = "all rows, and their changes" if source.takes_back else "rows that are final"
+    return f"{upstream.changelog.live} of {upstream.name} in {upstream.warehouse}: {rows}"
 
 
 def _read(source: SourceSection) -> str:
