@@ -1,14 +1,16 @@
 """Test the operator of any config in milliseconds, without Spark: a pipeline's own TOML file, over rows of a test."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator, counts_of
+from sessionlake.errors import ConfigError
 from sessionlake.local.columns import type_of
 from sessionlake.local.rows import Row, event_rows, plain_rows
 from sessionlake.local.source import Lookups, local_config, local_operator, local_tables
@@ -44,6 +46,7 @@ class Harness(OperatorHarness[Operator[Any], LocalTables]):
     """Run micro-batches of plain rows through the operator of a config: a file, or its content without [pipeline].
 
     Rows are dicts with the columns that the config names. An `offset`, a `partition` and `deleted` are a Kafka record's.
+    If the source is the results of another pipeline, `taken_back` of `process` has rows that it takes back.
     Column types are those of the first batch's first values, or `schema` = {"column": "long" | "double" | "string" |
     "boolean" | "timestamp" | "date"}.
 
@@ -77,14 +80,26 @@ class Harness(OperatorHarness[Operator[Any], LocalTables]):
         super().__init__(local_tables(self._config), shards, schema=schema)
 
     def process(
-        self, rows: Sequence[Row] | Inputs, clock_us: int = 0, *, corrections: Sequence[Row] = ()
+        self,
+        rows: Sequence[Row] | Inputs,
+        clock_us: int = 0,
+        *,
+        corrections: Sequence[Row] = (),
+        taken_back: Sequence[Row] | Inputs = (),
     ) -> ConfigOutput:
-        """Run one micro-batch at a time of the clock: rows of the one input, or by input, and rows of the table of corrections."""
-        given = rows if isinstance(rows, Mapping) else {next(iter(self._config.inputs)): rows}
+        """Run one micro-batch at a time of the clock: rows of the one input, or by input, and rows of the table of corrections.
+
+        `taken_back` has, like `rows`, those that the pipeline in front takes back: as they were, with all columns that are
+        read. ConfigError if their source is not the results of a pipeline.
+        """
+        added, back = self._by_input(rows), self._by_input(taken_back)
+        given = {name: [*added.get(name, ()), *back.get(name, ())] for name in {**added, **back}}
         if self._operator is None:
             types = {name: self._types(some) for name, some in given.items()}
             self._operator = local_operator(self._config, types, self._lookups)
-        chunks = [(name, chunk) for name, some in given.items() for chunk in self._chunks(name, some)]
+        chunks = [
+            (name, chunk) for name, some in given.items() for chunk in self._chunks(name, some, len(back.get(name, ())))
+        ]
         ids = [{"correction_id": f"{number:012d}", **row} for number, row in enumerate(corrections)]
         table = pa.Table.from_pylist(ids, schema=CORRECTIONS_SCHEMA) if ids else None
         return self._told(self._batch(clock_us, chunks, corrections=table), given)
@@ -108,9 +123,14 @@ class Harness(OperatorHarness[Operator[Any], LocalTables]):
         names = dict.fromkeys(name for row in rows for name in row)
         return {name: type_of(name, rows) for name in names} | self._declared
 
-    def _chunks(self, name: str, rows: Sequence[Row]) -> list[Rows]:
-        """Return rows by source partition, in their order."""
-        columns = self._build().columns(name)
+    def _by_input(self, rows: Sequence[Row] | Inputs) -> Inputs:
+        return rows if isinstance(rows, Mapping) else {next(iter(self._config.inputs)): rows}
+
+    def _chunks(self, name: str, rows: Sequence[Row], taken_back: int) -> list[Rows]:
+        """Return rows by source partition, in their order; the last ones, so many, are taken back."""
+        columns, source = self._build().columns(name), self._config.inputs[name].source
+        if taken_back and not source.entry.is_pipeline:
+            raise ConfigError(f"taken_back: only kind = 'results' takes rows back, and {source.AT} has {source.kind!r}")
         records = [
             (
                 at,
@@ -126,7 +146,10 @@ class Harness(OperatorHarness[Operator[Any], LocalTables]):
         found = []
         for partition in sorted({row[PARTITION] for _, row in records}):
             some = [(at, row) for at, row in records if row[PARTITION] == partition]
-            found.append(event_rows(columns, some, Origin(partition, (0, 0, 0))))
+            made = event_rows(columns, some, Origin(partition, (0, 0, 0)))
+            # Rows of another pipeline have signs, whatever they are: no clock judges them.
+            signs = np.where(np.array([at for at, _ in some]) < len(rows) - taken_back, 1, -1)
+            found.append(replace(made, sign=signs) if source.entry.is_pipeline else made)
         return found
 
 
