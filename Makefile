@@ -48,6 +48,10 @@ airflow: setup ## start Airflow with all DAGs on the demo's pipeline
 bench: setup ## measure throughput against the peers, and with BASE=COMMIT against an older commit
 	@$(PYTHON) -m benchmarks.run $(if $(BASE),--base $(BASE))
 
+.PHONY: bench-chain
+bench-chain: setup ## measure what a pipeline behind another one costs to follow its results
+	@$(PYTHON) -m benchmarks.chain
+
 .PHONY: bench-jobs
 bench-jobs: setup ## measure the scheduled jobs on 10M sessions against the plain ways
 	@$(PYTHON) -m benchmarks.compact --only fold

@@ -22,8 +22,8 @@ from sessionlake.propose.sample import Sample
 _FURTHER = (TokenType.ROLLUP, TokenType.CUBE, TokenType.GROUPING_SETS)
 _WINDOWS = "window(t, '1 hour') or session_window(t, '30 minutes')"
 _LATEST = (
-    "for the latest row of each key write row_number() over (partition by key order by time desc) = 1, and for totals that never end SQL "
-    "over the live view of a pipeline with windows (`sessionlake sql`)"
+    "for the latest row of each key write row_number() over (partition by key order by time desc) = 1, and for totals over all "
+    "time a config with [group] (docs/group.md)"
 )
 
 
