@@ -1,4 +1,4 @@
-"""What a pipeline can read of another one: rules between the reader's config and that of the pipeline in front of it."""
+"""The rules between the config of a pipeline and that of another one whose results it reads: which rows it can read, and with which settings."""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def check_upstream(config: "Config", side: "Config") -> None:
-    """Raise ConfigError if an input of a pipeline can't be the results of the pipeline that it names."""
+    """Raise ConfigError if an input of a pipeline, `side`, can't be the results of the pipeline that it names; other inputs pass."""
     upstream = config.upstream.get(side.source.AT)
     if upstream is None:
         return
@@ -38,7 +38,7 @@ def check_upstream(config: "Config", side: "Config") -> None:
 
 
 def _check_changes(config: "Config", side: "Config", upstream: "Upstream") -> None:
-    """Raise ConfigError if rows that are taken back would be subtracted as others than were added."""
+    """Raise ConfigError if rows can't be taken back, or would be taken back with other columns than they were added with."""
     at, named = side.source.AT, repr(side.source.of)
     if not isinstance(config.section, StandIn) and not config.entry.subtracts:
         able = " or ".join(f"[{entry.section}]" for entry in OPERATORS.values() if entry.subtracts)

@@ -60,14 +60,15 @@ class LookedUpTable:
         return OPERATORS[self.operator]
 
     def called(self, column: str) -> str:
-        """Return how its rows call a column: that of a key of one column has the operator's name."""
+        """Return the name that a column has in its rows: a key of one column is called as the operator calls keys."""
         return self.entry.rows.key if self.key == (column,) else column
 
 
 def pipeline_named(at: str, name: str, directory: Path) -> tuple[ConfigFile, Raw]:
-    """Return the file of a pipeline, and its content with the project's defaults; ConfigError, of the key `at`, if there is none.
+    """Return the file of a pipeline, and its content with the project's defaults.
 
-    It is named by its path, or by its name if its file lies in the directory.
+    `name` is its path, which ends in .toml, or its name if its file lies in the directory. ConfigError, of the key `at`, if
+    there is no such file, or none that can be read.
     """
     try:
         file = _file_of(name, directory)

@@ -43,7 +43,7 @@ class ResultsSource(DeltaSource):
         return SignedDecoder(columns, self._config.source.place)
 
     def stream(self, columns: EventColumns, *, everything_at_once: bool = False) -> DataFrame:
-        """Return no rows: a stream that has news whenever the other pipeline commits a batch."""
+        """Return no rows: a stream that has news whenever the other pipeline commits a batch. AwaitedError if that has no batches yet."""
         del everything_at_once
         self._check_types(columns)
         source, config, last = self._config.source, self._config, find_last_batch(self._tables)
@@ -85,7 +85,7 @@ class ResultsSource(DeltaSource):
 
 @dataclass(frozen=True)
 class Handover:
-    """The batches of another pipeline, one difference after the other; see `Versioned` for the methods."""
+    """The differences between batches of another pipeline, one for each batch of the reader; see `Versioned` for the methods."""
 
     tables: Tables
     upstream: Upstream

@@ -1,4 +1,7 @@
-"""The pipelines that read the results of another one: each leaves a file in that one's warehouse, by which its deletions wait for it."""
+"""The pipelines that read the results of another one.
+
+Each leaves a file in the warehouse of the one that it reads. By these files `forget` knows which pipelines it has to wait for.
+"""
 
 import hashlib
 import json
@@ -17,7 +20,7 @@ class Reader:
 
     name: str
     directory: str
-    """The directory of its config, where it ran last."""
+    """The directory of its config when it ran."""
     warehouse: str
     changes: str
     """The table of its own changes, whose commits say how far it has read."""
@@ -25,14 +28,14 @@ class Reader:
     """The name of the input there (`BatchCommit.pins`)."""
 
     def record(self, upstream: Tables) -> None:
-        """Leave its file in the warehouse of the pipeline that it reads."""
+        """Leave its file in the warehouse of the pipeline that it reads, unless it is there. From another directory it is another file."""
         text = json.dumps(asdict(self))
         file = f"{upstream.warehouse}/{FOLDER}/{self.name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}.json"
         if upstream.read_text(file) is None:
             upstream.write_text_once(file, text)
 
     def reached(self, upstream: Tables) -> int | None:
-        """Return the last batch of the other pipeline that it has read; -1 if none, None if it has no tables any more."""
+        """Return the id of the last batch of the other pipeline that it has read; -1 if it has read none, None if it has no tables any more."""
         table = Tables(upstream.spark, self.warehouse, Changelog("reader"))[self.changes]
         if not table.exists():
             return None

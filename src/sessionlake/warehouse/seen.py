@@ -1,4 +1,4 @@
-"""What one pipeline sees of another one's results, as the commits of the reader have it. Light: `status` imports it."""
+"""The batch up to which a pipeline has read the results of another one, as the reader's commits have it. Light: `status` imports it."""
 
 import json
 from collections.abc import Mapping
@@ -11,13 +11,13 @@ from sessionlake.warehouse.delta_log import Logs
 
 @dataclass(frozen=True)
 class Visible:
-    """The rows that are seen as of a batch: all, or those that events can't change any more."""
+    """The mark of a batch of the pipeline that is read: which rows are there as of it, and which of them are final."""
 
     batch_id: int
     commit_id: str
     """The attempt that was committed: the batch of another pipeline in the same place has another one."""
     version: int
-    """Of the changelog; the batch's commit made it."""
+    """The version of the changelog that the batch's commit made."""
     close_us: int | None = None
     """Rows whose closing time lies strictly before it are final, microseconds; None if none are."""
     positions: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -25,7 +25,10 @@ class Visible:
 
     @classmethod
     def of(cls, batch: BatchCommit, section: OperatorSection, before: "Visible | None") -> "Visible":
-        """Return what is seen as of a batch; `before` is what was seen last: a row that was final then is never less so."""
+        """Return the mark of a batch; `before` is that of the batch read last, None of the first one.
+
+        The bound of `close_us` never goes back: a row that was final stays final.
+        """
         bounds = (_closed_us(batch, section), None if before is None else before.close_us)
         known = [us for us in bounds if us is not None]
         positions = batch.state.get("positions", {})
@@ -37,11 +40,14 @@ class Visible:
         return cls(**json.loads(text))
 
     def text(self) -> str:
-        """Return it as a batch's commit has it."""
+        """Return it as JSON, as a batch's commit has it."""
         return json.dumps(asdict(self))
 
     def is_in(self, logs: Logs) -> bool:
-        """Say whether the tables have this batch, and were not built anew since; True if their log goes back less far."""
+        """Say whether this batch is one of these tables; False if they were built anew, or put back, since.
+
+        True if their log does not go back as far as this batch, but further than its version.
+        """
         table = logs[logs.changelog.changes]
         if not table.has(self.version):
             return self.version <= table.latest_version()

@@ -36,7 +36,8 @@ class View:
     def difference(self, before: Visible | None, now: Visible, columns: Sequence[str]) -> DataFrame:
         """Return the rows that are added and taken back between two batches: some columns, and SIGN.
 
-        A row that is equal in those columns is neither. `before` is None if nothing was seen yet.
+        A row that is equal in those columns is neither. Without `before` all rows as of `now` are added. PipelineStateError
+        if the tables no longer have the rows as of `before`.
         """
         named = [F.col(SPARK.named(name)) for name in columns]
         if before is None:
@@ -108,7 +109,7 @@ class View:
         return F.lit(False) if at.close_us is None else closing < at.close_us
 
     def _tail(self, before: Visible, now: Visible) -> list[list[str]]:
-        """Return the files that each of the batches in between has added, as the log has them; they may be trimmed since."""
+        """Return, for each batch after `before` up to `now`, the files that it added, as the log has them; the table may be without them since."""
         table = self.tables[self.tables.changelog.changes]
         added_ = (added(table, version) for version in range(before.version + 1, now.version + 1))
         return [files for files in added_ if files]
@@ -129,7 +130,7 @@ class View:
         return self._grown(merged(snapshot_version=self._snapshot(at)))
 
     def _versions(self, at: Visible, tail: list[list[str]]) -> DataFrame:
-        """Return the versions of rows up to a batch, at least of those that the rows of files are changes of; `op` and `batch_id` beside."""
+        """Return the versions of rows up to a batch, with `op` and `batch_id`: of all rows that the files of `tail` change, and of others."""
         of = self.tables.changelog
         rows = row_versions(self.tables, snapshot_version=self._snapshot(at), changelog_version=self._changelog(at))
         rows = self._grown(rows).where(F.col("batch_id") <= at.batch_id)
@@ -142,7 +143,7 @@ class View:
         return rows.where((F.col(of.start) >= since) & (F.col(of.date) >= utc_date(since)))
 
     def _grown(self, rows: DataFrame) -> DataFrame:
-        """Return rows of versions that lack columns which the tables got later: they are null."""
+        """Return rows with the columns that the tables got later than the version which they were read of; these are null."""
         snapshot = self.tables[self.tables.changelog.snapshot].read()
         lacking = [
             field for field in snapshot.schema if field.name not in (*rows.columns, *self.tables.changelog.hidden)

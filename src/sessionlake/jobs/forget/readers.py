@@ -1,4 +1,8 @@
-"""Pipelines that read the results in which the keys were: they must have read that these are gone, before what they were goes, too."""
+"""The pipelines that read the results in which the keys were.
+
+Each must have read that the keys' rows are gone before the files go that have the rows as they were: it needs those to take the
+rows back.
+"""
 
 from pathlib import Path
 
@@ -13,20 +17,24 @@ from sessionlake.warehouse.readers import Reader, readers_of
 
 
 def await_readers(lake: Lake, waits: Waits, run_id: str, *, apply: bool) -> None:
-    """Wait until each reader has read the deletions; JobError, which names it, if one has not when the time is over.
+    """Wait until each reader has read the last batch of the results, in which the rows are deleted.
 
-    With `apply` a pass of each is run here, if its config is here and no stream runs it.
+    With `apply` a pass of each is run first, if its config is where it was and no stream runs it. JobError, which names
+    the reader, if one has not read it when the time is over.
     """
     needed = last_batch(lake.tables).batch_id
-    for reader in readers_of(lake.tables):
+    readers = readers_of(lake.tables)
+    # All passes before any waiting: a reader whose config was moved is there twice, and one of the two has it.
+    for reader in readers:
         config = _config_of(reader) if apply and _is_behind(lake, reader, needed) else None
         if config is not None:
             apply_corrections(lake.tables.spark, config)
+    for reader in readers:
         while _is_behind(lake, reader, needed):
             if not waits():
                 raise JobError(
                     f"forget: pipeline {reader.name!r} of {reader.warehouse!r} has not read that the keys' rows are gone, and needs them as they were to "
-                    f"do so; run it, then repeat with --run-id {run_id}"
+                    f"do so; run it, or delete its tables if it is not used any more, then repeat with --run-id {run_id}"
                 )
 
 
@@ -36,7 +44,7 @@ def _is_behind(lake: Lake, reader: Reader, needed: int) -> bool:
 
 
 def _config_of(reader: Reader) -> Config | None:
-    """Return the config of a reader; None if it is not where it was when the reader ran last."""
+    """Return the config of a reader; None if it is not where it was when the reader ran, or is that of another warehouse now."""
     try:
         file, _ = pipeline_named(reader.pin, reader.name, Path(reader.directory))
         config = config_of(file)
