@@ -254,6 +254,29 @@ def test_another_pipeline_in_the_same_place_is_refused(spark: SparkSession, root
     assert query(load_config(root / "days.toml"), SHOWN) == grouped(root)
 
 
+SENT = (
+    CLICKS
+    + """
+[emit]
+early = "off"
+full = "close"
+"""
+)
+
+
+@pytest.mark.slow
+def test_a_row_that_is_sent_later_than_it_changed_comes_once(spark: SparkSession, root: Path) -> None:
+    """A session is sent once it is closed, with the revision of the batch that changed it last."""
+    (root / "clicks.toml").write_text(SENT)
+    for number in range(4):
+        write(root, 2 * number)
+        step(spark, root, "clicks", "hours")
+    rows = "select session_key, epoch_us(session_end) // 3600000000, count(*), sum(revenue) from sessions_live group by 1, 2 order by 1, 2"
+    sent = query(load_config(root / "clicks.toml"), rows)
+    assert sent
+    assert in_windows(root) == sent
+
+
 LATEST = """\
 [source]
 kind = "results"

@@ -44,15 +44,21 @@ class View:
             return self._as_of(now).where(self._sees(now)).select(*named, F.lit(1).alias(SIGN))
         if before.batch_id == now.batch_id:
             return self._as_of(now).where(F.lit(False)).select(*named, F.lit(1).alias(SIGN))
-        changed = self._changed(before, now, columns)
+        tail = self._tail(before, now)
+        new = self._latest(tail)
+        changed = self._changed(before, now, columns, new, self._versions(before, tail))
         if not self.final or self.section.NEVER_CHANGES:
             return changed
-        return changed.unionByName(self._closed(before, now).select(*named, F.lit(1).alias(SIGN)))
+        # Not by the revision: a row may be sent by a later batch than the one that changed it.
+        identity = list(self.tables.changelog.identity)
+        closed = self._closed(before, now).join(new.select(*identity), identity, "left_anti")
+        return changed.unionByName(closed.select(*named, F.lit(1).alias(SIGN)))
 
-    def _changed(self, before: Visible, now: Visible, columns: Sequence[str]) -> DataFrame:
-        """Return the difference of the rows that the batches in between have changed."""
-        of, tail = self.tables.changelog, self._tail(before, now)
-        new, old = self._latest(tail), self._versions(before, tail)
+    def _changed(
+        self, before: Visible, now: Visible, columns: Sequence[str], new: DataFrame, old: DataFrame
+    ) -> DataFrame:
+        """Return the difference of the rows that the batches in between have changed; `new` are these, `old` those of before."""
+        of = self.tables.changelog
         changed = new.select(*of.identity)
         rows = self._as(new, now, F.lit(_LATEST), columns).unionByName(
             self._as(old.join(changed, list(of.identity), "left_semi"), before, F.col("batch_id"), columns)
@@ -81,10 +87,9 @@ class View:
         return rows.select(*self.tables.changelog.identity, version.alias(_AT), F.when(seen, values).alias(_ROW))
 
     def _closed(self, before: Visible, now: Visible) -> DataFrame:
-        """Return the rows that became final between the batches without a change."""
-        unchanged = F.col("revision") <= before.batch_id
+        """Return the rows that became final between the batches, also those that were changed."""
         if not self.tables.changelog.has_times:
-            return self._as_of(now).where(self._sees(now) & ~self._sees(before) & unchanged)
+            return self._as_of(now).where(self._sees(now) & ~self._sees(before))
         if now.close_us is None or now.close_us == before.close_us:
             return self._as_of(now).where(F.lit(False))
         # Before the first bound nothing had closed.
@@ -96,7 +101,7 @@ class View:
             changelog_version=self._changelog(now),
             until=now.batch_id,
         )
-        return rows.where(self._sees(now) & ~self._sees(before) & unchanged)
+        return rows.where(self._sees(now) & ~self._sees(before))
 
     def _sees(self, at: Visible) -> Column:
         """Return the condition of a row, as it was as of a batch, that is seen."""
