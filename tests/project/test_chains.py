@@ -308,6 +308,30 @@ def test_a_zero_of_another_sign_is_another_row_and_columns_may_have_any_name(spa
         assert shown == [(f"{price:g}", 1, number + 1)]
 
 
+@pytest.mark.slow
+def test_results_that_are_gone_are_told_in_one_line(spark: SparkSession, root: Path) -> None:
+    write(root, 0)
+    step(spark, root, "clicks", "days")
+    for number in (1, 2):
+        write(root, number)
+        step(spark, root, "clicks")
+    tables = Tables.of(spark, load_config(root / "clicks.toml"))
+    changelog = Path(tables[schemas.CHANGELOG].uri)
+    newest = tables[schemas.CHANGELOG].latest_version()
+    file, *_ = tables[schemas.CHANGELOG].files_added(newest)[newest]
+    told = r"source\.of: the results in '.*' as of the batch that was read last are gone; read all of it again"
+    shutil.move(changelog / file, root / file)
+    (changelog / f".{file}.crc").unlink(missing_ok=True)
+    with pytest.raises(PipelineStateError, match=told):
+        step(spark, root, "days")
+    shutil.move(root / file, changelog / file)
+    tables[schemas.CHANGELOG].checkpoint()
+    for version in range(newest):  # as Delta does after delta.logRetentionDuration
+        (changelog / "_delta_log" / f"{version:020d}.json").unlink()
+    with pytest.raises(PipelineStateError, match=told):
+        step(spark, root, "days")
+
+
 COUNTS = HOURS.replace(
     'kind = "tumbling"\nsize = "1 hour"\n', 'by = "count"\nkind = "tumbling"\nsize = 2\nretention_count = 100\n'
 )

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Protocol
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from sessionlake.errors import SessionlakeError
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.rows import Decoder
 from sessionlake.warehouse.tables import Tables
@@ -65,6 +66,9 @@ class Source(Protocol):
 
     def grew(self, told: str) -> bool:
         """Say, by the text of a query's failure, whether only the source's columns have changed, so that a new query may go on."""
+
+    def explained(self, told: str) -> SessionlakeError | None:
+        """Return the error for a user, by the text of a query's failure, if this source is its cause; else None."""
 
     def columns(self) -> list[str]:
         """Return all columns of the source."""

@@ -11,14 +11,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from sessionlake.config.load import Config
-from sessionlake.errors import MissingColumnsError, SourceError
+from sessionlake.errors import MissingColumnsError, SessionlakeError, SourceError
 from sessionlake.sources.base import Offsets, RankedInput, Versioned, same
 from sessionlake.sources.columns import EventColumns, normal_type
 from sessionlake.sources.decoding.decoded import type_name
 from sessionlake.sources.decoding.tables import BLOCK, FILE, WHOLE, TableDecoder
 from sessionlake.sources.decoding.whole import is_kept
 from sessionlake.sources.limits import limits_of
-from sessionlake.warehouse.streamed_files import BATCH, read_files, streamed_files
+from sessionlake.warehouse.streamed_files import BATCH, are_gone, read_files, streamed_files
 from sessionlake.warehouse.tables import Table, Tables, spark_schema
 
 _GREW = ("DELTA_SCHEMA_CHANGED", "DELTA_STREAMING_SCHEMA_MISMATCH_ON_RESTART")
@@ -43,6 +43,16 @@ class DeltaSource:
     def grew(self, told: str) -> bool:
         """Say whether Spark has ended the query because the table's schema is another one."""
         return any(sign in told for sign in _GREW)
+
+    def explained(self, told: str) -> SessionlakeError | None:
+        """Return the error for rows that were not read yet and are gone."""
+        path = self._config.source.path
+        if not are_gone(told, path):
+            return None
+        return SourceError(
+            f"{self._config.source.place_at}: files or versions of {path!r} that were not read yet are gone; put them back, or use "
+            "`sessionlake rebuild`, and keep them longer there (VACUUM, delta.logRetentionDuration)"
+        )
 
     def columns(self) -> list[str]:
         """Return the table's columns."""

@@ -22,7 +22,7 @@ from sessionlake.sources.base import Offsets, same
 from sessionlake.sources.columns import EventColumns, normal_type
 from sessionlake.sources.decoding.kafka_records import DECODED, EVENT, HEADERS, TOMBSTONE, RecordDecoder, Topic
 from sessionlake.sources.infer import declared_and_inferred, infer_values
-from sessionlake.sources.kafka_cluster import Cluster
+from sessionlake.sources.kafka_cluster import Cluster, explained
 from sessionlake.sources.record_columns import KEY, META
 from sessionlake.warehouse.tables import Tables
 
@@ -63,6 +63,10 @@ class KafkaSource:
         """Return False: a query does not know its columns."""
         del told
         return False
+
+    def explained(self, told: str) -> SourceError | None:
+        """Return the error that Kafka is the cause of."""
+        return explained(told, self._source.AT)
 
     def columns(self) -> list[str]:
         """Return the columns of the records' values."""

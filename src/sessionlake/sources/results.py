@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config
 from sessionlake.config.upstream import Upstream
-from sessionlake.errors import AwaitedError, PipelineStateError, SourceError
+from sessionlake.errors import AwaitedError, PipelineStateError, SessionlakeError, SourceError
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.signed import PART, SignedDecoder
 from sessionlake.sources.delta import DeltaSource
@@ -22,8 +22,9 @@ from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.changelog import SIGN, changelog_of
 from sessionlake.warehouse.readers import Reader
 from sessionlake.warehouse.seen import Visible
+from sessionlake.warehouse.streamed_files import are_gone
 from sessionlake.warehouse.tables import Tables
-from sessionlake.warehouse.visible import View
+from sessionlake.warehouse.visible import View, lost
 
 _MARKS = ("op", "state", "batch_id", "commit_id")
 """Columns of the changelog that are about the change, and the states, which only a restore reads."""
@@ -60,6 +61,10 @@ class ResultsSource(DeltaSource):
     def ranked(self, tables: Tables) -> None:
         """Return None: the rows of a difference have an order of their own."""
         del tables
+
+    def explained(self, told: str) -> SessionlakeError | None:
+        """Return the error for rows as they were that are gone."""
+        return lost(self._config.source.place_at, self._tables) if are_gone(told, self._upstream.warehouse) else None
 
     def versioned(self) -> "Handover":
         """Return how batches read the differences."""
@@ -105,7 +110,8 @@ class Handover:
 
     def rows(self, columns: EventColumns, before: str | None, version: str) -> DataFrame:
         """Return the difference of two versions; of the first one all that is seen."""
-        view = View(self.tables, self.upstream.section, final=self.config.source.rows == "final")
+        source = self.config.source
+        view = View(self.tables, self.upstream.section, final=source.rows == "final", read_at=source.place_at)
         seen = None if before is None else Visible.read(before)
         of = self.upstream.changelog
         order = (of.read_by, *of.identity) if columns.ordered else ()

@@ -248,7 +248,7 @@ class _Run:
             self.remove_marked_stores()
         except StreamingQueryException as error:
             ours = next((f for f in failures if isinstance(f, SessionlakeError)), None)
-            raise (ours or _explained(" ".join(map(str, [error, *failures])), self._topic_at) or error) from error
+            raise (ours or self._explained(" ".join(map(str, [error, *failures]))) or error) from error
 
     def _started_again(self, query: Callable[[], None], failures: list[BaseException]) -> None:
         """Run a query, and again if it ended by nothing that is wrong; not if no batch was committed since it was last started again."""
@@ -330,11 +330,15 @@ class _Run:
         frame = self.spark.createDataFrame(rows, spark_schema(rows.schema))
         self.tables[schemas.CORRECTIONS].append(frame, "states", number)
 
-    @property
-    def _topic_at(self) -> str:
-        """The name of the config's section with the topic, or with the first topic."""
-        sources = [side.source for side in self.config.inputs.values()]
-        return next((source.AT for source in sources if source.entry.has_topic), sources[0].AT)
+    def _explained(self, text: str) -> SessionlakeError | None:
+        """Return the error for a user that a failed query's messages mean: a worker's, a second driver, or that of a source."""
+        if (ours := error_in(text)) is not None:
+            return ours
+        if is_second_driver(text):
+            return FencedError(
+                "checkpoint: another driver runs on it; a pipeline has one driver, stop the other one first"
+            )
+        return next(filter(None, (source.explained(text) for source in self.sources.values())), None)
 
     def _ask(self, **correction: Any) -> None:
         table = pa.Table.from_pylist(
@@ -378,12 +382,3 @@ def save_batches(tables: Tables) -> None:
     if rows:
         last = rows[-1]["changelog_version"]
         table.append_file(pa.Table.from_pylist(rows, schema=schema), schemas.BATCHES, last, after_version=known)
-
-
-def _explained(text: str, section: str) -> SessionlakeError | None:
-    """Return the error for a user that a failed query's messages mean: a second driver, or an error that a worker raised."""
-    if (ours := error_in(text)) is not None:
-        return ours
-    if is_second_driver(text):
-        return FencedError("checkpoint: another driver runs on it; a pipeline has one driver, stop the other one first")
-    return kafka.explained(text, section)

@@ -10,6 +10,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -18,6 +19,15 @@ from sessionlake.errors import SourceError
 from sessionlake.warehouse.tables import Table
 
 BATCH = "batch_id"
+_GONE = (
+    "FILE_NOT_EXIST",
+    "DELTA_FILE_NOT_FOUND",
+    "DELTA_LOG_FILE_NOT_FOUND",
+    "DELTA_MISSING_FILES_UNEXPECTED_VERSION",
+    "DELTA_VERSIONS_NOT_CONTIGUOUS",
+    "DELTA_VERSION_NOT_FOUND",
+)
+"""Signs of a query that Spark has ended because files or versions of a table are gone."""
 Offsets = Sequence[tuple[int, Mapping[str, Any] | None]]
 """Of each batch in order: its id, and the offset in the table's stream that it reached (None: nothing read yet)."""
 
@@ -34,6 +44,11 @@ class StreamedFile:
     def name(self) -> str:
         """File name without its directory; unique, for it holds a UUID."""
         return str(json.loads(self.action)["add"]["path"]).rpartition("/")[2]
+
+
+def are_gone(told: str, path: str | None = None) -> bool:
+    """Say, by the text of a query's failure, whether it was for files or versions of a table that are gone; of any table without `path`."""
+    return any(sign in told for sign in _GONE) and (path is None or path in unquote(told))
 
 
 def streamed_files(table: Table, offsets: Offsets, needed: Collection[int]) -> list[StreamedFile]:

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
 from sessionlake.config.sections import OperatorSection
-from sessionlake.errors import PipelineStateError
+from sessionlake.errors import PipelineStateError, SourceError
 from sessionlake.warehouse.changelog import DELETED, SIGN, SPARK
 from sessionlake.warehouse.seen import Visible
 from sessionlake.warehouse.streamed_files import added, rows_of_files
@@ -32,6 +32,8 @@ class View:
     section: OperatorSection
     final: bool
     """Whether only rows are seen that events can't change any more."""
+    read_at: str = "source.of"
+    """The key in the reader's config by which it names the pipeline."""
 
     def difference(self, before: Visible | None, now: Visible, columns: Sequence[str]) -> DataFrame:
         """Return the rows that are added and taken back between two batches: some columns, and SIGN.
@@ -116,7 +118,10 @@ class View:
     def _tail(self, before: Visible, now: Visible) -> list[list[str]]:
         """Return, for each batch after `before` up to `now`, the files that it added, as the log has them; the table may be without them since."""
         table = self.tables[self.tables.changelog.changes]
-        added_ = (added(table, version) for version in range(before.version + 1, now.version + 1))
+        try:
+            added_ = [added(table, version) for version in range(before.version + 1, now.version + 1)]
+        except SourceError as error:
+            raise lost(self.read_at, self.tables) from error
         return [files for files in added_ if files]
 
     def _latest(self, tail: list[list[str]]) -> DataFrame:
@@ -177,10 +182,15 @@ class View:
             fold = fold_point(self.tables, version)
             if fold is None or fold <= at.batch_id:
                 return version
-        raise PipelineStateError(
-            f"source.of: the results of {self.tables.warehouse!r} as of its batch {at.batch_id} are no longer in the log of {table.name!r}; "
-            "use `sessionlake rebuild`, and run the pipelines more often than that log is kept (delta.logRetentionDuration)"
-        )
+        raise lost(self.read_at, self.tables)
+
+
+def lost(read_at: str, tables: Tables) -> PipelineStateError:
+    """Return the error for results as of the batch that was read last, if these are gone; `read_at` as in `View`."""
+    return PipelineStateError(
+        f"{read_at}: the results in {tables.warehouse!r} as of the batch that was read last are gone; read all of it again with `sessionlake rebuild`, and "
+        "run the pipelines more often than what was replaced there is kept (VACUUM, delta.logRetentionDuration)"
+    )
 
 
 def _with_doubles(row: DataType) -> list[str]:

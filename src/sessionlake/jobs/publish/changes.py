@@ -11,17 +11,10 @@ from sessionlake.errors import FencedError, PipelineStateError, SessionlakeError
 from sessionlake.jobs.publish.records import OnBatch, OnTurn, send, without_quarantined
 from sessionlake.sources import kafka_cluster as kafka
 from sessionlake.stream.queries import is_second_driver, run_to_end
+from sessionlake.warehouse.streamed_files import are_gone
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import changes, latest_changes, merged_rows
 
-_GONE = (
-    "FILE_NOT_EXIST",
-    "DELTA_FILE_NOT_FOUND",
-    "DELTA_LOG_FILE_NOT_FOUND",
-    "DELTA_MISSING_FILES_UNEXPECTED_VERSION",
-    "DELTA_VERSIONS_NOT_CONTIGUOUS",
-    "DELTA_VERSION_NOT_FOUND",
-)
 _FROM_VERSION = "from_version"
 
 
@@ -90,15 +83,10 @@ def from_version(tables: Tables, checkpoint: str) -> int:
     return int(text)
 
 
-def is_gone(text: str) -> bool:
-    """Say whether an error's text means that files or commits of a table are gone."""
-    return any(sign in text for sign in _GONE)
-
-
 def _explained(text: str, tables: Tables, checkpoint: str) -> SessionlakeError | None:
     if is_second_driver(text):
         return FencedError("publish: another process publishes to this topic; stop it first")
-    if is_gone(text):
+    if are_gone(text):
         return PipelineStateError(
             f"publish: changes that were not read yet are gone from {tables.changelog.changes!r}; delete {checkpoint!r} to start with all "
             f"{tables.changelog.snapshot}, and make a new topic, in which those deleted meanwhile are not"

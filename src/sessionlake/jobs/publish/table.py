@@ -17,12 +17,12 @@ from pyspark.storagelevel import StorageLevel
 from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.errors import FencedError, PipelineStateError, SourceError
-from sessionlake.jobs.publish.changes import is_gone
 from sessionlake.jobs.publish.position import STEPS, Position, newest_position, position_of, sink_of
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.changelog import SIGN, SPARK
 from sessionlake.warehouse.delta_log import USER_METADATA
 from sessionlake.warehouse.history import user_metadata
+from sessionlake.warehouse.streamed_files import are_gone
 from sessionlake.warehouse.tables import Table, Tables
 from sessionlake.warehouse.views import whole
 from sessionlake.warehouse.visible import View
@@ -156,7 +156,7 @@ class SinkTable:
         except (PipelineStateError, SourceError):
             return None
         except Exception as error:
-            if is_gone(str(error)):
+            if are_gone(str(error)):
                 return None
             raise
         return _Found(rows, added, taken_back, (low, high) if by_start and low is not None else None)
