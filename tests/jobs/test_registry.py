@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sessionlake.cli.registry import COMMANDS
-from sessionlake.config.load import Config
+from sessionlake.config.load import Config, parse_config
 from sessionlake.config.operators import CAPABILITIES, OPERATORS, named
 from sessionlake.errors import NotNeededError
 from sessionlake.jobs.compact.job import METHODS
@@ -35,7 +35,7 @@ from tests.jobs.window_support import hopping_config
 from tests.operators.counts.count_support import count_config
 from tests.operators.joins.join_support import join_config
 from tests.operators.keyed.table_support import table_config
-from tests.support import make_config
+from tests.support import make_config, write_config
 
 RUN = {"run_id", "dry_run", "on_step"}
 
@@ -111,6 +111,21 @@ def test_what_a_job_is_not_for_is_refused_in_one_line(tmp_path: Path) -> None:
         ["redeem", "backfill"],
         ["reprocess-late", "redeem", "backfill"],
     ]
+
+
+def test_results_are_backfilled_from_an_archive_alone(tmp_path: Path) -> None:
+    write_config(tmp_path).rename(tmp_path / "front.toml")
+    source = {"kind": "results", "of": "front.toml", "rows": "final"}
+
+    def behind(**pipeline: Any) -> Config:
+        content = {"pipeline": {"name": "back", "warehouse": "back", **pipeline}, "source": source}
+        return parse_config({**content, "session": {"gap": "1 day"}}, tmp_path)
+
+    (line,) = [line for job in JOBS if (line := refusal(behind(), job))]
+    assert line.startswith(
+        "backfill: the results of 'test' can't be read again as they were; use `sessionlake rebuild`, "
+    )
+    assert [refusal(behind(archive=True), job) for job in JOBS] == [None] * len(JOBS)
 
 
 @pytest.mark.parametrize("name", OPERATORS)

@@ -201,11 +201,19 @@ def start_run(
 
 
 def require_known(config: Config, job: str) -> None:
-    """Raise NotNeededError if a job of the registry needs a capability that the pipeline's operator lacks."""
+    """Raise NotNeededError if a job of the registry needs a capability that the pipeline's operator lacks, or events that nothing keeps."""
     found = BY_NAME.get(job)
-    reason = None if found is None else config.entry.lacks.get(found.needs)
-    if found is not None and reason is not None:
+    if found is None:
+        return
+    reason = config.entry.lacks.get(found.needs)
+    if reason is not None:
         raise NotNeededError(f"{found.command}: a [{config.operator}] {reason}")
+    if found.needs == "recompute" and config.upstream and not config.pipeline.archive:
+        names = " and ".join(repr(one.name) for one in config.upstream.values())
+        raise NotNeededError(
+            f"{found.command}: the results of {names} can't be read again as they were; use `sessionlake rebuild`, or "
+            "write pipeline.archive = true: then events of later batches can be backfilled"
+        )
 
 
 def shaped(rows: DataFrame, schema: pa.Schema, **fields: Column) -> DataFrame:

@@ -4,9 +4,9 @@ Spark's stream of the changelog only says when there is something new: its rows 
 commits of the reader (`BatchCommit.pins`), so that a batch that is repeated reads the same.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NoReturn
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -14,7 +14,8 @@ from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config
 from sessionlake.config.upstream import Upstream
-from sessionlake.errors import AwaitedError, PipelineStateError, SessionlakeError, SourceError
+from sessionlake.errors import AwaitedError, JobError, PipelineStateError, SessionlakeError, SourceError
+from sessionlake.sources.base import Offsets
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.signed import PART, SignedDecoder
 from sessionlake.sources.delta import DeltaSource
@@ -65,6 +66,12 @@ class ResultsSource(DeltaSource):
     def explained(self, told: str) -> SessionlakeError | None:
         """Return the error for rows as they were that are gone."""
         return lost(self._config.source.place_at, self._tables) if are_gone(told, self._upstream.warehouse) else None
+
+    def replay(self, tables: Tables, columns: EventColumns, offsets: Offsets, needed: Collection[int]) -> NoReturn:
+        """Raise JobError: the rows of a past batch are a difference of what the tables were then."""
+        del tables, columns, offsets, needed
+        source = self._config.source
+        raise JobError(f"{source.place_at}: the results of {source.place!r} can't be read again as they were")
 
     def versioned(self) -> "Handover":
         """Return how batches read the differences."""
