@@ -35,6 +35,32 @@ time = "event_time"
 gap = "1 hour"
 """
 
+BY_PATH = """\
+[source]
+kind = "results"
+of = "./weeks.toml"
+rows = "final"
+[group]
+"""
+"""A pipeline behind another one that it names by the path of its file."""
+LOOKING_UP = """\
+[source]
+kind = "files"
+path = "events"
+format = "json"
+[event]
+key = "key"
+time = "event_time"
+[[lookup]]
+name = "folder"
+table = "folders"
+on = "key = folder"
+columns = ["author"]
+[session]
+gap = "1 hour"
+"""
+FURTHER = {"bypath": BY_PATH, "lookingup": LOOKING_UP}
+
 
 def described(home: Path, **files: str) -> dict[str, Any]:
     """Return what Airflow sees of the shipped pipelines and some files."""
@@ -55,7 +81,9 @@ def jobs_of(found: dict[str, Any], pipeline: str) -> set[str]:
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     behind = f"{BEHIND}[airflow.schedules]\ncompact = '5 4 * * *'\nexpire = 'off'\n"
-    return described(tmp_path_factory.mktemp("airflow"), behind=behind, broken="[session\n", nothing="[source]\n")
+    return described(
+        tmp_path_factory.mktemp("airflow"), behind=behind, broken="[session\n", nothing="[source]\n", **FURTHER
+    )
 
 
 def test_what_dags_know_of_operators_is_what_the_registries_say() -> None:
@@ -92,8 +120,10 @@ def test_a_pipeline_behind_another_one_runs_when_that_one_has_changed(found: dic
 def test_the_graph_is_that_of_the_package(found: dict[str, Any], tmp_path: Path) -> None:
     for file in shipped_directory("pipelines").glob("*.toml"):
         (tmp_path / file.name).write_text(file.read_text())
-    (tmp_path / "behind.toml").write_text(BEHIND)
+    for name, content in {"behind": BEHIND, **FURTHER}.items():
+        (tmp_path / f"{name}.toml").write_text(content)
     project = load_project(tmp_path)
+    assert [project.graph.upstream(name) for name in FURTHER] == [["weeks"], ["folders"]]
     waits = {name: found["dags"][f"{name}.run"]["waits_for"] for name in project.members}
     assert {name: [asset.partition(".")[0] for asset in assets] for name, assets in waits.items()} == {
         name: project.graph.upstream(name) for name in project.members

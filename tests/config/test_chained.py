@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import tomli_w
 
-from sessionlake.config.load import load_config
+from sessionlake.config.load import load_config, parse_config
 from sessionlake.errors import ConfigError
 
 Write = Callable[..., Path]
@@ -76,6 +76,28 @@ def test_a_side_of_a_join_can_be_results(write: Write) -> None:
     assert all(one.source.path.endswith("session_changelog") for one in config.inputs.values())
 
 
+@pytest.mark.parametrize("name", ["clicks", "visits"])
+def test_a_pipeline_has_the_name_of_its_config(write: Write, name: str) -> None:
+    """Its file may be called otherwise."""
+    root = write(front=with_(SESSIONS, pipeline={"name": name}), days=with_(DAYS, source={"of": name}))
+    assert load_config(root / "days.toml").upstream["source"].name == name
+
+
+def test_rows_of_a_processor_are_final_at_once(write: Write) -> None:
+    process = {"class": "funnel:Funnel", "retention": "1 day", "output": {"step": "string"}}
+    front = {n: s for n, s in SESSIONS.items() if n != "session"} | {"process": process}
+    root = write(clicks=front, days=DAYS)
+    assert load_config(root / "days.toml").event.time == "output_time"
+
+
+def test_what_is_read_of_a_text_is_not_changed(tmp_path: Path, write: Write) -> None:
+    write(clicks=SESSIONS)
+    content = {**DAYS, "pipeline": {"name": "days", **DAYS["pipeline"]}}
+    before = tomli_w.dumps(content)
+    assert parse_config(content, tmp_path).event.key == "session_key"
+    assert tomli_w.dumps(content) == before
+
+
 KEYED = {n: s for n, s in SESSIONS.items() if n != "session"} | {"table": {}}
 WRONG = [
     ({"source": {"of": "click"}}, "source.of: there is no pipeline 'click' beside this file"),
@@ -91,6 +113,7 @@ WRONG = [
     ),
     ({"source": {"of": "days"}}, "source.of: 'days' is this pipeline itself; name another one"),
     ({"source": {"of": "policy"}}, "source.rows: 'final' would take for closed what was sent"),
+    ({"source": {"of": "homeless.toml"}}, "source.of: 'homeless.toml' has no pipeline.warehouse; correct "),
     ({"source": {"of": "broken"}}, "source.of: 'broken' has no valid section of an operator; correct "),
     ({"source": {"rows": "changes"}}, "source.rows: a [window] can't take rows back that change; write 'final'"),
     (
@@ -105,6 +128,7 @@ def test_what_it_can_not_read_is_told_in_one_line(write: Write, sections: dict[s
     policy = with_(SESSIONS, emit={"early": "batch", "late": "batch"})
     broken = with_(SESSIONS, session={"gap": "long"})
     root = write(clicks=SESSIONS, keyed=KEYED, policy=policy, broken=broken, days=with_(DAYS, **sections))
+    (root / "homeless.toml").write_text('[session]\ngap = "1 hour"\n')
     with pytest.raises(ConfigError) as caught:
         load_config(root / "days.toml")
     (line,) = str(caught.value).splitlines()
