@@ -23,7 +23,7 @@ from tests.operators_table import LAKES, MINUTE_US, OperatorLake, Row, us
 pytestmark = pytest.mark.slow
 UNSEEN = {"op", "batch_id", "commit_id", "at", "emitted_at", "written_at", "inserted_at"}
 """Columns of a changelog that are about the change, or that `Lake.rows` leaves out."""
-CHANGING = ("session", "window", "table")
+CHANGING = ("session", "window", "table", "group")
 """The operators whose rows change in their forms."""
 STEPS = 3
 Seen = Counter[tuple[Any, ...]]
