@@ -22,13 +22,13 @@ from sessionlake.jobs.expire import expire
 from sessionlake.jobs.forget import forget
 from sessionlake.jobs.publish import Step, publish, sinks_of
 from sessionlake.jobs.publish import table as module
-from sessionlake.jobs.publish.position import STEPS, Position, newest_position, table_without_spark
 from sessionlake.jobs.publish.table import SinkTable
 from sessionlake.operators.run import run
 from sessionlake.preflight.sinks import require_table
 from sessionlake.warehouse.batches import find_last_batch, last_batch
 from sessionlake.warehouse.changelog import changelog_of
 from sessionlake.warehouse.lake import Lake
+from sessionlake.warehouse.sink_position import STEPS, Position, newest_position, table_without_spark
 from tests.engine.crash_support import FIRST, SECOND, CrashError, crash_at, run_once
 from tests.operators_table import LAKES, GrowingSessionLake, OperatorLake
 from tests.support import make_config, write_rows

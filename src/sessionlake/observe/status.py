@@ -9,7 +9,6 @@ from duckdb import DuckDBPyConnection
 
 from sessionlake.config.load import Config
 from sessionlake.jobs.late.status import LateStatus, read_late_status
-from sessionlake.jobs.publish.position import newest_position, table_without_spark
 from sessionlake.jobs.reconcile import CORRECTIONS_SQL, OUTCOMES, Accepted
 from sessionlake.observe.disks import store_bytes
 from sessionlake.observe.lookups import LookupState, lookups_of
@@ -21,6 +20,7 @@ from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import changelogs_in, foreign_change, last_batch
 from sessionlake.warehouse.lake import Lake
+from sessionlake.warehouse.sink_position import newest_position, table_without_spark
 
 LAST_BATCHES = 5
 

@@ -5,9 +5,9 @@ from sessionlake.config.problems import Gathered, Problem
 from sessionlake.config.secrets import reveal, reveal_all
 from sessionlake.config.source import option_texts
 from sessionlake.errors import LakeError
-from sessionlake.jobs.publish.position import position_of, table_without_spark
 from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.lake import Lake
+from sessionlake.warehouse.sink_position import position_of, table_without_spark
 
 
 def sink_problems(config: Config) -> list[Problem]:

@@ -49,10 +49,10 @@ class SignedHarness(Harness):
         given = local_config(config(SIGNED))
         super().__init__(given.model_copy(update={"source": SignedSource(**FILES)}), schema=SCHEMA, shards=shards)
 
-    def _chunks(self, name: str, rows: Sequence[Row]) -> list[Rows]:
+    def _chunks(self, name: str, rows: Sequence[Row], taken_back: int) -> list[Rows]:
         found = []
         for chunk, partition in zip(
-            super()._chunks(name, rows), sorted({row["partition"] for row in rows}), strict=True
+            super()._chunks(name, rows, taken_back), sorted({row["partition"] for row in rows}), strict=True
         ):
             signs = [row["sign"] for row in rows if row["partition"] == partition]
             found.append(replace(chunk, sign=np.array(signs, np.int64)))

@@ -81,7 +81,7 @@ def test_a_right_join(changes: dict[str, Any]) -> None:
         ),
         (
             {"aggregates": {"n": "sum(v)"}},
-            "aggregates: goes with [session] or [window], and not with [join]; remove it",
+            "aggregates: goes with [session] or [window] or [group], and not with [join]; remove it",
         ),
         ({"session": {"gap": "1 s"}}, "join: can't be used with [session]: a pipeline has one operator"),
         (

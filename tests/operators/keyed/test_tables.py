@@ -133,7 +133,7 @@ def test_values_of_all_types_come_back_from_the_store_and_from_the_tables(spark:
         ({"table": {"grace": "1 day"}}, "table.grace"),
         (
             {"aggregates": {"total": "sum(v)"}},
-            "aggregates: goes with [session] or [window], and not with [table]; remove it",
+            "aggregates: goes with [session] or [window] or [group], and not with [table]; remove it",
         ),
         ({"session": {"gap": "1 day"}}, "table: can't be used with [session]"),
         ({"event": {"time": "t"}}, "event.key: is missing"),

@@ -8,8 +8,8 @@ from sessionlake.jobs.forget.lake import SINK_TABLE, Lake
 from sessionlake.jobs.publish.changes import from_version
 from sessionlake.jobs.publish.final import read_reached
 from sessionlake.jobs.publish.job import newest_checkpoint
-from sessionlake.jobs.publish.position import newest_position
 from sessionlake.warehouse import schemas
+from sessionlake.warehouse.sink_position import newest_position
 
 _FILE = "_holding_file"
 

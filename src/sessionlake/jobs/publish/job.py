@@ -13,10 +13,10 @@ from sessionlake.config.source import TABLE, TOPIC, KafkaSink
 from sessionlake.errors import ConfigError, NoBatchesError
 from sessionlake.jobs.publish.changes import from_version, pin_version, publish_changes
 from sessionlake.jobs.publish.final import publish_final
-from sessionlake.jobs.publish.position import sink_of as table_of
 from sessionlake.jobs.publish.records import OnBatch, OnTurn, topic_of
 from sessionlake.jobs.publish.table import SinkTable, Step
 from sessionlake.warehouse.batches import changelogs_in, check_history
+from sessionlake.warehouse.sink_position import sink_of as table_of
 from sessionlake.warehouse.tables import Tables
 
 _ID_LENGTH = 22

@@ -17,11 +17,11 @@ from pyspark.storagelevel import StorageLevel
 from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.errors import FencedError, PipelineStateError, SourceError
-from sessionlake.jobs.publish.position import STEPS, Position, newest_position, position_of, sink_of
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.changelog import SIGN, SPARK
 from sessionlake.warehouse.delta_log import USER_METADATA
 from sessionlake.warehouse.history import user_metadata
+from sessionlake.warehouse.sink_position import STEPS, Position, newest_position, position_of, sink_of
 from sessionlake.warehouse.streamed_files import are_gone
 from sessionlake.warehouse.tables import Table, Tables
 from sessionlake.warehouse.views import whole
