@@ -96,10 +96,6 @@ bench-serve: setup ## measure look-ups over HTTP, beside the stream and with not
 bench-project: setup ## measure memory and idle CPU of ten pipelines in one process, beside one
 	@$(PYTHON) -m benchmarks.project
 
-.PHONY: bench-chain
-bench-chain: setup ## measure what it costs a pipeline to follow the results of another one
-	@$(PYTHON) -m benchmarks.chain
-
 .PHONY: bench-lookup
 bench-lookup: setup ## measure the sessions of one key of 10M in SQL, by warm Spark and without
 	@$(PYTHON) -m benchmarks.lookup

@@ -27,6 +27,7 @@ from tests.operators.groups.group_support import (
 from tests.support import write_rows
 
 
+@pytest.mark.slow
 def test_groups_equal_sql_after_lost_stores_and_with_other_shards(spark: SparkSession, tmp_path: Path) -> None:
     config = group_config(tmp_path)
     run_files(spark, tmp_path, config, range(1))
