@@ -1,12 +1,13 @@
 """A pipeline's result tables as Spark reads them: the latest version of every row, the changes, the batches."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from sessionlake.warehouse import changelog, schemas
 from sessionlake.warehouse.batches import batches_after
@@ -45,7 +46,7 @@ def merged_rows(
     snapshot_version, changelog_version = pinned_versions(tables, snapshot_version, changelog_version, of)
     fold = fold_point(tables, snapshot_version, of)
     snapshot = narrowed(tables[of.snapshot].read(snapshot_version))
-    changes_ = narrowed(_grown(tables[of.changes].read(changelog_version), snapshot, of))
+    changes_ = narrowed(_like_snapshot(tables[of.changes].read(changelog_version), snapshot, of))
     text = of.live_sql(
         changelog.SPARK,
         snapshot.columns,
@@ -59,11 +60,15 @@ def merged_rows(
     return tables.spark.sql(text, snapshot=snapshot, changelog=kept)
 
 
-def _grown(changes: DataFrame, snapshot: DataFrame, of: Changelog) -> DataFrame:
-    """Return changes of a version of the changelog that lacks columns which a newer snapshot has: they are null."""
-    made = of.stored_sql(changelog.SPARK)
-    lacking = [field for field in snapshot.schema if field.name not in changes.columns and field.name not in made]
-    return changes.withColumns({field.name: F.lit(None).cast(field.dataType) for field in lacking})
+def grown(rows: DataFrame, schema: StructType, *, but: Collection[str]) -> DataFrame:
+    """Return rows with the columns of a newer version, but for some, that the version which they were read of lacks: they are null."""
+    lacking = [field for field in schema if field.name not in (*rows.columns, *but)]
+    return rows.withColumns({field.name: F.lit(None).cast(field.dataType) for field in lacking})
+
+
+def _like_snapshot(changes: DataFrame, snapshot: DataFrame, of: Changelog) -> DataFrame:
+    """Return changes with the columns that a newer snapshot has, but for those that are computed of the others."""
+    return grown(changes, snapshot.schema, but=of.stored_sql(changelog.SPARK))
 
 
 def pinned_versions(
@@ -105,10 +110,10 @@ def latest_changes(changes: DataFrame, of: Changelog) -> DataFrame:
     session = Window.partitionBy(*of.identity)
     ranked = changes.withColumn("_rank", F.row_number().over(session.orderBy(F.desc("batch_id"))))
     counted = ranked.withColumn(CHANGE_COUNT, F.count(F.lit(1)).over(session))
-    return _as_stored(counted.where("_rank = 1").drop("_rank"), of)
+    return as_stored(counted.where("_rank = 1").drop("_rank"), of)
 
 
-def _as_stored(changes: DataFrame, of: Changelog) -> DataFrame:
+def as_stored(changes: DataFrame, of: Changelog) -> DataFrame:
     """Return changes with the columns that only the snapshot has."""
     stored = {name: F.expr(text) for name, text in of.stored_sql(changelog.SPARK).items()}
     return changes.withColumns(stored | {of.date: date_of(of)})
@@ -142,11 +147,11 @@ def row_versions(
     of = of or tables.changelog
     snapshot = tables[of.snapshot].read(snapshot_version)
     fold = fold_point(tables, snapshot_version, of)
-    read = _grown(tables[of.changes].read(changelog_version), snapshot, of)
+    read = _like_snapshot(tables[of.changes].read(changelog_version), snapshot, of)
     tail = changes(read, after=-1 if fold is None else fold)
     names = snapshot.columns
     return snapshot.select(*names, F.lit("snapshot").alias("op"), F.col("revision").alias("batch_id")).unionByName(
-        _as_stored(tail, of).select(*names, "op", "batch_id")
+        as_stored(tail, of).select(*names, "op", "batch_id")
     )
 
 

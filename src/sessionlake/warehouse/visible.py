@@ -16,7 +16,16 @@ from sessionlake.warehouse.changelog import DELETED, SIGN, SPARK
 from sessionlake.warehouse.seen import Visible
 from sessionlake.warehouse.streamed_files import added, rows_of_files
 from sessionlake.warehouse.tables import Tables
-from sessionlake.warehouse.views import fold_point, latest_changes, merged_rows, row_versions, rows_meeting, utc_date
+from sessionlake.warehouse.views import (
+    as_stored,
+    fold_point,
+    grown,
+    latest_changes,
+    merged_rows,
+    row_versions,
+    rows_meeting,
+    utc_date,
+)
 
 _AT, _ROW = "_at", "_row"
 _LATEST = 1 << 62
@@ -45,7 +54,7 @@ class View:
         if before is None:
             return self._as_of(now).where(self._sees(now)).select(*named, F.lit(1).alias(SIGN))
         if before.batch_id == now.batch_id:
-            return self._as_of(now).where(F.lit(False)).select(*named, F.lit(1).alias(SIGN))
+            return self._nothing().select(*named, F.lit(1).alias(SIGN))
         tail = self._tail(before, now)
         new = self._latest(tail)
         changed = self._changed(before, now, columns, new, self._versions(before, tail))
@@ -93,7 +102,7 @@ class View:
         if not self.tables.changelog.has_times:
             return self._as_of(now).where(self._sees(now) & ~self._sees(before))
         if now.close_us is None or now.close_us == before.close_us:
-            return self._as_of(now).where(F.lit(False))
+            return self._nothing()
         # Before the first bound nothing had closed.
         low = -(1 << 60) if before.close_us is None else before.close_us - self.section.closes_late_us
         rows = rows_meeting(
@@ -132,12 +141,16 @@ class View:
         rows = rows_of_files(table, files) if files else table.read().where(F.lit(False))
         rows = rows.where(F.col("op") != "emit")
         # A batch changes a row once.
-        return rows if len(tail) < 2 else latest_changes(rows, of)
+        return as_stored(rows, of) if len(tail) < 2 else latest_changes(rows, of)
 
     def _as_of(self, at: Visible) -> DataFrame:
         """Return all rows as of a batch."""
         merged = partial(merged_rows, self.tables, changelog_version=self._changelog(at), until=at.batch_id)
         return self._grown(merged(snapshot_version=self._snapshot(at)))
+
+    def _nothing(self) -> DataFrame:
+        """Return no rows, with all columns; without a look at the versions of the tables."""
+        return self.tables[self.tables.changelog.snapshot].read().where(F.lit(False))
 
     def _versions(self, at: Visible, tail: list[list[str]]) -> DataFrame:
         """Return the versions of rows up to a batch, with `op` and `batch_id`: of all rows that the files of `tail` change, and of others."""
@@ -155,10 +168,7 @@ class View:
     def _grown(self, rows: DataFrame) -> DataFrame:
         """Return rows with the columns that the tables got later than the version which they were read of; these are null."""
         snapshot = self.tables[self.tables.changelog.snapshot].read()
-        lacking = [
-            field for field in snapshot.schema if field.name not in (*rows.columns, *self.tables.changelog.hidden)
-        ]
-        return rows.withColumns({field.name: F.lit(None).cast(field.dataType) for field in lacking})
+        return grown(rows, snapshot.schema, but=self.tables.changelog.hidden)
 
     def _changelog(self, at: Visible) -> int:
         """Return the newest version of the changelog that has all changes which were there as of a batch.
