@@ -7,7 +7,6 @@ from typing import Any
 import pyarrow as pa
 
 from sessionlake.aggregates import Aggregate
-from sessionlake.aggregates.codec import StateCodec
 from sessionlake.operators.groups.changelog import GROUPS
 from sessionlake.stream import ingest
 from sessionlake.stream.ingest import EventSpec
@@ -20,11 +19,6 @@ class GroupSpec:
 
     aggregates: tuple[Aggregate, ...]
     events: EventSpec
-
-    @property
-    def codec(self) -> StateCodec:
-        """The packing of the aggregates' states."""
-        return StateCodec(self.aggregates)
 
     def under(self, live: Mapping[str, Any]) -> "GroupSpec":
         """Return the spec under other settings of classification (`Config.live_settings`)."""
