@@ -29,6 +29,7 @@ from sessionlake.warehouse.batches import find_last_batch, last_batch
 from sessionlake.warehouse.changelog import changelog_of
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.sink_position import STEPS, Position, newest_position, table_without_spark
+from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import FIRST, SECOND, CrashError, crash_at, run_once
 from tests.operators_table import LAKES, GrowingSessionLake, OperatorLake
 from tests.support import make_config, write_rows
@@ -36,6 +37,11 @@ from tests.support import make_config, write_rows
 UNSEEN = {"state", "final"}
 """Columns of a live view that the table has not."""
 Rows = Counter[tuple[Any, ...]]
+
+
+def sink_table(spark: SparkSession, config: Config) -> SinkTable:
+    """Return the table of a pipeline's config."""
+    return SinkTable(Tables.of(spark, config), config)
 
 
 def with_sink(lake: OperatorLake, emit: str) -> Config:
@@ -96,11 +102,11 @@ def test_the_tables_are_the_live_view(
         for config in configs:
             for point, made in (("sink_read", number), ("sunk", number + 1)):
                 with crash_at(monkeypatch, point), pytest.raises(CrashError):
-                    SinkTable.of(spark, config).step()
+                    sink_table(spark, config).step()
                 found = newest_position(table_without_spark(config))
                 assert made == (0 if found is None else found.step)
             # The step was made, though the process that made it did not live to know.
-            assert SinkTable.of(spark, config).step() is None
+            assert sink_table(spark, config).step() is None
             changed += len(assert_equal(config))
         if number == 0:
             compact(spark, lake.config)
@@ -137,7 +143,7 @@ def test_two_followers_make_each_step_once(
 ) -> None:
     config = small(tmp_path)
     ran(spark, config, "0.json", ("a", 0), ("b", 0))
-    one, other = SinkTable.of(spark, config), SinkTable.of(spark, config)
+    one, other = sink_table(spark, config), sink_table(spark, config)
     # Both load the table: that of the other one comes first.
     with crash_at(monkeypatch, "sink_read", action=lambda: other.step() and None):
         assert one.step() is None

@@ -20,8 +20,6 @@ from sessionlake.warehouse.sink_position import sink_of as table_of
 from sessionlake.warehouse.tables import Tables
 
 _ID_LENGTH = 22
-
-
 _POLL_S = 1.0
 OnStep = Callable[[Step], None]
 """Called after each step of the table."""
@@ -65,7 +63,10 @@ def publish(
             f"pipeline.warehouse: {config.pipeline.warehouse!r} has no {of.snapshot} yet; run `sessionlake run` first"
         )
     check_history(tables, changelogs_in(tables))
-    table = TableSteps(SinkTable.of(spark, config), on_step, resync=resync) if TABLE in sinks else None
+    if not {*of.key_columns} <= {*tables[of.changes].read().columns}:
+        # Tables of 0.2 lack them, and records of a topic go on with the key that they have.
+        tables = tables.seen_by(replace(of, key_columns=()))
+    table = TableSteps(SinkTable(tables, config), on_step, resync=resync) if TABLE in sinks else None
     sent = (0, False)
     if TOPIC in sinks:
         turn = (lambda: None) if table is None or once else table.turn
@@ -123,10 +124,7 @@ class TableSteps:
 
 def _to_topic(tables: Tables, config: Config, *, once: bool, on_batch: OnBatch, meanwhile: OnTurn) -> tuple[int, bool]:
     """Publish to the topic; return how often records were sent, and whether from the beginning on."""
-    sink, of = sink_of(config), tables.changelog
-    if not {*of.key_columns} <= {*tables[of.changes].read().columns}:
-        # The records of such a table, of 0.2, go on with the key that they have.
-        tables = tables.seen_by(replace(of, key_columns=()))
+    sink = sink_of(config)
     topic = topic_of(tables.spark, sink)
     checkpoint = f"{_checkpoints(config)}/{sink.topic}-{topic.id}"
     pin_version(tables, checkpoint)

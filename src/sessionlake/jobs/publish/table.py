@@ -6,10 +6,10 @@ something else.
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField
 from pyspark.storagelevel import StorageLevel
@@ -69,15 +69,6 @@ class SinkTable:
 
     tables: Tables
     config: Config
-
-    @classmethod
-    def of(cls, spark: SparkSession, config: Config) -> "SinkTable":
-        """Return that of a pipeline."""
-        tables = Tables.of(spark, config)
-        of = tables.changelog
-        if not {*of.key_columns} <= {*tables[of.changes].read().columns}:
-            tables = tables.seen_by(replace(of, key_columns=()))  # tables of 0.2 lack them
-        return cls(tables, config)
 
     @cached_property
     def table(self) -> Table:
