@@ -46,6 +46,12 @@ def test_settings_of_a_batch_make_the_operator_that_it_was_computed_by(tmp_path:
     assert [e.max_key_bytes for e in events] == [65_536, 7]
 
 
+def test_a_condition_of_one_side_is_none_of_the_other(tmp_path: Path) -> None:
+    then = made(tmp_path, left_event={"where": "v > 1"})
+    live = json.loads(json.dumps(then._config.live_settings()))
+    assert then.operator(live).spec == then.operator().spec
+
+
 def test_types_are_pinned_by_side(tmp_path: Path) -> None:
     doubles = {"kind": "files", "path": "right", "format": "json", "types": {**TYPES, "v": "double"}}
     right = {"columns": ["v"], "source": doubles}

@@ -1,7 +1,6 @@
 """Joins as everything above the engine sees them: their tables, and how their state is read back from these."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial, reduce
 from typing import Any, ClassVar, cast
 
@@ -39,7 +38,7 @@ from sessionlake.operators.joins.spec import (
 )
 from sessionlake.operators.shared.windowing import emission
 from sessionlake.sources.base import Source
-from sessionlake.stream.ingest import EventSpec, with_live_settings
+from sessionlake.stream.ingest import EventSpec
 from sessionlake.stream.kind import State, TableSpec, changelog_output, changelog_table
 from sessionlake.stream.outputs import same_rows
 from sessionlake.stream.pinned import Pinned
@@ -100,7 +99,7 @@ class Joins:
 
     def operator(self, live: Mapping[str, Any] | None = None) -> Joiner:
         """Return the joiner."""
-        return Joiner(self.spec if live is None else _under(self.spec, live))
+        return Joiner(self.spec if live is None else self.spec.under(live))
 
     def tables(self) -> tuple[TableSpec, ...]:
         """Return the snapshot, the changelog, and the messages that they are made of."""
@@ -210,13 +209,3 @@ def _merge(spec: JoinSpec, watermark_us: int) -> Merge:
 
 def _alone(time_us: Ints) -> Ints:
     return time_us
-
-
-def _under(spec: JoinSpec, live: Mapping[str, Any]) -> JoinSpec:
-    """Return the spec under other settings of classification; each side has its own of events."""
-    spec = spec.under({**live, **live[SIDES[0]]})
-    left, right = (
-        replace(side, events=with_live_settings(side.events, {**live, **live[name]}))
-        for name, side in ((name, spec.side(name)) for name in SIDES)
-    )
-    return replace(spec, left=left, right=right)

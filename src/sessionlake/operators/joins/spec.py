@@ -137,10 +137,11 @@ class JoinSpec:
     def under(self, live: Mapping[str, Any]) -> "JoinSpec":
         """Return the spec under other settings of classification (`Config.live_settings`).
 
-        Those of events hold for both sides: beyond_retention, max_future_skew_us, archive, max_key_bytes.
+        Each side has its own of events, under its name; others, as beyond_retention, hold for both.
         """
         left, right = (
-            replace(side, events=ingest.with_live_settings(side.events, live)) for side in (self.left, self.right)
+            replace(side, events=ingest.with_live_settings(side.events, {**live, **live[name]}))
+            for name, side in ((name, self.side(name)) for name in SIDES)
         )
         names = ("grace_us", "retention_us", "retention_count", "idle_us")
         return replace(
