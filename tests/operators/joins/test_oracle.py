@@ -86,7 +86,8 @@ def reaches(draw: st.DrawFn) -> Reach:
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
     reach, by_time, grace = draw(reaches()), draw(st.booleans()), draw(SMALL)
-    least = {"sliding": reach.left + reach.right, "session": 2 * reach.gap}.get(reach.kind, 2 * reach.size) + grace
+    windows = reach.size + (reach.size - 1) // reach.advance * reach.advance
+    least = {"sliding": reach.left + reach.right, "session": 2 * reach.gap}.get(reach.kind, windows) + grace
     retention = least + draw(st.sampled_from([0, 1, 5, 50])) if by_time else KEPT
     grace_on_axis = grace if by_time else 0
     unbounded = draw(st.sampled_from([None, None, "left", "right"])) if reach.kind == "sliding" else None
@@ -98,11 +99,10 @@ def cases(draw: st.DrawFn) -> Case:
     fields["span"] = retention - grace_on_axis - reach.gap
     idle = draw(st.sampled_from([5, 10**9]))
     bounded = by_time and unbounded is None and reach.kind != "session"
-    exact = least - reach.advance if reach.kind in ("tumbling", "hopping") else least
     # Cells are as long as that then, whatever a 64th of the retention is.
-    most = draw(st.sampled_from([None, 1, 2, 5])) if bounded and exact else None
+    most = draw(st.sampled_from([None, 1, 2, 5])) if bounded and least else None
     return Case(
-        Reach(**fields), by_time, grace, retention, idle, draw(POLICIES), draw(POLICIES), unbounded, most, exact
+        Reach(**fields), by_time, grace, retention, idle, draw(POLICIES), draw(POLICIES), unbounded, most, least
     )
 
 

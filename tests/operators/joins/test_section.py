@@ -7,7 +7,9 @@ import pytest
 
 from sessionlake.config.load import Config, parse_config
 from sessionlake.errors import ConfigError
+from sessionlake.operators.joins.spec import HOPPING, least_retention
 from tests.operators.joins.join_support import join_config, join_raw
+from tests.oracle.joins import Reach
 
 TOPIC = {"kind": "kafka", "topic": "t", "bootstrap_servers": "${env:SERVERS}", "format": "json"}
 COUNT = {"by": "count", "retention_time": None, "grace": None, "retention_count": 20}
@@ -181,3 +183,15 @@ def test_the_archive_of_either_side_is_not_its_source(tmp_path: Path) -> None:
     source = {"kind": "delta", "path": "warehouse/events"}
     with pytest.raises(ConfigError, match=r"^pipeline\.archive: .* is both the source and the place of the archive"):
         join_config(tmp_path, pipeline={"archive": True}, right={"source": source})
+
+
+@pytest.mark.parametrize("size", range(1, 11))
+def test_the_least_retention_keeps_all_partners_of_windows(size: int) -> None:
+    for advance in range(1, size + 1):
+        reach = Reach("hopping", size=size, advance=advance)
+        kept = least_retention(HOPPING, (None, None), size, advance, 0)
+        for place in range(3 * size):
+            # The watermark stands at the last place at which the message is not late.
+            watermark = reach.last("left", place)
+            partners = [other for other in range(place - size, place + size) if reach.partners(place, other, ())]
+            assert min(partners) >= watermark - kept, (size, advance, place)

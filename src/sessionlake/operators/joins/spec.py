@@ -53,11 +53,20 @@ class Side:
         return {name: self.events.types[name] for name in self.columns}
 
 
+def grid_width(size: int, advance: int) -> int:
+    """Return the length of the longest stretch of windows that share a place; windows begin every `advance`, <= size.
+
+    >>> grid_width(size=10, advance=4)  # [0, 10), [4, 14), [8, 18)
+    18
+    """
+    return size + (size - 1) // advance * advance
+
+
 def least_retention(kind: str, sizes: tuple[int | None, int | None], size: int, advance: int, gap: int) -> int:
     """Return how long a message must be kept for no partner to be missed, without the grace; an unbounded side counts nothing."""
     if kind == SLIDING:
         return sum(own or 0 for own in sizes)
-    return 2 * gap if kind == SESSION else 2 * size - (advance if kind == HOPPING else size)
+    return 2 * gap if kind == SESSION else grid_width(size, advance if kind == HOPPING else size)
 
 
 @dataclass(frozen=True)
