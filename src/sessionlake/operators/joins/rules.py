@@ -88,7 +88,8 @@ def next_state(spec: JoinSpec, state: Mapping[str, Any], stats: Mapping[str, int
         if known is not None:
             seen[side] = known
     active = [reached[side] for side in SIDES if clock is None or clock - seen[side] <= spec.idle_us]
-    frontier = min(active, default=NO_WATERMARK) if spec.by_time else NO_WATERMARK
+    # Both sides have come as far as is asked for, idle or not.
+    frontier = max(min(active, default=NO_WATERMARK), asked) if spec.by_time else NO_WATERMARK
     plain = {name: value for name, value in stats.items() if name not in (MAX_TIME, MAX_ADVANCE)}
     at = next_progress(
         spec.emit, spec.grace_us, spec.retention_us, before.at, {**plain, MAX_TIME: frontier}, spec.keeping
