@@ -9,7 +9,7 @@ import math
 import random
 from collections import Counter
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 from deltalake import write_deltalake
@@ -405,6 +405,46 @@ late = "batch"
         )
 
 
+class OuterJoinLake(JoinLake):
+    """Events joined with every second one of them: the others have no partner, nor do some of the first or the last."""
+
+    unmatched: ClassVar[Literal["close", "batch"]] = "close"
+    wanted: ClassVar[tuple[str, ...]] = ("accepted", "late", "dead", "filtered")
+    template: ClassVar[str] = (
+        JoinLake.template.replace("[join]\n", '[join]\ntype = "full"\n')
+        .replace('early = "1000 days"', 'early = "batch"\nunmatched = "close"')
+        .replace('time_unit = "s" }}', 'time_unit = "s", where = "v % 2 = 0" }}', 1)
+    )
+
+    def check(self) -> None:
+        OperatorLake.check(self)
+        rows = self.rows(self.changelog)
+        assert {"left_time", "right_time"} == {n for n in ("left_time", "right_time") for row in rows if row[n] is None}
+        assert any(row["left_time"] and row["right_time"] for row in rows)
+        assert self.sent() == self.answer()
+
+    def answer(self) -> Rows:
+        reach = joins.Reach("sliding", left=10 * MINUTE_US, right=5 * MINUTE_US)
+        times = {"grace": 15 * MINUTE_US, "retention": 40 * MINUTE_US, "idle": 10**18}
+        model = joins.JoinModel(reach, **times, outer=("left", "right"), unmatched=self.unmatched)
+        for batch in self.input():
+            given = {"left": [row for row in batch if row["v"] % 2 == 0], "right": batch}
+            model.batch([joins.Given(side, row["key"], row["time"]) for side, rows in given.items() for row in rows], 0)
+        return sorted([*model.sent, *model.alone.values()])
+
+    def sent(self) -> Rows:
+        names = ("join_key", "left_position", "right_position")
+        return sorted(tuple(row[name] for name in names) for row in self.latest(*names))
+
+
+class OuterJoinByBatchLake(OuterJoinLake):
+    """The same, with rows that are deleted if a partner comes."""
+
+    unmatched: ClassVar[Literal["close", "batch"]] = "batch"
+    wanted: ClassVar[tuple[str, ...]] = (*OuterJoinLake.wanted, "deletes")
+    template: ClassVar[str] = OuterJoinLake.template.replace('unmatched = "close"', 'unmatched = "batch"')
+
+
 class ProcessLake(OperatorLake):
     """A class that sends rows for events and for timers, and fails at some of both."""
 
@@ -626,6 +666,7 @@ LAKES: dict[str, type[OperatorLake]] = {
 FORMS: dict[str, type[OperatorLake]] = {**LAKES, "session by policy": PolicyLake, "unique session": UniqueSessionLake}
 FORMS |= {"unique window": UniqueWindowLake, "growing session": GrowingSessionLake}
 FORMS |= {"growing window": GrowingWindowLake, "looked-up session": LookedUpSessionLake}
+FORMS |= {"outer join": OuterJoinLake, "outer join by batch": OuterJoinByBatchLake}
 """`LAKES`, and operators in further forms, which have other tables."""
 
 

@@ -84,6 +84,9 @@ class Result:
     """What became of a batch: pairs of left and right positions."""
 
     pairs: set[tuple[str, int, int]] = field(default_factory=set)
+    alone: set[tuple[str, int, int]] = field(default_factory=set)
+    """Messages that are sent without a partner, whose position is 0."""
+    taken_back: set[tuple[str, int, int]] = field(default_factory=set)
     accepted: list[Message] = field(default_factory=list)
     late: list[Message] = field(default_factory=list)
     dead: list[Given] = field(default_factory=list)
@@ -104,8 +107,16 @@ class JoinModel:
     """By time: how many accepted messages are kept, by cells as long as `least` or a 64th of the retention."""
     least: int = 0
     """How far back of the watermark a message may have partners."""
+    outer: Sequence[Side] = ()
+    """The sides whose messages are sent without a partner, too."""
+    unmatched: Literal["close", "batch"] = "close"
 
     def __post_init__(self) -> None:
+        self.close: float = BEFORE_ALL
+        self.there: list[Message] = []
+        self.matched: set[Message] = set()
+        self.alone: dict[Message, tuple[str, int, int]] = {}
+        self.closed: set[Message] = set()
         self.watermark: float = BEFORE_ALL
         self.expired: float = BEFORE_ALL
         self.kept: float = BEFORE_ALL
@@ -136,7 +147,47 @@ class JoinModel:
         result.pairs = {pair for pair in self.pairs(beyond) if pair not in self.sent}
         self.sent |= result.pairs
         self.advance(result.accepted, clock)
+        if self.outer:
+            self.report([*result.accepted, *again], beyond, result)
         return result
+
+    def report(self, fresh: Sequence[Message], beyond: float, result: Result) -> None:
+        """Say which messages are sent without a partner, and of which that is taken back."""
+        self.there += [message for message in fresh if message not in self.there]
+        there = [message for message in self.there if message.place >= beyond]
+        for left in (m for m in there if m.side == "left"):
+            for right in (m for m in there if m.side == "right" and m.key == left.key):
+                if self.reach.partners(left.place, right.place, [m.place for m in there if m.key == left.key]):
+                    self.matched |= {left, right}
+        self.close = max(self.close, self.watermark - self.grace, self.expired)
+        for message in self.there:
+            if message.side not in self.outer:
+                continue
+            if message in self.matched:
+                if message in self.alone:
+                    result.taken_back.add(self.alone.pop(message))
+                continue
+            now = message in fresh if self.unmatched == "batch" else self.over(message) < self.close
+            if now and message not in self.closed:
+                self.closed.add(message)
+                left = message.side == "left"
+                self.alone[message] = (message.key, message.position if left else 0, 0 if left else message.position)
+                result.alone.add(self.alone[message])
+
+    def over(self, message: Message) -> float:
+        """Return the last place at which the close may stand if a partner is still to come; of windows by trying all places."""
+        other: Side = "right" if message.side == "left" else "left"
+        if self.reach.kind == "session":
+            end = message.place
+            for place in sorted(m.place for m in self.there if m.key == message.key and m.place >= message.place):
+                if place - end > self.reach.gap:
+                    break
+                end = place
+            return min(end + 2 * self.reach.gap, message.place + self.reach.span + self.reach.gap)
+        if self.reach.kind == "sliding":
+            return self.reach.last(other, self.reach.last(message.side, message.place))
+        places = range(message.place, message.place + 2 * self.reach.size)
+        return max(self.reach.last(other, p) for p in places if self.reach.partners(message.place, p, ()))
 
     def judged(self, given: Iterable[Given]) -> Result:
         """Say of each message what becomes of it; the refused have no number."""
@@ -208,8 +259,8 @@ _GRID = """exists (
 _SESSION = "l.session = r.session and abs(l.place - r.place) <= $span"
 
 
-def joined(reach: Reach, messages: Sequence[Message]) -> set[tuple[str, int, int]]:
-    """Return all pairs of some messages, in SQL."""
+def joined(reach: Reach, messages: Sequence[Message], how: str = "inner") -> set[tuple[str, int, int]]:
+    """Return all pairs of some messages, in SQL; `how` is inner, left, right or full, and a missing position 0."""
     schema = pa.schema([("side", pa.string()), ("key", pa.string()), ("position", pa.int64()), ("place", pa.int64())])
     rows: list[dict[str, Any]] = [{name: getattr(m, name) for name in schema.names} for m in messages]
     condition = {"sliding": _SLIDING, "session": _SESSION}.get(reach.kind, _GRID)
@@ -220,8 +271,9 @@ def joined(reach: Reach, messages: Sequence[Message]) -> set[tuple[str, int, int
       ), told as (
         select *, count(*) filter (where breaks) over (partition by key order by place) as session from marked
       )
-      select key, l.position, r.position from told as l join told as r using (key)
-      where l.side = 'left' and r.side = 'right' and {condition}"""
+      select coalesce(l.key, r.key), coalesce(l.position, 0), coalesce(r.position, 0)
+      from (from told where side = 'left') as l {how} join (from told where side = 'right') as r
+      on l.key = r.key and {condition}"""
     with duckdb.connect() as db:
         db.register("given", pa.Table.from_pylist(rows, schema=schema))
         found = db.execute(query, {name: getattr(reach, name) for name in {*names, "gap"}}).fetchall()

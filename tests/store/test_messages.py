@@ -171,17 +171,17 @@ def test_lists_are_of_their_letter_stay_when_segments_go_and_end_when_deleted(st
             pa.array(["left"] * len(keys), pa.string()), np.arange(len(keys)), pa.array(keys, pa.string())
         )
 
-    for letter, number, keys in (("E", 3, ["a", "b"]), ("E", 4, ["c"]), ("L", 3, ["d"]), ("L", 5, [])):
+    for letter, number, keys in ((b"E", 3, ["a", "b"]), (b"E", 4, ["c"]), (b"L", 3, ["d"]), (b"L", 5, [])):
         store.apply(store.list_writes(letter, number, waiting(*keys)), {}, 1 << 40)
-    names, found = store.lists("E")
+    names, found = store.lists(b"E")
     assert (found.keys.to_pylist(), found.x.tolist(), found.sides.to_pylist()) == (
         ["a", "b", "c"],
         [0, 1, 0],
         ["left"] * 3,
     )
     store.apply(store.list_deletes(names), {}, 1 << 40)
-    assert (store.lists("E")[0], len(store.lists("E")[1].x)) == ([], 0)
-    assert store.lists("L")[1].keys.to_pylist() == ["d"]
+    assert (store.lists(b"E")[0], len(store.lists(b"E")[1].x)) == ([], 0)
+    assert store.lists(b"L")[1].keys.to_pylist() == ["d"]
     assert store.scan("l", -100, 100)[0] == []
 
 

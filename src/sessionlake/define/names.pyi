@@ -164,7 +164,7 @@ class Groups(Operator):
 class Joins(Operator):
     """Pairs of messages of two streams.
 
-    Its keys are those of [join]: beyond_retention, left, right, on, by, kind, size, advance, offset, gap, grace, retention_time, retention_count, idle.
+    Its keys are those of [join]: beyond_retention, left, right, on, by, kind, type, size, advance, offset, gap, grace, retention_time, retention_count, idle.
     """
 
     def __init__(
@@ -176,6 +176,7 @@ class Joins(Operator):
         on: list[str],
         by: Literal["time", "count"] = ...,
         kind: Literal["sliding", "tumbling", "hopping", "session"] = ...,
+        type: Literal["inner", "left", "right", "full"] = ...,
         size: Duration | int | None = ...,
         advance: Duration | int | None = ...,
         offset: Duration | int | None = ...,

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from sessionlake.columnar.arrays import Ints, combined, concatenated, within_group
+from sessionlake.columnar.arrays import Bools, Ints, combined, concatenated, within_group
 from sessionlake.columnar.groups import group_events
 from sessionlake.store.api import OpenSegments
 from sessionlake.store.blocks import BlockStore, block_keys, block_number, block_writes, key_of, read_blocks
@@ -27,9 +27,11 @@ from sessionlake.store.rocks import RocksSegments
 from sessionlake.store.segmented import WRITE_SCHEMA
 
 HEAD = np.dtype(
-    [("x", "<i8"), ("time", "<i8"), ("position", "<i8"), ("revision", "<i8"), ("late", "u1"), ("length", "<u4")]
+    [("x", "<i8"), ("time", "<i8"), ("position", "<i8"), ("revision", "<i8"), ("flags", "u1"), ("length", "<u4")]
 )
-"""Heads of messages: place; time; position; the batch that brought it; whether it is of the late policy."""
+"""Heads of messages: place; time; position; the batch that brought it; IS_LATE, MATCHED and SENT, as far as they hold."""
+IS_LATE, MATCHED, SENT = 1, 2, 4
+"""Of a message: it is of the policy `late`; of an outer join: it has had a partner; it was sent without one."""
 _INDEX = b"\xff"
 """The first byte of the index's rows. No key begins with it, because UTF-8 has no such byte."""
 _SUFFIX = 9
@@ -49,6 +51,11 @@ class Messages:
 
     def __getitem__(self, name: str) -> Ints:
         return self.head[name].astype(np.int64, copy=False)
+
+    def has(self, flag: int) -> Bools:
+        """Say which messages have a flag."""
+        found: Bools = (self.head["flags"] & flag) > 0
+        return found
 
     @classmethod
     def empty(cls) -> "Messages":
@@ -126,20 +133,20 @@ class MessageStore(BlockStore):
             segment = np.concatenate([segment, segment])
         return block_writes(segment, names, values)
 
-    def list_writes(self, letter: str, number: int, waiting: ListedMessages) -> pa.Table:
-        """Return the writes of lists of a kind, a letter; of the same kind and number, a batch's, others are replaced."""
+    def list_writes(self, kind: bytes, number: int, waiting: ListedMessages) -> pa.Table:
+        """Return the writes of lists of a kind; of the same kind and number, a batch's, others are replaced."""
         table = pa.table({"side": waiting.sides, "x": waiting.x, "key": waiting.keys})
         names, values = [], []
         for part, first in enumerate(range(0, len(table), LIST_ROWS)):
-            names.append(letter.encode() + number.to_bytes(8, "big") + part.to_bytes(4, "big"))
+            names.append(kind + number.to_bytes(8, "big") + part.to_bytes(4, "big"))
             values.append(packed_list(table.slice(first, LIST_ROWS)))
         return list_table(names, values)
 
-    def lists(self, letter: str) -> tuple[list[bytes], ListedMessages]:
-        """Return the names of the lists of a kind, and their entries; an entry may occur more than once."""
+    def lists(self, kind: bytes, last: bytes | None = None) -> tuple[list[bytes], ListedMessages]:
+        """Return the names and the entries of the lists of a kind, or of all kinds from it to a last one; an entry may occur more than once."""
         found = []
         if LISTS in self._db.segments:
-            found = self._db.items(LISTS, letter.encode(), letter.encode() + b"\xff" * 12)
+            found = self._db.items(LISTS, kind, (kind if last is None else last) + b"\xff" * 12)
         empty = pa.table(
             {"side": pa.array([], pa.string()), "x": np.zeros(0, np.int64), "key": pa.array([], pa.string())}
         )

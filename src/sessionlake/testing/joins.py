@@ -59,6 +59,8 @@ class JoinHarness(OperatorHarness[Joiner, JoinTables]):
         right: Mapping[str, Any],
         by: str = "time",
         kind: str = SLIDING,
+        type: str = "inner",  # noqa: A002 - as the key is called
+        unmatched: str = "close",
         size: str | int = 0,
         advance: str | int = 0,
         offset: str | int = 0,
@@ -79,6 +81,8 @@ class JoinHarness(OperatorHarness[Joiner, JoinTables]):
         self._settings: dict[str, Any] = {
             "by": by,
             "kind": kind,
+            "outer": {"inner": (), "full": SIDES}.get(type, (type,)),
+            "unmatched": unmatched,
             **{n: _length(v) for n, v in {"size": size, "advance": advance, "offset": offset, "gap": gap}.items()},
             "grace_us": parse_duration(grace),
             "retention_us": parse_duration(retention_time),
@@ -109,9 +113,10 @@ class JoinHarness(OperatorHarness[Joiner, JoinTables]):
     def remove(self, key: str, left_position: int, right_position: int, clock_us: int = 0) -> JoinOutput:
         """Run a micro-batch of a tombstone, which deletes a pair."""
         pair = self._tables.pairs.get((key, left_position, right_position), {"left_time": 0, "right_time": 0})
+        times = [time for time in (pair["left_time"], pair["right_time"]) if time is not None]
         named = {
             "key": [key],
-            "start_time": [max(pair["left_time"], pair["right_time"])],
+            "start_time": [max(times)],
             "ordinal": [left_position],
             "other_ordinal": [right_position],
         }

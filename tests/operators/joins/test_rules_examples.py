@@ -5,19 +5,7 @@ from typing import Any
 import pytest
 
 from sessionlake.testing.joins import JoinHarness
-
-MINUTE = 60_000_000
-
-
-def at(text: str) -> int:
-    """Return 12:02, 12:02+ (a microsecond later) or 12:02- (one earlier), or 9:01:01, in microseconds."""
-    more = {"+": 1, "-": -1}.get(text[-1], 0)
-    hours, minutes, seconds = [*map(int, text.rstrip("+-").split(":")), 0][:3]
-    return (hours * 60 + minutes) * MINUTE + seconds * 1_000_000 + more
-
-
-def message(time: str) -> dict[str, Any]:
-    return {"id": 1, "time_us": at(time)}
+from tests.operators.joins.streams_support import at, message
 
 
 def join(**settings: Any) -> JoinHarness:

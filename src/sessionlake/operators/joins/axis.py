@@ -7,8 +7,10 @@ its partners is a stretch of the axis around x, by the kind of the join; that st
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 from sessionlake.columnar.arrays import Ints
-from sessionlake.operators.joins.spec import HOPPING, LEFT, SESSION, SLIDING, JoinSpec
+from sessionlake.operators.joins.spec import HOPPING, LEFT, SESSION, SLIDING, JoinSpec, grid_width, other_of
 
 _BLOCKS = 16
 """The longest stretch of partners lies in about as many blocks at most."""
@@ -24,8 +26,26 @@ class JoinAxis(Protocol):
     def partners(self, side: str, x: Ints) -> tuple[Ints, Ints]:
         """Return the least and the greatest place of the partners of messages of a side; partners are of the other side."""
 
+    @property
+    def reach(self) -> int:
+        """The largest distance of two partners."""
+
+    @property
+    def patience(self) -> int:
+        """How far beyond a message `closed_after` lies at most, if its session does not go on."""
+
     def open_until(self, side: str, x: Ints) -> Ints:
         """Return the last place, inclusive, at which a later message may still join with messages of a side."""
+
+    def closed_after(self, side: str, x: Ints, last: Ints) -> Ints:
+        """Return the place that the close must pass for no message to come any more that is a partner of messages of a side.
+
+        `last` is the last place of each one's partners. A message that lies there is late once the close has passed its own
+        `open_until`.
+        """
+
+    def end_alone(self, side: str, x: Ints) -> Ints:
+        """Return the last place of the partners of messages of a side that are alone with their key."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +74,36 @@ class Sliding:
         back, forth = (self.right, self.left) if side == LEFT else (self.left, self.right)
         return x - back, x + forth
 
+    @property
+    def reach(self) -> int:
+        """The greater of the two sizes."""
+        return max(self.left, self.right)
+
+    @property
+    def patience(self) -> int:
+        """Both sizes."""
+        return self.left + self.right
+
     def open_until(self, side: str, x: Ints) -> Ints:
         """Return the last place of the partners of messages of a side."""
         return self.partners(side, x)[1]
+
+    def closed_after(self, side: str, x: Ints, last: Ints) -> Ints:
+        """Return the last place of the partners of the last possible partner: both sizes after each message.
+
+        For example, an order at 1000 may have a shipment up to 1120, which is late once the close has passed 1150:
+
+        >>> import numpy as np
+        >>> orders, axis = np.array([1000]), Sliding(left=120, right=30)
+        >>> axis.closed_after("left", orders, axis.open_until("left", orders)).tolist()
+        [1150]
+        """
+        del x
+        return self.open_until(other_of(side), last)
+
+    def end_alone(self, side: str, x: Ints) -> Ints:
+        """Return the last place of the partners of messages of a side."""
+        return self.open_until(side, x)
 
 
 @dataclass(frozen=True)
@@ -76,7 +123,17 @@ class Grid:
     @property
     def width(self) -> int:
         """The length of the longest stretch of partners."""
-        return self.size + (self.size - 1) // self.advance * self.advance
+        return grid_width(self.size, self.advance)
+
+    @property
+    def reach(self) -> int:
+        """Nearly the size."""
+        return self.size - 1
+
+    @property
+    def patience(self) -> int:
+        """From the start of a message's last window to the end of the last one that overlaps it."""
+        return self.width
 
     def partners(self, side: str, x: Ints) -> tuple[Ints, Ints]:
         """Return the first place of the first window that has each message, and the last place of the last."""
@@ -89,6 +146,15 @@ class Grid:
     def open_until(self, side: str, x: Ints) -> Ints:
         """Return the last place of the partners of messages of a side."""
         return self.partners(side, x)[1]
+
+    def closed_after(self, side: str, x: Ints, last: Ints) -> Ints:
+        """Return the last place of the last window that has the last possible partner; for example, of a tumbling join the end of the one window."""
+        del x
+        return self.open_until(side, last)
+
+    def end_alone(self, side: str, x: Ints) -> Ints:
+        """Return the last place of the partners of messages of a side."""
+        return self.open_until(side, x)
 
 
 @dataclass(frozen=True)
@@ -111,10 +177,33 @@ class Session:
         del side
         return x - self.span, x + self.span
 
+    @property
+    def reach(self) -> int:
+        """The span."""
+        return self.span
+
+    @property
+    def patience(self) -> int:
+        """Twice the gap."""
+        return 2 * self.gap
+
     def open_until(self, side: str, x: Ints) -> Ints:
         """Return the end of the session of each message alone, and the gap."""
         del side
         return x + self.gap
+
+    def closed_after(self, side: str, x: Ints, last: Ints) -> Ints:
+        """Return two gaps after the session's present end, `last`: a message a gap later is late once the close has passed that.
+
+        For example, with a gap of 10 a message that ends its session at 100 may get a partner at 110, which is late after 120.
+        """
+        del side
+        return np.minimum(last + 2 * self.gap, x + self.span + self.gap)
+
+    def end_alone(self, side: str, x: Ints) -> Ints:
+        """Return each message itself, the end of its session."""
+        del side
+        return x
 
 
 def axis_of(spec: JoinSpec) -> JoinAxis:

@@ -28,6 +28,8 @@ def operator_of(config: Config, sources: Mapping[str, TypedSource], pinned: Pinn
         retention_us=section.retention_us,
         retention_count=section.retention_count or 0,
         idle_us=section.idle_us,
+        outer=section.outer,
+        unmatched=section.unmatched,
         emit=section.emit.policies,
     )
     return Joiner(spec)

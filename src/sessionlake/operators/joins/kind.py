@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial, reduce
 from typing import Any, ClassVar, cast
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -13,7 +14,7 @@ from sessionlake.columnar.arrays import Ints
 from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator
 from sessionlake.engine.outputs import Output
-from sessionlake.operators.joins.axis import block_of
+from sessionlake.operators.joins.axis import axis_of, block_of
 from sessionlake.operators.joins.changelog import JOINS
 from sessionlake.operators.joins.factory import operator_of
 from sessionlake.operators.joins.operator import Joiner
@@ -39,7 +40,7 @@ from sessionlake.operators.joins.spec import (
 from sessionlake.operators.shared.windowing import emission
 from sessionlake.sources.base import Source
 from sessionlake.stream.ingest import EventSpec
-from sessionlake.stream.kind import State, TableSpec, changelog_output, changelog_table
+from sessionlake.stream.kind import ClosingWatermark, State, TableSpec, changelog_output, changelog_table
 from sessionlake.stream.outputs import same_rows
 from sessionlake.stream.pinned import Pinned
 from sessionlake.stream.restating import Merge, Restating
@@ -65,8 +66,6 @@ class Joins:
     numbers_messages: ClassVar[bool] = True
     redeeming: ClassVar[None] = None
     lookups: ClassVar[None] = None
-    closing_watermark: ClassVar[None] = None
-    """Nothing of a join is open; pairs that wait for a period are sent at the end of a finite run."""
 
     def __init__(self, config: Config, spec: JoinSpec) -> None:
         self._config, self.spec = config, spec
@@ -138,9 +137,13 @@ class Joins:
         time_us = F.unix_micros("time")
         place = time_us if spec.by_time else F.col(POSITION).bitwiseAND(_NUMBER)
         at = JoinProgress.of(state)
-        kept = reduce(Column.__or__, ((F.col(SIDE) == name) & (place >= at.horizon(name)) for name in SIDES))
+
+        def from_on(places: Mapping[str, int]) -> Column:
+            return reduce(Column.__or__, ((F.col(SIDE) == name) & (place >= places[name]) for name in SIDES))
+
         since = F.when(F.col("is_late"), at.waiting_since(1)).otherwise(at.waiting_since(0))
-        return messages.where(kept).select(
+        read = messages.where(from_on({name: at.restored_from(spec, name) for name in SIDES}))
+        return read.select(
             F.col(JOINS.key).alias("key"),
             SIDE,
             time_us.alias("time_us"),
@@ -148,6 +151,8 @@ class Joins:
             "revision",
             "is_late",
             (F.col("revision") > since).alias("waits"),
+            from_on({name: at.horizon(name) for name in SIDES}).alias("kept"),
+            F.lit(at.at.close_us).alias("close_us"),
             *column_names(spec),
         )
 
@@ -162,7 +167,8 @@ class Joins:
         fixed = (spec.left.size, spec.right.size) if spec.kind == SLIDING else (spec.size - 1, spec.size - 1)
         if not spec.by_time or spec.kind == SESSION or None in fixed:
             fixed = (_CENTURY_US, _CENTURY_US)
-        return {"left_us": fixed[0] or 0, "right_us": fixed[1] or 0}
+        alone = {f"{name}_alone": name in spec.outer for name in SIDES}
+        return {"left_us": fixed[0] or 0, "right_us": fixed[1] or 0, **alone}
 
     @classmethod
     def expired_us(cls, config: Config, state: State) -> int:
@@ -177,16 +183,37 @@ class Joins:
 
     @classmethod
     def unneeded(cls, config: Config, state: State) -> dict[str, str]:
-        """Return the messages below the horizon; by time whole dates of them, so that files go unread."""
-        at, by_time = JoinProgress.of(state), cast("JoinSection", config.section).by == TIME_AXIS
+        """Return the messages below all that a restore reads; by time whole dates of them, so that files go unread."""
+        section = cast("JoinSection", config.section)
+        at, by_time = JoinProgress.of(state), section.by == TIME_AXIS
         conditions = []
         for name in SIDES:
             place = at.horizon(name)
+            if section.outer and place != NO_WATERMARK:
+                place -= section.retention_us  # no partner lies further away
             if by_time and place != NO_WATERMARK:
                 conditions.append(f"({SIDE} = '{name}' and time < timestamp_micros({place - place % DAY_US}))")
             elif place > 0:
                 conditions.append(f"({SIDE} = '{name}' and ({POSITION} & {_NUMBER}) < {place})")
         return {schemas.JOIN_MESSAGES: " or ".join(conditions)} if conditions else {}
+
+    @property
+    def closing_watermark(self) -> ClosingWatermark | None:
+        """Return, if messages wait until no partner can come, the watermark at which that is so for all."""
+        return self._closed_at if self.spec.lists_open else None
+
+    def _closed_at(self, tables: Tables) -> int | None:
+        until = last_batch_id(tables, JOINS)
+        messages = tables[schemas.JOIN_MESSAGES].read().where(F.col("batch_id") <= until)
+        latest = messages.agg(F.max(F.unix_micros("time"))).head()
+        if latest is None or latest[0] is None:
+            return None
+        axis, x = axis_of(self.spec), np.array([latest[0]])
+        return (
+            max(int(axis.closed_after(side, x, axis.end_alone(side, x))[0]) for side in self.spec.outer)
+            + self.spec.grace_us
+            + 1
+        )
 
     @property
     def restating(self) -> Restating:

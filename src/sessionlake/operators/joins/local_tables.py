@@ -32,11 +32,21 @@ class JoinTables:
         table = pa.concat_tables(self._messages or [message_schema(spec, marks=False).empty_table()])
         time = table["time"].cast(pa.int64())
         place = pa.array(spec.places(time.to_numpy(), table[POSITION].to_numpy()))
-        horizon = pc.if_else(pc.equal(table[SIDE], LEFT), at.horizon(LEFT), at.horizon(RIGHT))
+        left = pc.equal(table[SIDE], LEFT)
+        horizon = pc.if_else(left, at.horizon(LEFT), at.horizon(RIGHT))
+        read_from = pc.if_else(left, at.restored_from(spec, LEFT), at.restored_from(spec, RIGHT))
         since = pc.if_else(table["is_late"], at.waiting_since(1), at.waiting_since(0))
         table = table.append_column("waits", pc.greater(table["revision"], since))
         names = ["key" if name == "join_key" else name for name in table.column_names]
-        return table.rename_columns(names).append_column("time_us", time).filter(pc.greater_equal(place, horizon))
+        more = {
+            "time_us": time,
+            "kept": pc.greater_equal(place, horizon),
+            "close_us": pa.repeat(at.at.close_us, len(table)),
+        }
+        table = table.rename_columns(names)
+        for name, column in more.items():
+            table = table.append_column(name, column)
+        return table.filter(pc.greater_equal(place, read_from))
 
     def lookups(self, operator: Joiner, state: Mapping[str, Any], asked: pa.Table) -> pa.Table:
         """Raise NotImplementedError: shards ask for nothing."""

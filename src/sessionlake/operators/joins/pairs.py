@@ -64,6 +64,17 @@ def pairs(axis: JoinAxis, left: Points, right: Points) -> Iterator[tuple[Ints, I
             yield (rows, partners) if run.is_left else (partners, rows)
 
 
+def stretches(axis: JoinAxis, left: Points, right: Points) -> tuple[tuple[Ints, Ints], tuple[Ints, Ints]]:
+    """Return the first and the last place of the partners of each point, of left and of right; in a session, as it is with all points."""
+    if not isinstance(axis, Session):
+        return axis.partners(LEFT, left.x), axis.partners(RIGHT, right.x)
+    codes, x = np.concatenate([left.codes, right.codes]), np.concatenate([left.x, right.x])
+    low, high, _ = _sessions(codes, x, np.zeros(len(x), bool), axis.gap)
+    low, high = np.maximum(low, x - axis.span), np.minimum(high, x + axis.span)
+    cut = len(left.x)
+    return (low[:cut], high[:cut]), (low[cut:], high[cut:])
+
+
 def _in_range(axis: JoinAxis, left: Points, right: Points) -> Sequence[_Runs]:
     # Each new pair is found once: a new right point with all left ones, a new left point with old right ones only.
     old = np.flatnonzero(~right.new)

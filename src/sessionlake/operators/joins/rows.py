@@ -9,8 +9,18 @@ import pyarrow.compute as pc
 from sessionlake.columnar.arrays import Ints, combined
 from sessionlake.engine.operator import BatchContext, Inputs
 from sessionlake.operators.joins.control import unpack
-from sessionlake.operators.joins.spec import LEFT, POSITION, RIGHT, SIDE, SIDES, JoinSpec, join_schema, message_schema
-from sessionlake.store.messages import Messages
+from sessionlake.operators.joins.spec import (
+    LEFT,
+    POSITION,
+    RIGHT,
+    SIDE,
+    SIDES,
+    JoinSpec,
+    join_schema,
+    message_schema,
+    other_of,
+)
+from sessionlake.store.messages import IS_LATE, Messages
 from sessionlake.stream.positions import CHUNK, ROW, Numbering
 from sessionlake.warehouse.schemas import TIME
 
@@ -47,6 +57,26 @@ def pair_rows(
     return pa.concat_tables(tables)
 
 
+def lone_rows(
+    spec: JoinSpec, side: str, keys: pa.Array, messages: Messages, op: str, context: BatchContext
+) -> pa.Table:
+    """Return the rows of join_changelog of messages of a side without a partner, whose position is 0; `op` is upsert or delete."""
+    own, n, schema = spec.side(side), len(messages), join_schema(spec, marks=False)
+    found: dict[str, pa.Array] = {
+        "op": pa.repeat(op, n),
+        "join_key": keys.take(pa.array(messages.codes)),
+        f"{side}_time": pa.array(messages["time"]).cast(TIME),
+        f"{side}_position": pa.array(messages["position"]),
+        f"{other_of(side)}_position": pa.repeat(0, n).cast(pa.int64()),
+        "revision": pa.repeat(context.batch_id, n).cast(pa.int64()),
+        "emitted_at": pa.repeat(context.clock_us, n).cast(TIME),
+    }
+    if op == "upsert":
+        columns = zip(own.columns, unpack(own, messages.columns), strict=True)
+        found |= {f"{own.name}_{name}": column for name, column in columns}
+    return pa.Table.from_arrays([found.get(f.name, pa.nulls(n, f.type)) for f in schema], schema=schema)
+
+
 def deleted_rows(spec: JoinSpec, removals: pa.Table | None, context: BatchContext) -> pa.Table:
     """Return the rows that delete the pairs which tombstones name, each once; for its time such a row has the pair's."""
     schema = join_schema(spec, marks=False)
@@ -78,7 +108,7 @@ def message_rows(spec: JoinSpec, side: str, keys: pa.Array, messages: Messages) 
         POSITION: pa.array(messages["position"]),
         **{f"{own.name}_{name}": column for name, column in columns},
         "revision": pa.array(messages["revision"]),
-        "is_late": pa.array(messages["late"] > 0),
+        "is_late": pa.array(messages.has(IS_LATE)),
     }
     return pa.Table.from_arrays([found.get(f.name, pa.nulls(n, f.type)) for f in schema], schema=schema)
 

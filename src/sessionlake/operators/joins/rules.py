@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sessionlake.operators.joins.axis import axis_of
 from sessionlake.operators.joins.spec import SIDES, JoinSpec
-from sessionlake.operators.shared.windowing.emission import MAX_CLOCK, Progress, next_progress
+from sessionlake.operators.shared.windowing.emission import MAX_CLOCK, Progress, after_batch, next_progress
 from sessionlake.stream.control import MAX_ADVANCE
 from sessionlake.stream.positions import POSITIONS, counted
 from sessionlake.stream.watermark import BY_INPUT, MAX_TIME, NO_WATERMARK, max_time_of
@@ -60,6 +61,10 @@ class JoinProgress:
         """Return the place before whose strict past messages of a side are absent."""
         return self.horizons.get(side, NO_WATERMARK)
 
+    def restored_from(self, spec: JoinSpec, side: str) -> int:
+        """Return the place from which on messages of a side are read to restore stores: of an outer join, those that may have been partners, too."""
+        return self.horizon(side) - (axis_of(spec).reach if spec.outer else 0)
+
     def newest(self, spec: JoinSpec) -> int:
         """Return the place after which no message of either side lies. Late messages that were added again lie before W."""
         counts = (count for of_side in self.positions.values() for count in of_side.values())
@@ -72,16 +77,22 @@ class JoinProgress:
         return since if unsent else NEVER
 
 
-def next_state(spec: JoinSpec, state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[str, Any]:
-    """Return the state after a batch with these numbers."""
-    before = JoinProgress.of(state)
-    positions = counted(state, stats)[POSITIONS]
+@dataclass(frozen=True)
+class _Sides:
+    """How far both sides are after a batch."""
+
+    reached: Mapping[str, int]
+    seen: Mapping[str, int]
+    frontier: int
+    """The least of the greatest times of the sides that are not idle."""
+
+
+def _sides(spec: JoinSpec, before: JoinProgress, stats: Mapping[str, int], clock: int | None) -> _Sides:
     asked = stats.get(MAX_ADVANCE, NO_WATERMARK)
     reached = {
         side: max(before.watermarks_us.get(side, NO_WATERMARK), stats.get(max_time_of(side), NO_WATERMARK), asked)
         for side in SIDES
     }
-    clock = stats.get(MAX_CLOCK, before.at.clock_us)
     seen = {}
     for side in SIDES:
         known = clock if max_time_of(side) in stats else before.seen_us.get(side, clock)
@@ -89,10 +100,24 @@ def next_state(spec: JoinSpec, state: Mapping[str, Any], stats: Mapping[str, int
             seen[side] = known
     active = [reached[side] for side in SIDES if clock is None or clock - seen[side] <= spec.idle_us]
     # Both sides have come as far as is asked for, idle or not.
-    frontier = max(min(active, default=NO_WATERMARK), asked) if spec.by_time else NO_WATERMARK
+    frontier = max(min(active, default=NO_WATERMARK), asked)
+    return _Sides(reached, seen, frontier if spec.by_time else NO_WATERMARK)
+
+
+def close_after(spec: JoinSpec, before: JoinProgress, stats: Mapping[str, int], clock_us: int) -> int:
+    """Return the bound of late messages after a batch with these numbers of map tasks, as the next batch has it."""
+    frontier = _sides(spec, before, stats, clock_us).frontier
+    return after_batch(spec.emit, spec.grace_us, spec.retention_us, before.at, frontier, clock_us).close_us
+
+
+def next_state(spec: JoinSpec, state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[str, Any]:
+    """Return the state after a batch with these numbers."""
+    before = JoinProgress.of(state)
+    positions = counted(state, stats)[POSITIONS]
+    sides = _sides(spec, before, stats, stats.get(MAX_CLOCK, before.at.clock_us))
     plain = {name: value for name, value in stats.items() if name not in (MAX_TIME, MAX_ADVANCE)}
     at = next_progress(
-        spec.emit, spec.grace_us, spec.retention_us, before.at, {**plain, MAX_TIME: frontier}, spec.keeping
+        spec.emit, spec.grace_us, spec.retention_us, before.at, {**plain, MAX_TIME: sides.frontier}, spec.keeping
     )
     least = {side: _least_kept(spec, at, positions.get(side, {})) for side in SIDES}
     held = {
@@ -102,7 +127,7 @@ def next_state(spec: JoinSpec, state: Mapping[str, Any], stats: Mapping[str, int
     horizons = {
         side: max(before.horizon(side), min(each.get(side, NO_WATERMARK) for each in held.values())) for side in SIDES
     }
-    return JoinProgress(at, reached, seen, horizons, held, positions).state()
+    return JoinProgress(at, sides.reached, sides.seen, horizons, held, positions).state()
 
 
 def _least_kept(spec: JoinSpec, at: Progress, accepted: Mapping[str, int]) -> int:

@@ -22,7 +22,7 @@ from sessionlake.operators.joins.spec import (
     UNBOUNDED,
     least_retention,
 )
-from sessionlake.operators.shared.windowing.policies import BATCH, END, Policies
+from sessionlake.operators.shared.windowing.policies import BATCH, CLOSE, END, Policies
 from sessionlake.operators.shared.windowing.policy import policy
 
 _EVER = 1 << 62
@@ -37,6 +37,8 @@ class JoinEmitSection(Section):
     """Of older ones."""
     full: str | None = None
     """Has no meaning for a join."""
+    unmatched: Literal["close", "batch"] | None = None
+    """Of outer joins: a message without a partner is sent once no partner can come, or with its batch; then its row is deleted if one comes."""
     tick_offset: Duration = "0 seconds"
     """Periods of the clock begin at the epoch + it."""
 
@@ -62,6 +64,8 @@ class JoinSection(OperatorSection):
     """Equal fields, as in "id", or "order_id = id" if left and right call them differently; none for all pairs in range."""
     by: Literal["time", "count"] = "time"
     kind: Literal["sliding", "tumbling", "hopping", "session"] = "sliding"
+    type: Literal["inner", "left", "right", "full"] = "inner"
+    """The sides whose messages make a row without a partner, too, for example `left`; outer joins are by time."""
     size: str | int | None = None
     """Of the windows of tumbling and hopping joins."""
     advance: str | int | None = None
@@ -141,8 +145,31 @@ class JoinSection(OperatorSection):
         return parse_duration(self.idle)
 
     @property
+    def outer(self) -> tuple[str, ...]:
+        """The sides whose messages make a row without a partner."""
+        return {"inner": (), "full": (LEFT, RIGHT)}.get(self.type, (self.type,))
+
+    @property
+    def unmatched(self) -> str:
+        """When such a row is sent."""
+        return self.emit.unmatched or CLOSE
+
+    @property
+    def closes_late_us(self) -> int:
+        """How long after its message a row of an outer join may be deleted, or sent, without the grace."""
+        if not self.outer:
+            return 0
+        endless = self.kind == SESSION or UNBOUNDED in (self.left.size, self.right.size)
+        return (self.retention_us if endless else self._least_retention()) - self.grace_us
+
+    def closing_sql(self, micros: str, end: str) -> str:
+        """Return the pair's time, and of outer joins the time after which it can't be taken back."""
+        plain = super().closing_sql(micros, end)
+        return f"{plain} + {self.closes_late_us}" if self.outer else plain
+
+    @property
     def shown(self) -> Literal["all", "final", "marked"]:
-        """All: pairs do not change."""
+        """All: a row is there, or it is not."""
         return "all"
 
     @property
@@ -183,6 +210,9 @@ class JoinSection(OperatorSection):
             SESSION: f"in one session, neighbors at most {self.gap} apart",
             HOPPING: f"in one window of {self.size}, one every {self.advance}",
         }.get(self.kind, f"in one window of {self.size}")
+        alone = {"left": self.left.name, "right": self.right.name, "full": "either side"}.get(self.type)
+        when = "once none can come" if self.unmatched == CLOSE else "with its batch"
+        near += f"; a message of {alone} without a partner is sent {when}" if alone else ""
         late = f"; messages are late {self.grace} after their last possible partner" if self.by == TIME_AXIS else ""
         return f"pairs of {self.left.name} and {self.right.name}{on}: {near}{late}"
 
@@ -193,6 +223,7 @@ class JoinSection(OperatorSection):
         self._check_kind()
         self._check_sizes()
         self._check_retention()
+        self._check_outer()
         if self.emit.full is not None:
             raise ConfigError(f"emit.full: {self.emit.full!r} is for windows; pairs have no end, remove it")
         _ = self.emit.policies
@@ -212,6 +243,26 @@ class JoinSection(OperatorSection):
             raise ConfigError("join.on: is empty; sessions are of a key, name the equal fields")
         if self.kind == HOPPING and self.on_axis("advance", self.advance) > self.on_axis("size", self.size):
             raise ConfigError(f"join.advance: {self.advance!r} is longer than the size, {self.size!r}; write less")
+
+    def _check_outer(self) -> None:
+        if not self.outer:
+            if self.emit.unmatched is not None:
+                raise ConfigError(
+                    f"emit.unmatched: {self.emit.unmatched!r} is of outer joins; write join.type = 'left', 'right' or 'full', or remove it"
+                )
+            return
+        if self.by != TIME_AXIS:
+            raise ConfigError(f"join.type: {self.type!r} is of joins by time, and this one is by count; write 'inner'")
+        if "idle" not in self.model_fields_set:
+            raise ConfigError(
+                f"join.idle: is missing; with type = {self.type!r} it says after how long a silent side counts as one that brings no partner, for example '10 minutes'"
+            )
+        for name in ("early", "late"):
+            value = getattr(self.emit, name)
+            if self.unmatched == BATCH and value != BATCH:
+                raise ConfigError(
+                    f"emit.{name}: {value!r} does not go with unmatched = 'batch', whose rows are deleted when their pairs are sent; write 'batch'"
+                )
 
     def _check_sizes(self) -> None:
         sizes = {at: side.size for at, side in self.sides.items()}
@@ -280,6 +331,9 @@ class JoinSection(OperatorSection):
             "join.kind": self.kind,
             **lengths,
             **sides,
+            # None of inner joins, as in commits of before there were others.
+            "join.type": self.type if self.outer else None,
+            "emit.unmatched": self.unmatched if self.outer else None,
         }
 
     def live_settings(self) -> dict[str, Any]:

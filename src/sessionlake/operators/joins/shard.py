@@ -1,7 +1,7 @@
 """One shard's part of a batch of a join: it stores messages, and pairs those that are due. The pairs are `pairs.py`'s."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -12,9 +12,20 @@ from sessionlake.engine.operator import RESTORE, TICK, BatchContext, Inputs, Sha
 from sessionlake.operators.joins.axis import Session, axis_of
 from sessionlake.operators.joins.control import AGAIN, REMOVE, pack
 from sessionlake.operators.joins.pairs import Points, pairs
-from sessionlake.operators.joins.rows import deleted_rows, late_rows, message_rows, pair_rows
-from sessionlake.operators.joins.rules import NEVER, JoinProgress
-from sessionlake.operators.joins.spec import LEFT, MESSAGES, POSITION, RIGHT, SIDE, SIDES, JoinSpec, other_of
+from sessionlake.operators.joins.rows import deleted_rows, late_rows, lone_rows, message_rows, pair_rows
+from sessionlake.operators.joins.rules import NEVER, JoinProgress, close_after
+from sessionlake.operators.joins.spec import (
+    LEFT,
+    MESSAGES,
+    POSITION,
+    RIGHT,
+    SESSION,
+    SIDE,
+    SIDES,
+    JoinSpec,
+    other_of,
+)
+from sessionlake.operators.joins.unmatched import Unmatched, at_places, due_lists, open_lists, restored, unmatched
 from sessionlake.operators.shared.windowing.emission import (
     MAX_BATCH,
     MAX_CLOCK,
@@ -23,7 +34,7 @@ from sessionlake.operators.shared.windowing.emission import (
     Ticks,
     ticks_of,
 )
-from sessionlake.store.messages import HEAD, ListedMessages, Messages, MessageStore, together
+from sessionlake.store.messages import HEAD, IS_LATE, ListedMessages, Messages, MessageStore, together
 from sessionlake.stream.control import MAX_FLUSH
 from sessionlake.stream.outputs import LATE
 from sessionlake.stream.positions import CHUNK, ROW, Numbering
@@ -31,7 +42,7 @@ from sessionlake.stream.watermark import NO_WATERMARK
 
 _LETTERS = {LEFT: "l", RIGHT: "r"}
 """The sides' names in stores."""
-_LISTS = ("E", "L")
+_LISTS = (b"E", b"L")
 """The stores' letters of the lists of messages that wait by the policies early and late."""
 
 
@@ -45,10 +56,25 @@ class BatchTimes:
     ticks: Ticks
     newest: int
     """No stored message of either side lies behind it."""
+    close: int
+    """The bound of late messages after the batch."""
 
     def due(self, policy: int) -> bool:
         """Say whether a policy, 0 early and 1 late, fires."""
         return (self.ticks.early, self.ticks.late)[policy]
+
+
+@dataclass(frozen=True)
+class Listed:
+    """The entries of lists, with the codes of their keys."""
+
+    codes: Ints
+    entries: ListedMessages
+
+    def of(self, side: str) -> tuple[Ints, Ints]:
+        """Return the codes and the places of the entries of a side."""
+        rows = np.flatnonzero(pc.equal(self.entries.sides, side).to_numpy(zero_copy_only=False))
+        return self.codes[rows], self.entries.x[rows]
 
 
 @dataclass(frozen=True)
@@ -62,6 +88,8 @@ class SideMessages:
     """Which messages are paired in this batch."""
     waits: Bools
     """Which messages wait for a later batch."""
+    changed: Bools
+    """Which messages the store does not have as they are."""
 
     @property
     def brought(self) -> Messages:
@@ -79,8 +107,11 @@ class JoinShard:
         """Return the shard's result: its messages with the batch's, and the pairs of messages that fire."""
         times = self._times(inputs, context)
         arrived = {side: self._arrived(inputs, side, context) for side in SIDES}
-        found = {policy: store.lists(_LISTS[policy]) for policy in (0, 1) if self._listed(times, policy)}
-        listed = [waiting for _, waiting in found.values()]
+        found = [store.lists(_LISTS[policy]) for policy in (0, 1) if self._listed(times, policy)]
+        if self.spec.lists_open:
+            # The last one, because its messages are looked at and do not fire.
+            found.append(due_lists(self.spec, store, times.close))
+        listed = [messages for _, messages in found]
         given = [arrived[side]["key"] for side in SIDES]
         codes, keys = sorted_codes(
             pa.chunked_array([*(c for k in given for c in k.chunks), *(w.keys for w in listed)], pa.string())
@@ -89,29 +120,51 @@ class JoinShard:
         cuts = np.cumsum([*(len(k) for k in given), *(len(w.x) for w in listed)])[:-1]
         parts = np.split(codes, cuts)
         new = {side: self._messages(side, parts[i], arrived[side], times) for i, side in enumerate(SIDES)}
-        present = self._present(store, keys, new, list(zip(parts[2:], listed, strict=True)), times)
-        sent = self._pairs(keys, present, context)
-        removed = deleted_rows(self.spec, inputs.get(REMOVE), context)
-        writes = self._writes(store, keys, present, [name for names, _ in found.values() for name in names], times)
+        places = [Listed(*each) for each in zip(parts[2:], listed, strict=True)]
+        waiting, closing = (places[:-1], places[-1]) if self.spec.lists_open else (places, None)
+        present = self._present(store, keys, new, waiting, closing, times)
+        changes = [self._pairs(keys, present, context), deleted_rows(self.spec, inputs.get(REMOVE), context)]
+        lists = [store.list_deletes([name for names, _ in found for name in names])]
+        if self.spec.outer:
+            alone = self._alone(present, closing, times)
+            present = {side: _flagged(present[side], alone.get(side)) for side in SIDES}
+            for side, of in alone.items():
+                for op, rows in (("upsert", of.sent), ("delete", of.taken_back)):
+                    changes.append(lone_rows(self.spec, side, keys, of.messages.take(rows), op, context))
+            lists += open_lists(self.spec, store, keys, alone, times.batch_id)
+        writes = self._writes(store, keys, present, lists, times)
         outputs = {
             MESSAGES: pa.concat_tables([message_rows(self.spec, side, keys, present[side].brought) for side in SIDES]),
             **({LATE: late_rows(inputs[LATE], inputs, context)} if LATE in inputs else {}),
         }
         marks = {MAX_CLOCK: times.clock_us, MAX_BATCH: times.batch_id}
-        stats = {"upserts": len(sent), "deletes": len(removed), **marks, **_unsent(present)}
-        return ShardResult(pa.concat_tables([sent, removed]), writes if len(writes) else None, outputs, stats)
+        rows = pa.concat_tables(changes)
+        deletes = int(pc.sum(pc.equal(rows["op"], "delete")).as_py() or 0)
+        stats = {"upserts": len(rows) - deletes, "deletes": deletes, **marks, **_unsent(present)}
+        return ShardResult(rows, writes if len(writes) else None, outputs, stats)
 
     def restored(self, inputs: Inputs, store: MessageStore) -> pa.Table:
         """Return the writes of a restore's messages, and the lists of messages that wait."""
         rows = inputs[RESTORE].combine_chunks()
-        tables = []
+        codes, keys = sorted_codes(rows["key"])
+        messages: dict[str, Messages] = {}
+        kept: dict[str, Bools] = {}
         for side in SIDES:
-            table = rows.filter(pc.equal(rows[SIDE], side))
-            own = self.spec.side(side)
-            codes, keys = sorted_codes(table["key"])
+            here = pc.equal(rows[SIDE], side)
+            table, own = rows.filter(here), self.spec.side(side)
             columns = [combined(table[f"{own.name}_{name}"]) for name in own.columns]
-            messages = self._packed(side, codes, table, table["revision"].to_numpy(), columns)
-            tables.append(store.writes(_LETTERS[side], keys, together([messages])))
+            at = np.flatnonzero(combined(here).to_numpy(zero_copy_only=False))
+            packed = self._packed(side, codes[at], table, table["revision"].to_numpy(), columns)
+            order = np.lexsort((packed["position"], packed["x"], packed.codes))
+            messages[side] = packed.take(order)
+            kept[side] = combined(table["kept"]).to_numpy(zero_copy_only=False)[order]
+        tables = []
+        if self.spec.outer and len(rows):
+            alone = restored(self.spec, messages, kept, int(rows["close_us"][0].as_py()))
+            messages = {side: alone[side].messages if side in alone else messages[side] for side in SIDES}
+            tables += open_lists(self.spec, store, keys, alone, 0)
+        for side in SIDES:
+            tables.append(store.writes(_LETTERS[side], keys, messages[side].take(np.flatnonzero(kept[side]))))
         x = self.spec.places(rows["time_us"].to_numpy(), rows[POSITION].to_numpy())
         waits, late = (combined(rows[name]).to_numpy(zero_copy_only=False) for name in ("waits", "is_late"))
         for policy, letter in enumerate(_LISTS):
@@ -123,13 +176,16 @@ class JoinShard:
     def _times(self, inputs: Inputs, context: BatchContext) -> BatchTimes:
         before = JoinProgress.of(context.state)
         told = inputs.get(TICK, pa.table({}))
-        flush = MAX_FLUSH in told.column_names and pc.max(told[MAX_FLUSH]).as_py() is not None
+        greatest = {name: pc.max(told[name]).as_py() for name in told.column_names}
+        numbers = {name: number for name, number in greatest.items() if number is not None}
+        flush = MAX_FLUSH in numbers
         return BatchTimes(
             context.batch_id,
             context.clock_us,
             before,
             ticks_of(self.spec.emit, before.at, context.clock_us, flush=flush),
             before.newest(self.spec),
+            close_after(self.spec, before, numbers, context.clock_us),
         )
 
     @staticmethod
@@ -166,7 +222,8 @@ class JoinShard:
         head = np.zeros(len(table), HEAD)
         head["time"], head["position"] = table["time_us"].to_numpy(), table[POSITION].to_numpy()
         head["x"] = self.spec.places(head["time"], head["position"])
-        head["revision"], head["late"] = revision, combined(table["is_late"]).to_numpy(zero_copy_only=False)
+        is_late = combined(table["is_late"]).to_numpy(zero_copy_only=False)
+        head["revision"], head["flags"] = revision, np.where(is_late, IS_LATE, 0)
         return Messages(codes, head, pack(self.spec.side(side), columns, len(table)))
 
     def _present(
@@ -174,20 +231,27 @@ class JoinShard:
         store: MessageStore,
         keys: pa.Array,
         new: Mapping[str, Messages],
-        listed: Sequence[tuple[Ints, ListedMessages]],
+        waiting: Sequence[Listed],
+        closing: Listed | None,
         times: BatchTimes,
     ) -> dict[str, SideMessages]:
-        """Return all messages that the batch changes, or that pairs may be made of."""
+        """Return all messages that the batch changes, or that pairs may be made of, and those that may be `closing` without a partner."""
         asked: dict[str, list[tuple[Ints, Ints, Ints]]] = {side: [] for side in SIDES}
         for side in SIDES:
             messages = new[side]
             asked[side].append((messages.codes, messages["x"], messages["x"]))
-            due = np.where(messages["late"] > 0, times.ticks.late, times.ticks.early)
+            # Of an outer join each message must know if it has a partner, due or not.
+            due = np.where(messages.has(IS_LATE), times.ticks.late, times.ticks.early) | bool(self.spec.outer)
             self._ask(asked, side, messages.codes[due], messages["x"][due])
-            for codes, waiting in listed:
-                rows = np.flatnonzero(pc.equal(waiting.sides, side).to_numpy(zero_copy_only=False))
-                asked[side].append((codes[rows], waiting.x[rows], waiting.x[rows]))
-                self._ask(asked, side, codes[rows], waiting.x[rows])
+            for listed in waiting:
+                codes, x = listed.of(side)
+                asked[side].append((codes, x, x))
+                self._ask(asked, side, codes, x)
+            if closing is not None:
+                codes, x = closing.of(side)
+                asked[side].append((codes, x, x))
+                if self.spec.kind == SESSION:  # whose end may have moved on
+                    self._ask(asked, side, codes, x)
         # Reads end at the newest message: partners further away are not there yet.
         found, newest = {}, max(times.newest, *(int(new[side]["x"].max(initial=NO_WATERMARK)) for side in SIDES))
         for side in SIDES:
@@ -214,12 +278,25 @@ class JoinShard:
         # Sorted by (code, x, position), the stored copy stands before an equal new one, which is dropped.
         again[1:] = (np.diff(messages.codes) == 0) & (np.diff(messages["position"]) == 0)
         messages = messages.take(np.flatnonzero(~again))
-        revision, late = messages["revision"], messages["late"] > 0
+        revision, late = messages["revision"], messages.has(IS_LATE)
         is_new = revision == times.batch_id
         # A stored message is unsent if it came after the batch since which its list has waited.
         undone = is_new | (revision > np.where(late, times.before.waiting_since(1), times.before.waiting_since(0)))
         due = np.where(late, times.ticks.late, times.ticks.early)
-        return SideMessages(messages, is_new, undone & due, undone & ~due)
+        return SideMessages(messages, is_new, undone & due, undone & ~due, is_new)
+
+    def _alone(
+        self,
+        present: Mapping[str, SideMessages],
+        closing: Listed | None,
+        times: BatchTimes,
+    ) -> dict[str, Unmatched]:
+        """Return the messages of sides that are sent alone, and which of them the batch sends or takes back."""
+        messages = {side: present[side].messages for side in SIDES}
+        asked: dict[str, Bools] = {side: np.zeros(len(messages[side]), bool) for side in SIDES}
+        if closing is not None:
+            asked = {side: at_places(messages[side], *closing.of(side)) for side in SIDES}
+        return unmatched(self.spec, messages, {side: present[side].new for side in SIDES}, asked, times.close)
 
     def _pairs(self, keys: pa.Array, present: Mapping[str, SideMessages], context: BatchContext) -> pa.Table:
         """Return the rows of the pairs that go out."""
@@ -235,11 +312,11 @@ class JoinShard:
         store: MessageStore,
         keys: pa.Array,
         present: Mapping[str, SideMessages],
-        ended: Sequence[bytes],
+        lists: Sequence[pa.Table],
         times: BatchTimes,
     ) -> pa.Table:
-        """Return the writes of the blocks that have a new message, and of the lists."""
-        tables = [store.list_deletes(ended)]
+        """Return the writes of the blocks that have a new or changed message, and of the lists; `lists` has some already."""
+        tables = list(lists)
         waiting: list[list[ListedMessages]] = [[], []]
         for side in SIDES:
             of, messages = present[side], present[side].messages
@@ -247,10 +324,10 @@ class JoinShard:
             # A block begins at each change of the key or of the block's number.
             starts = np.flatnonzero((np.diff(messages.codes, prepend=-1) != 0) | (np.diff(block, prepend=0) != 0))
             if len(starts):
-                touched = np.repeat(np.logical_or.reduceat(of.new, starts), np.diff(starts, append=len(block)))
+                touched = np.repeat(np.logical_or.reduceat(of.changed, starts), np.diff(starts, append=len(block)))
                 tables.append(store.writes(_LETTERS[side], keys, messages.take(np.flatnonzero(touched))))
             for policy in (0, 1):
-                rows = np.flatnonzero(of.new & of.waits & (messages["late"] == policy))
+                rows = np.flatnonzero(of.new & of.waits & (messages.has(IS_LATE) == (policy == 1)))
                 waiting[policy].append(_waiting(side, keys, messages, rows))
         for policy, parts in enumerate(waiting):
             sides, named = (pa.concat_arrays([getattr(part, name) for part in parts]) for name in ("sides", "keys"))
@@ -270,8 +347,13 @@ def _by_segment(tables: Sequence[pa.Table]) -> pa.Table:
     return table.take(pa.array(np.argsort(table["segment"].to_numpy(), kind="stable")))
 
 
+def _flagged(of: SideMessages, alone: Unmatched | None) -> SideMessages:
+    """Return the messages with the flags that they have after the batch."""
+    return of if alone is None else replace(of, messages=alone.messages, changed=of.new | alone.changed)
+
+
 def _unsent(present: Mapping[str, SideMessages]) -> dict[str, int]:
     """Return how many of the batch's messages wait, by policy."""
-    late = [present[side].messages["late"][present[side].new & present[side].waits] for side in SIDES]
+    late = [present[side].messages.has(IS_LATE)[present[side].new & present[side].waits] for side in SIDES]
     waiting = np.concatenate(late)
-    return {UNSENT_EARLY: int((waiting == 0).sum()), UNSENT_LATE: int((waiting == 1).sum())}
+    return {UNSENT_EARLY: int((~waiting).sum()), UNSENT_LATE: int(waiting.sum())}

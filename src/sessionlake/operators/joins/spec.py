@@ -12,7 +12,7 @@ import pyarrow as pa
 from sessionlake.aggregates.scalars import state_type
 from sessionlake.columnar.arrays import Ints
 from sessionlake.errors import ConfigError
-from sessionlake.operators.shared.windowing.policies import Policies
+from sessionlake.operators.shared.windowing.policies import CLOSE, Policies
 from sessionlake.operators.shared.windowing.retained_counts import RetainedCounts
 from sessionlake.store.segmented import segment_interval
 from sessionlake.stream import ingest
@@ -96,6 +96,10 @@ class JoinSpec:
     many accepted messages of both sides together are kept at most, besides those that may still have partners."""
     idle_us: int = 60_000_000
     """A side that has brought nothing for longer does not hold the watermark back."""
+    outer: tuple[str, ...] = ()
+    """The sides whose messages are sent alone if they have no partner; only by time."""
+    unmatched: str = CLOSE
+    """When they are sent: once no partner can come, or with their batch."""
     emit: Policies = field(default_factory=lambda: Policies("batch", "end", "batch"))
     """Early and late; `full` has no meaning for pairs, which have no end."""
 
@@ -119,6 +123,11 @@ class JoinSpec:
     def by_time(self) -> bool:
         """Whether places are times."""
         return self.by == TIME_AXIS
+
+    @property
+    def lists_open(self) -> bool:
+        """Whether messages are listed that may still get a partner."""
+        return bool(self.outer) and self.unmatched == CLOSE
 
     @property
     def keeping(self) -> RetainedCounts | None:
@@ -227,9 +236,10 @@ def message_schema(spec: JoinSpec, *, marks: bool) -> pa.Schema:
     )
 
 
-RESTORED = ("key", SIDE, "time_us", POSITION, "revision", "is_late", "waits")
-"""The columns that a restore reads of each row of join_messages at or above the horizon (`key` is join_key, `time_us` the time in
-microseconds, `waits` whether it is not due yet), besides all columns `<name>_<column>`."""
+RESTORED = ("key", SIDE, "time_us", POSITION, "revision", "is_late", "waits", "kept", "close_us")
+"""The columns that a restore reads of each row of join_messages (`key` is join_key, `time_us` the time in microseconds, `waits`
+whether it is not due yet, `kept` whether it is at or above the horizon, `close_us` how far the join has come), besides all columns
+`<name>_<column>`. Of an outer join these are also the messages right below the horizon: others may have had them as partners."""
 _JOIN_ID = schemas.commented("join_id", pa.int64(), "xxhash64(join_key, left_position, right_position)")
 
 
