@@ -19,9 +19,11 @@ from sessionlake.local.rows import event_rows
 from sessionlake.local.shards import LocalShards
 from sessionlake.local.source import local_operator, local_tables
 from sessionlake.local.stream import LocalStream
+from sessionlake.operators.joins.section import JoinSection
 from sessionlake.propose.query import Pipeline, pipeline_of
 from sessionlake.propose.sample import Sample, read_sample
 from sessionlake.sources.decoding.rows import Origin
+from sessionlake.stream.control import MAX_ADVANCE
 from sessionlake.stream.ingest import DEAD
 from sessionlake.stream.outputs import LATE, keyed_rows
 from sessionlake.warehouse.changelog import changelog_of
@@ -98,13 +100,15 @@ def selected(made: Pipeline, *batches: Mapping[str, Sequence[Row]]) -> pa.Table 
     of = changelog_of(config)
     operator = local_operator(config, dict.fromkeys(config.inputs, TYPES))
     changes = []
+    # An outer join then closes all that is open, as `run --drain` does.
+    closes = {MAX_ADVANCE: CLOCK_US} if isinstance(config.section, JoinSection) and config.section.outer else {}
     with _stream(config) as stream:
-        for number, rows in enumerate(batches):
+        for number, rows in enumerate((*batches, {})):
             given = [
                 (name, event_rows(operator.columns(name), list(enumerate(some)), Origin(0, (number, 0, 0))))
                 for name, some in rows.items()
             ]
-            batch = stream.run(operator, CLOCK_US, given)
+            batch = stream.run(operator, CLOCK_US, given, counted=closes if number == len(batches) else None)
             assert not batch.tables(DEAD), batch.tables(DEAD)
             assert not batch.tables(LATE), batch.tables(LATE)
             tables = [keyed_rows(result.changes, of.key, of.key_columns) for result in batch.results]

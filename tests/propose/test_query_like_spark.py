@@ -259,12 +259,22 @@ PAIRED = [
 
 @st.composite
 def pairs(draw: st.DrawFn) -> Case:
-    asked = [draw(st.sampled_from(EQUAL)), draw(st.sampled_from(RANGES))]
+    type_ = draw(st.sampled_from(["", "inner ", "left ", "right outer ", "full outer "]))
+    inner = type_ in ("", "inner ")
+    # The fifth range leaves out equal times.
+    asked = [draw(st.sampled_from(EQUAL)), draw(st.sampled_from(RANGES if inner else [*RANGES[:3], *RANGES[5:]]))]
     own = draw(st.lists(st.sampled_from(OF_SIDES), max_size=2, unique=True))
+    if not inner:
+        # ON chooses rows of the side that may be missing, WHERE those of the other one.
+        kept, missing = {"left ": ("a.", "b."), "right outer ": ("b.", "a.")}.get(type_, ("?", "?"))
+        asked += [f"({text})" for text in own if missing in text and kept not in text]
+        own = [text for text in own if kept in text and missing not in text]
     where = f" where {' and '.join(f'({text})' for text in own)}" if own else ""
     sources = Sources(draw)
-    join = f"{sources.source()} a {draw(st.sampled_from(['', 'inner ']))}join {sources.source()} b"
-    query = f"select {draw(st.sampled_from(PAIRED))} from {join} on {' and '.join(asked)}{where}"
+    join = f"{sources.source()} a {type_}join {sources.source()} b"
+    query = (
+        f"select {draw(st.sampled_from(PAIRED if inner else PAIRED[:2]))} from {join} on {' and '.join(asked)}{where}"
+    )
     return Case(
         f"{sources.before(query)}\n-- watermark a.happened_at 1 day",
         draw(st.integers(0, SEEDS - 1)),

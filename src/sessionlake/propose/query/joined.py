@@ -18,6 +18,14 @@ from sessionlake.propose.query.words import Found, Query, QueryError, name_of, p
 from sessionlake.propose.sample import TYPE_NAMES, Sample
 from sessionlake.sources.columns import TIMESTAMP
 
+_TYPES = {
+    (): "inner",
+    ("inner",): "inner",
+    **{(name, *more): name for name in ("left", "right", "full") for more in ((), ("outer",))},
+}
+"""The types of joins that a pipeline has, by the words before JOIN."""
+_KEPT = {"inner": (), "left": (0,), "right": (1,), "full": (0, 1)}
+"""By type the numbers of the sides whose rows are there without a partner, too."""
 _BEHIND = "make a pipeline of the join alone, and another one behind it (a chain)"
 
 
@@ -38,6 +46,7 @@ class Pairs:
 
     left: Side
     right: Side
+    type: str = "inner"
     on: list[str] = field(default_factory=list)
     shown: list[Shown] = field(default_factory=list)
     conditions: list[str] = field(default_factory=list)
@@ -59,7 +68,7 @@ def pairs_of(query: Query, block: Block, samples: Sequence[Sample]) -> Pairs:
     """Return the pipeline of a join of two tables; QueryErrors with all that no pipeline can have."""
     found = Found(refused(query, block))
     with found.kept():
-        table, condition = _joined(query, block)
+        table, condition, type_ = _joined(query, block)
         if len(samples) != 2:
             told = f"joins two tables; samples: {len(samples)}; pass that of FROM and that of JOIN, in this order"
             raise query.refusal("join", block.joins[0], told)
@@ -69,17 +78,17 @@ def pairs_of(query: Query, block: Block, samples: Sequence[Sample]) -> Pairs:
             Side(left, _called(left, "left")),
             Side(right, _called(right, "right")),
         )
-        return _Reader(query, block, Pairs(*sides), condition, found).pairs()
+        return _Reader(query, block, Pairs(*sides, type_), condition, found).pairs()
     raise found.all
 
 
-def _joined(query: Query, block: Block) -> tuple[Tokens, Tokens]:
-    """Return the table that is joined and the condition; QueryError for a join of another kind, or of more tables."""
+def _joined(query: Query, block: Block) -> tuple[Tokens, Tokens, str]:
+    """Return the table that is joined, the condition and the type; QueryError for a join of another type, or of more tables."""
     first = block.joins[0]
     at = next(number for number, token in enumerate(first) if token.token_type == TokenType.JOIN)
-    kinds = [name_of(token) for token in first[:at]]
-    if kinds not in ([], ["inner"]):
-        told = "is no inner join; a pipeline has the rows with a partner alone, and those without one are SQL over both sources"
+    type_ = _TYPES.get(tuple(name_of(token) for token in first[:at]))
+    if type_ is None:
+        told = "is neither an inner nor a left, right or full join; with a left join, the rows without a partner are SQL over the live view"
         raise query.refusal("join", first, told)
     if len(block.joins) > 1:
         told = "is a third table; a pipeline joins two, and another one behind it can join the next (a chain)"
@@ -89,7 +98,7 @@ def _joined(query: Query, block: Block) -> tuple[Tokens, Tokens]:
     )
     if on is None or first[on].token_type == TokenType.USING:
         raise query.refusal("join", first, f"has no ON; {FORM}")
-    return first[at + 1 : on], first[on + 1 :]
+    return first[at + 1 : on], first[on + 1 :], type_
 
 
 def _called(read: Input, otherwise: str) -> str:
@@ -110,12 +119,14 @@ class _Reader:
                 found.errors.append(query.refusal("group_by", tokens, f"is beside a join; {_BEHIND}"))
 
     def pairs(self) -> Pairs:
-        conditions = [*conjuncts(self._condition), *conjuncts(self._block.where)]
+        asked = conjuncts(self._condition)
+        chosen = conjuncts(self._block.where)
         own: tuple[list[Tokens], list[Tokens]] = ([], [])
         same_times: list[Tokens] = []
-        for tokens in conditions:
+        for number, tokens in enumerate((*asked, *chosen)):
             with self._found.kept():
                 of = self._sides_of(tokens)
+                self._check_outer(tokens, of, is_on=number < len(asked))
                 if len(of) == 1:
                     own[of.pop()].append(tokens)
                 elif self._parts(tokens) is None:
@@ -128,6 +139,8 @@ class _Reader:
         for side, chosen in zip(self._pairs.sides, own, strict=True):
             with self._found.kept():
                 side.input.set_where(chosen)
+        # A hint names a time, which an input has once the conditions are right.
+        self._found.raise_any()
         take_all_hints(self._query, self._pairs.inputs, self._found)
         self._found.raise_any()
         for item in [item_of(self._query, tokens) for tokens in split(self._block.select)]:
@@ -149,6 +162,20 @@ class _Reader:
                 self._range.set_times(self._condition or [self._block.start])
         self._pairs.left.size_us, self._pairs.right.size_us = self._range.sizes
         self._pairs.conditions = list(self._range.beyond())
+        if self._pairs.conditions and self._pairs.type != "inner":
+            with self._found.kept():
+                told = f"has a range of times that equal times do not meet, so that a pipeline has pairs which a {self._pairs.type} join shows without a partner; widen it"
+                raise self._query.refusal("on", self._condition, told)
+
+    def _check_outer(self, tokens: Tokens, of: set[int], *, is_on: bool) -> None:
+        """Refuse a condition of an outer join that does not choose which messages there are; `of` are the sides that it reads."""
+        kept = set(_KEPT[self._pairs.type])
+        if kept and is_on and of <= kept and len(of) == 1:
+            told = f"is a condition of a {self._pairs.type} join on a side whose rows are all there; without it in ON, compare the columns in SQL over the live view"
+            raise self._query.refusal("on", tokens, told)
+        if kept and not is_on and (of != kept or len(kept) > 1):
+            told = f"is a condition on rows of a {self._pairs.type} join, and some have no partner; leave it out here, and write it in SQL over the live view"
+            raise self._query.refusal("where", tokens, told)
 
     def _sides_of(self, tokens: Tokens) -> set[int]:
         """Return the numbers of the sides whose columns an expression reads."""
@@ -208,7 +235,12 @@ class _Reader:
                 "computes with columns of both sides; select them by themselves, and compute in SQL over the live view"
             )
             raise self._query.refusal("select", item.tokens, told)
-        side = self._pairs.sides[of.pop()]
+        number = of.pop()
+        side = self._pairs.sides[number]
+        may_be_missing = 1 - number in _KEPT[self._pairs.type]
+        if may_be_missing and not isinstance(item.tree, exp.Column):
+            told = f"computes with columns of a {self._pairs.type} join that may be missing; select them by themselves, and compute in SQL over the live view"
+            raise self._query.refusal("select", item.tokens, told)
         piece = side.input.fields.piece(item.tokens)
         name = item.name or piece.text
         self._show_column(side, side.input.fields.column(piece, name), name)

@@ -44,11 +44,16 @@ def differs(made: Made) -> Iterator[str]:
         if made.left_out:
             yield f"No plain type, and so left out: {', '.join(made.left_out)}."
     else:
-        yield "A message without a partner makes no row, as in Spark's inner join; messages are kept for `retention_time`."
+        if made.type == "inner":
+            yield "A message without a partner makes no row, as in Spark's inner join; messages are kept for `retention_time`."
+        else:
+            yield "A message without a partner makes a row once none can come any more. If one side is silent, that is after `idle`; Spark waits for it."
         if made.conditions:
             yield f"`{made.view}` also has pairs between equal times and the query's range, which the SELECT above leaves out."
     what = "of `on`" if isinstance(made, Pairs) else "of the key"
-    groups = "" if isinstance(made, Pairs) else " Spark has a group of null keys."
+    groups = " Spark has a group of null keys."
+    if isinstance(made, Pairs):
+        groups = "" if made.type == "inner" else f" Spark's {made.type} join has it as a row without a partner."
     if isinstance(made, Pairs) or any(one.key and one.key != [EVERYTHING] for one in made.inputs):
         yield f"A row without one of the columns {what}, or without a time, is in no result, but in `dead_letters`.{groups}"
     if any(one.unique_for for one in made.inputs):

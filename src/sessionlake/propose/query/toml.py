@@ -201,6 +201,9 @@ def _pairs(made: Pairs) -> Iterator[str]:
     yield "[join]"
     yield f"on = {_names(made.on) if made.on else '[]':<30}# equal columns"
     yield 'kind = "sliding"'
+    if made.type != "inner":
+        yield f"type = {quoted(made.type):<28}# a message without a partner makes a row once none can come any more"
+        yield 'idle = "10 minutes"                # a side that is silent for longer counts as one that brings no partner'
     yield f"grace = {quoted(waits):<27}# how long after its last possible partner a message may come: the longest watermark of the query"
     yield f"retention_time = {quoted(spoken_duration(kept)):<18}# how long messages are kept; at least both sizes and the grace"
     yield 'beyond_retention = "dead_letter"   # dead_letter | drop'
