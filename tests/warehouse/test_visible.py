@@ -18,13 +18,13 @@ from sessionlake.warehouse.seen import Visible
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.visible import View
 from tests.engine.crash_support import FIRST, SECOND, run_once
-from tests.operators_table import LAKES, MINUTE_US, OperatorLake, Row, us
+from tests.operators_table import FORMS, LAKES, MINUTE_US, OperatorLake, Row, us
 
 pytestmark = pytest.mark.slow
 UNSEEN = {"op", "batch_id", "commit_id", "at", "emitted_at", "written_at", "inserted_at"}
 """Columns of a changelog that are about the change, or that `Lake.rows` leaves out."""
-CHANGING = ("session", "window", "table", "group")
-"""The operators whose rows change in their forms."""
+CHANGING = ("session", "window", "table", "group", "outer join by batch")
+"""The pipelines whose rows change."""
 STEPS = 3
 Seen = Counter[tuple[Any, ...]]
 
@@ -33,6 +33,7 @@ Seen = Counter[tuple[Any, ...]]
 class Story:
     """A pipeline that ran, was compacted, corrected, and ran on."""
 
+    name: str
     lake: OperatorLake
     tables: Tables
     changes: list[Row]
@@ -59,8 +60,11 @@ FINAL: dict[str, Final] = {
     # The lesser size: no message that comes later is older than that.
     "join": lambda row, state: us(row["join_time"]) + 15 * MINUTE_US < state["watermark_us"],
     "process": lambda _, __: True,
+    # Both sizes and the grace.
+    "outer join": lambda row, state: us(row["join_time"]) + 30 * MINUTE_US < state["watermark_us"],
 }
-"""By operator, whether a row is final after a batch, by the settings of its form."""
+FINAL["outer join by batch"] = FINAL["outer join"]
+"""By pipeline, whether a row is final after a batch, by the settings of its form."""
 
 
 def plain(row: Mapping[str, Any], columns: list[str]) -> tuple[Any, ...]:
@@ -68,10 +72,10 @@ def plain(row: Mapping[str, Any], columns: list[str]) -> tuple[Any, ...]:
     return tuple(us(value) if isinstance(value, datetime) else repr(value) for value in values)
 
 
-@pytest.fixture(scope="module", params=LAKES)
+@pytest.fixture(scope="module", params=[*LAKES, "outer join", "outer join by batch"])
 def story(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Story:
     root = tmp_path_factory.mktemp(request.param)
-    lake = LAKES[request.param](root / "lake", root / "events")
+    lake = FORMS[request.param](root / "lake", root / "events")
     lake.write_files(FIRST)
     run_once(spark, lake)
     changes = lake.rows(lake.changelog)
@@ -85,7 +89,7 @@ def story(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory:
     tables = Tables.of(spark, lake.config)
     there = {*tables[tables.changelog.snapshot].read().columns} - UNSEEN - {*tables.changelog.hidden}
     logged = there & {*changes[0]}
-    return Story(lake, tables, changes, sorted(logged), sorted(there - logged))
+    return Story(request.param, lake, tables, changes, sorted(logged), sorted(there - logged))
 
 
 @pytest.mark.parametrize("rows", ["changes", "final"])
@@ -94,7 +98,7 @@ def test_the_steps_of_any_reader_add_up(story: Story, rows: str) -> None:
     final = rows == "final"
     if final and not (config.section.CLOSES or config.section.NEVER_CHANGES):
         pytest.skip("its rows never close")
-    name = next(name for name, lake in LAKES.items() if isinstance(story.lake, lake))
+    name = story.name
     view = View(story.tables, config.section, final=final)
     batches = list(batches_after(story.tables))
     assert len(batches) > STEPS
