@@ -66,7 +66,7 @@ def test_every_operator_has_a_pipeline_here() -> None:
     assert list(LAKES) == list(OPERATORS)
 
 
-@by_operator("session", "table")
+@by_operator("session")
 def test_input_has_every_kind_of_row(spark: SparkSession, expected: OperatorLake) -> None:
     expected.check()
     assert_reconciles(expected)
@@ -78,7 +78,7 @@ def test_input_has_every_kind_of_row(spark: SparkSession, expected: OperatorLake
     assert [batch.commit_id for batch in batches] == [commit["commit_id"] for commit in expected.commits()]
 
 
-@by_operator("table")
+@by_operator("session")
 def test_driver_fails_at_every_point_with_stores_lost_and_shards_cut_anew(
     spark: SparkSession,
     half: OperatorLake,
@@ -98,7 +98,7 @@ def test_driver_fails_at_every_point_with_stores_lost_and_shards_cut_anew(
     assert_same(lake, expected)
 
 
-@by_operator("session")
+@by_operator()
 def test_executor_lost_between_its_work_and_the_commit(
     spark: SparkSession, half: OperatorLake, expected: OperatorLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

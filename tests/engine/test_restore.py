@@ -103,8 +103,9 @@ def test_request_to_forget_stays_where_the_store_cannot_be_removed(tmp_path: Pat
     assert (tmp_path / "0.forget").exists()
 
 
-QUICK = {flip_bytes_of_tables: "corrupt", mark_to_forget: "missing"}
+QUICK = {flip_bytes_of_tables: "corrupt"}
 SLOW = {
+    mark_to_forget: "missing",
     delete_stores_but_pending: "missing",
     delete_all: "missing",
     delete_pending: "stale",

@@ -129,6 +129,7 @@ def test_a_rebuild_locks_beside_a_stream_and_leaves_nothing(
         assert Path(config.lock_dir, "LOCK").exists()
 
 
+@pytest.mark.slow
 def test_a_rebuild_under_another_gap_is_switched_to(spark: SparkSession, tmp_path: Path) -> None:
     path = write_config(tmp_path)
     (tmp_path / "events").mkdir()

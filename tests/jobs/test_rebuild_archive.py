@@ -147,6 +147,7 @@ def test_windows_of_sessions_archive(spark: SparkSession, tmp_path: Path) -> Non
         assert sorted(tuple(row) for row in found) == expected.fetchall()
 
 
+@pytest.mark.slow
 def test_a_table_has_the_latest_row_of_each_key(spark: SparkSession, tmp_path: Path) -> None:
     table = {"columns": ["v"], "retention": "400 us"}
     path = write_config(tmp_path, table={**table, "columns": ["v", "other"]})

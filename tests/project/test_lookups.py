@@ -114,6 +114,7 @@ def test_what_can_not_be_looked_up(root: Path, old: str, new: str, told: str) ->
     assert problem.line is not None
 
 
+@pytest.mark.slow
 def test_each_batch_finds_the_rows_of_the_tables_last_one(spark: SparkSession, root: Path) -> None:
     configs = load_project(root).configs
 

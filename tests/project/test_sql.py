@@ -45,6 +45,7 @@ def call(*words: str, code: int = 0) -> Result:
     return done
 
 
+@pytest.mark.slow
 def test_every_table_and_view_has_the_rows_that_duckdb_sees(spark: SparkSession, project: Project) -> None:
     configs = [project.configs[name] for name in ("sittings", "my-hours", "latest")]
     create_schemas(spark, configs)

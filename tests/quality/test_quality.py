@@ -182,6 +182,7 @@ def test_each_check_of_sessions_fails_on_its_defect(spark: SparkSession, lake: P
     }
 
 
+@pytest.mark.slow
 def test_each_check_of_the_changelog_fails_on_its_defect(spark: SparkSession, lake: Path) -> None:
     rows = [
         change("op", 1, 1, op="merge"),
@@ -215,6 +216,7 @@ def late(key: str | None, **other: Any) -> Row:
     return {**row, "close_time": 2, "batch_id": 0, "commit_id": "x", **other}
 
 
+@pytest.mark.slow
 def test_each_check_of_late_events_fails_on_its_defect(spark: SparkSession, lake: Path) -> None:
     rows = [
         late("at close time", close_time=1),

@@ -47,7 +47,7 @@ def test_a_stream_goes_on_when_the_table_gets_a_column(spark: SparkSession, conf
     ("table", "message"),
     [
         ("select 'a' key, 5L time_us, 'one' v", "column 'v' of .* is now string, and was double"),
-        ("select 'a' key, 5L time_us", "has no column 'v'"),
+        pytest.param("select 'a' key, 5L time_us", "has no column 'v'", marks=pytest.mark.slow),
     ],
 )
 def test_a_column_that_is_gone_or_of_another_type_ends_it_in_one_line(

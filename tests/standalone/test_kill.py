@@ -58,6 +58,7 @@ def undisturbed() -> list[Any]:
         return played(Path(root, "w"), "", None)
 
 
+@pytest.mark.slow
 def test_outputs_are_the_same_again(tmp_path: Path, undisturbed: list[Any]) -> None:
     expected = {line[1]: line[2] for line in undisturbed if line[0] == "added"}
     assert sum(map(len, expected.values())) > MESSAGES

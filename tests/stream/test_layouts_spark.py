@@ -156,6 +156,7 @@ def test_an_added_aggregate_is_exact_or_null_until_it_is_filled(spark: SparkSess
     assert not checked.failed, checked.notes
 
 
+@pytest.mark.slow
 def test_sql_without_spark_reads_files_of_before_and_after(spark: SparkSession, tmp_path: Path) -> None:
     run_by_file(spark, tmp_path, config_of(tmp_path, "session", FIRST), 0)
     after = config_of(tmp_path, "session", {**FIRST, **ADDED})

@@ -104,6 +104,7 @@ def test_versions_follow_the_table_from_batch_to_batch(spark: SparkSession, tmp_
     assert backfill(spark, config, from_us=0, to_us=1_000).counts["corrections"] == 0
 
 
+@pytest.mark.slow
 def test_a_version_that_must_not_be_used_is_told_and_the_one_before_goes_on(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -232,6 +233,7 @@ def test_a_running_stream_takes_a_newer_version(spark: SparkSession, tmp_path: P
         )
 
 
+@pytest.mark.slow
 def test_lookups_are_added_and_removed_between_batches_and_not_changed(spark: SparkSession, tmp_path: Path) -> None:
     set_users(tmp_path, {"id": "a", "plan": "free", "old": "z"})
     plain = make_config(tmp_path, session=SESSION, aggregates={"n": "count()"})

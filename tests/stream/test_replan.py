@@ -51,6 +51,7 @@ def keys_of(spark: SparkSession, config: Config) -> list[str]:
     return sorted(row.session_key for row in rows)
 
 
+@pytest.mark.slow
 def test_a_planned_file_that_is_gone_is_a_dead_letter(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -98,7 +98,7 @@ batches = st.lists(st.tuples(st.lists(events, max_size=8), st.integers(0, 40), s
 
 @pytest.mark.parametrize("operator", [*OPERATORS, "join"])
 @given(drafted=batches, shards=st.integers(1, 3))
-@settings(examples(60), phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(examples(40), phases=[Phase.explicit, Phase.reuse, Phase.generate])
 def test_an_operator_sees_no_duplicate(operator: str, drafted: Sequence[Any], shards: int) -> None:
     sides = SIDES if operator == "join" else ("events",)
     models, seen, start = {side: model_of(operator) for side in sides}, {side: [] for side in sides}, 1_000_000

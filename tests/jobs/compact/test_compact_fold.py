@@ -75,6 +75,7 @@ def test_every_fold_point_gives_the_same_view(spark: SparkSession, config: Confi
     assert last.metadata["copied"]
 
 
+@pytest.mark.slow
 def test_trim_waits_for_the_safety_window(spark: SparkSession, config: Config) -> None:
     tables = Tables(spark, config.pipeline.warehouse, CHANGELOG)
     fold(upkeep_of(spark, config), 6, REWRITE, MB)

@@ -35,7 +35,8 @@ def tables(spark: SparkSession, config: Config) -> Tables:
     return Tables(spark, config.pipeline.warehouse, CHANGELOG)
 
 
-@pytest.mark.parametrize("method", [REWRITE, pytest.param(MERGE, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("method", [REWRITE, MERGE])
 def test_an_erasure_after_the_tail_was_read_makes_the_fold_read_it_again(
     spark: SparkSession, config: Config, tables: Tables, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:

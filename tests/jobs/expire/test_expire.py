@@ -279,6 +279,7 @@ def test_errors_are_one_line(spark: SparkSession, original: Path, arguments: dic
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "share"), [("1 = 0", 0), ("1 = 1", 1), ("exists (select 1 from lives where life < 0)", 0)]
 )

@@ -85,6 +85,7 @@ def test_late_events_become_part_of_the_sessions_and_expired_ones_dead_letters(
     assert (status.reprocessed, status.expired, status.waiting) == (len(numbers - expired), len(expired), 0)
 
 
+@pytest.mark.slow
 def test_nothing_is_counted_twice_with_one_run_id_or_two(reprocessed: Late, tmp_path: Path) -> None:
     late = reprocessed.copy(tmp_path / "copy")
     before, versions = late.written(), late.versions()

@@ -49,7 +49,8 @@ def test_every_row_of_case_2(by: str, emit: str, expected: list[Pair], shards: i
     assert found == expected
 
 
-@pytest.mark.parametrize("by", ["time", pytest.param("count", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("by", ["time", "count"])
 def test_case_2_through_spark_and_delta(spark: SparkSession, tmp_path: Path, by: str) -> None:
     """A run stands for each minute: its end is a tick, which a period of a thousand days has none of its own beside."""
     settings = {**BY[by], "by": by, "grace": None, "retention_time": BY[by].get("retention_time")}

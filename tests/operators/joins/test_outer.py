@@ -58,7 +58,7 @@ def there(run: JoinHarness) -> set[Row]:
     return {(row["join_key"], row["left_position"], row["right_position"]) for row in run.joins()}
 
 
-@examples(120)
+@examples(60)
 @given(timed(), st.sampled_from(sorted(TYPES)), BATCHES, st.integers(1, 3))
 def test_closed_messages_without_a_partner_are_sent_once(
     case: Case, how: str, batches: list[tuple[list[Given], int, bool]], shards: int
@@ -78,7 +78,7 @@ def test_closed_messages_without_a_partner_are_sent_once(
         assert not run.advance(2 * FAR * UNIT, clock).pairs
 
 
-@examples(80)
+@examples(60)
 @given(timed(), st.sampled_from(sorted(TYPES)), BATCHES, st.integers(1, 3))
 def test_after_each_batch_the_rows_are_sqls_outer_join(
     case: Case, how: str, batches: list[tuple[list[Given], int, bool]], shards: int

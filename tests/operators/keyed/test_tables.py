@@ -177,6 +177,7 @@ def test_a_condition_that_can_not_be_is_told_before_the_first_batch(
     assert not Path(config.pipeline.warehouse, "table_changelog").exists()
 
 
+@pytest.mark.slow
 def test_what_the_table_is_bound_to_can_not_change_and_retention_can(spark: SparkSession, tmp_path: Path) -> None:
     config = table_config(tmp_path)
     run_files(spark, tmp_path, config, range(1))

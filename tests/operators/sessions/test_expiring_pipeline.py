@@ -81,6 +81,7 @@ def assert_exact(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
         assert not read_status(config).reconciles
 
 
+@pytest.mark.slow
 def test_every_batch_removes_what_the_harness_does_with_stores_lost(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,7 @@ def committed(spark: SparkSession, root: Path, *, archive: bool = True) -> Confi
     return config
 
 
+@pytest.mark.slow
 def test_rows_of_the_state_that_others_delete_stop_the_stream(spark: SparkSession, tmp_path: Path) -> None:
     config = committed(spark, tmp_path)
     tables = tables_of(spark, config)
