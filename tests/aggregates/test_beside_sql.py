@@ -101,8 +101,11 @@ def test_values_are_those_of_duckdb() -> None:
 
 @pytest.mark.slow
 def test_values_are_those_of_spark(spark: SparkSession) -> None:
-    spark.createDataFrame(TABLE).createOrReplaceTempView("events")
-    compare(SPARK, {row["g"]: row.asDict() for row in spark.sql(query(SPARK)).collect()})
+    # In ANSI mode Spark ends a query that divides by zero, as its own functions do for a group of one value; else it has null.
+    lenient = spark.newSession()
+    lenient.conf.set("spark.sql.ansi.enabled", "false")
+    lenient.createDataFrame(TABLE).createOrReplaceTempView("events")
+    compare(SPARK, {row["g"]: row.asDict() for row in lenient.sql(query(SPARK)).collect()})
 
 
 @pytest.mark.slow
