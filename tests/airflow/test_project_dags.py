@@ -152,6 +152,7 @@ WRONG_TIMES = {
 }
 
 
+@pytest.mark.slow
 def test_times_that_are_none_keep_no_other_pipeline_from_its_dags(tmp_path: Path) -> None:
     found = described(tmp_path, **{name: f"{BEHIND}{text}" for name, (text, _) in WRONG_TIMES.items()}, behind=BEHIND)
     (error,) = found["errors"].values()
@@ -161,6 +162,7 @@ def test_times_that_are_none_keep_no_other_pipeline_from_its_dags(tmp_path: Path
     assert jobs_of(found, "commits") == jobs_of(found, "behind") == ALL
 
 
+@pytest.mark.slow
 def test_a_connection_to_another_ones_table_is_an_edge_and_off_is_no_schedule(tmp_path: Path) -> None:
     text = BEHIND.replace('kind = "delta"\npath = "warehouse/commits/late_events"', 'connection = "late"')
     sink = "[sink.kafka]\nbootstrap_servers = 'b:9'\ntopic = 't'\n"

@@ -78,7 +78,7 @@ def test_input_has_every_kind_of_row(spark: SparkSession, expected: OperatorLake
     assert [batch.commit_id for batch in batches] == [commit["commit_id"] for commit in expected.commits()]
 
 
-@by_operator("session")
+@by_operator()
 def test_driver_fails_at_every_point_with_stores_lost_and_shards_cut_anew(
     spark: SparkSession,
     half: OperatorLake,

@@ -116,6 +116,7 @@ def test_compact_forgets_deletions_that_nothing_can_meet(spark: SparkSession, co
     assert query_tables(config, QUERY, 100)[1] == folded(config)
 
 
+@pytest.mark.slow
 def test_every_way_of_reading_shows_the_same_rows(spark: SparkSession, ran: Config) -> None:
     found = folded(ran)
     names = QUERY.split("select ")[1].split(" from", maxsplit=1)[0].split(", ")
@@ -136,6 +137,7 @@ def _micros(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return row[0], round(row[1].timestamp() * 1e6), *row[2:]
 
 
+@pytest.mark.slow
 def test_status_reconciles_until_a_count_is_lost(ran: Config) -> None:
     status = read_status(ran)
     assert status.reconciles
@@ -196,6 +198,7 @@ def test_checks_hold_and_each_fails_on_its_defect(spark: SparkSession, config: C
     assert not read_status(config).reconciles
 
 
+@pytest.mark.slow
 def test_publish_sends_rows_and_null_for_those_deleted(spark: SparkSession, ran: Config) -> None:
     tables = Tables.of(spark, ran)
     sent = to_records(latest_changes(tables[TABLE.changes].read(), TABLE), TABLE).collect()
@@ -283,6 +286,7 @@ def test_backup_restored_goes_on(spark: SparkSession, config: Config, tmp_path: 
     assert live(spark, moved) == latest(EVENTS)
 
 
+@pytest.mark.slow
 def test_jobs_that_a_table_has_no_need_of_refuse_in_one_line(spark: SparkSession, ran: Config) -> None:
     told = []
     for job in (

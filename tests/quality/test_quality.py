@@ -311,7 +311,7 @@ def test_erased_late_events_fail_unless_a_job_forgot_them(spark: SparkSession, l
 @pytest.mark.parametrize(
     ("table", "column", "suite"),
     [
-        ("sessions", "total", "sessions"),
+        pytest.param("sessions", "total", "sessions", marks=pytest.mark.slow),
         pytest.param("session_changelog", "event_count", "session_changelog", marks=pytest.mark.slow),
         pytest.param("session_changelog", "event_count", "sessions", marks=pytest.mark.slow),
         pytest.param("late_events", "raw", "late_events", marks=pytest.mark.slow),
@@ -421,6 +421,7 @@ def test_wrong_suite_is_refused(tmp_path: Path, expectation: Row, message: str) 
         load_suite(with_suite(tmp_path, lambda _: [expectation]), "sessions", {"gap_us": 10})
 
 
+@pytest.mark.slow
 def test_wrong_table_bounds_and_directory_are_refused(spark: SparkSession, lake: Path) -> None:
     with pytest.raises(JobError, match="--table: 'nope' has no suite; write one of events, "):
         check(spark, lake, "nope")

@@ -65,7 +65,8 @@ def click(key: str, time_us: int, **more: Any) -> dict[str, Any]:
     return {"key": key, "time_us": time_us, "v": 1, **more}
 
 
-@pytest.mark.parametrize("half_done", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("half_done", [False, True])
 def test_a_batch_whose_side_rows_are_committed_reads_its_version_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, half_done: bool
 ) -> None:

@@ -56,6 +56,7 @@ def test_windows_are_folded_and_trimmed_and_read_the_same(spark: SparkSession, t
     assert all_changes.num_rows == rows
 
 
+@pytest.mark.slow
 def test_a_dry_run_writes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     config = impatient(tmp_path)
     run_files(spark, tmp_path, config, range(1))

@@ -78,7 +78,7 @@ def test_case_1_of_the_seed_by_count_on_spark(spark: SparkSession, tmp_path: Pat
 @pytest.mark.parametrize(
     ("window", "machine"),
     [
-        ({"kind": "session", "size": None, "max_others": 2}, ("session", 2, 0, 0)),
+        pytest.param({"kind": "session", "size": None, "max_others": 2}, ("session", 2, 0, 0), marks=pytest.mark.slow),
         pytest.param(
             {"kind": "hopping", "size": 7, "advance": 3, "offset": 2, "per": "partition"},
             ("grid", 7, 3, 2),
