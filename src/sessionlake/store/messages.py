@@ -31,7 +31,7 @@ HEAD = np.dtype(
 )
 """Heads of messages: place; time; position; the batch that brought it; IS_LATE, MATCHED and SENT, as far as they hold."""
 IS_LATE, MATCHED, SENT = 1, 2, 4
-"""Of a message: it is of the policy `late`; of an outer join: it has had a partner; it was sent without one."""
+"""Of a message: it is of the policy `late`; of an outer join: it has had a partner; of a session of one: it was sent without a partner."""
 _INDEX = b"\xff"
 """The first byte of the index's rows. No key begins with it, because UTF-8 has no such byte."""
 _SUFFIX = 9

@@ -296,7 +296,9 @@ class JoinShard:
         asked: dict[str, Bools] = {side: np.zeros(len(messages[side]), bool) for side in SIDES}
         if closing is not None:
             asked = {side: at_places(messages[side], *closing.of(side)) for side in SIDES}
-        return unmatched(self.spec, messages, {side: present[side].new for side in SIDES}, asked, times.close)
+        new = {side: present[side].new for side in SIDES}
+        before = times.before.at.close_us
+        return unmatched(self.spec, messages, new, asked, before=before, close=times.close)
 
     def _pairs(self, keys: pa.Array, present: Mapping[str, SideMessages], context: BatchContext) -> pa.Table:
         """Return the rows of the pairs that go out."""

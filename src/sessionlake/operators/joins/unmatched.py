@@ -1,7 +1,8 @@
 """The messages of outer joins that have no partner: a batch sends some alone, and deletes such rows if a partner comes after all.
 
-For example, an order without a shipment is sent when each shipment that could still belong to it would be late. Flags in the store
-say whether a message has had a partner, and whether it was sent alone. So neither depends on how long partners are kept. Messages that may still get a partner are named in lists, by the place that the close must pass
+For example, an order without a shipment is sent when each shipment that could still belong to it would be late. A flag in the store
+says whether a message has had a partner, so that it does not depend on how long partners are kept. A message without one was sent if
+its closing place is passed; of a session, whose end may move on, a second flag says so. Messages that may still get a partner are named in lists, by the place that the close must pass
 (docs/rules.md, rules 290 to 293).
 """
 
@@ -15,7 +16,7 @@ from sessionlake.columnar.arrays import Bools, Ints
 from sessionlake.columnar.axis import Axis
 from sessionlake.operators.joins.axis import JoinAxis, axis_of
 from sessionlake.operators.joins.pairs import Points, stretches
-from sessionlake.operators.joins.spec import SIDES, JoinSpec, other_of
+from sessionlake.operators.joins.spec import SESSION, SIDES, JoinSpec, other_of
 from sessionlake.operators.shared.windowing.policies import BATCH
 from sessionlake.store.blocks import block_number
 from sessionlake.store.messages import MATCHED, SENT, ListedMessages, Messages, MessageStore
@@ -43,13 +44,19 @@ class Unmatched:
 
 
 def unmatched(
-    spec: JoinSpec, messages: Mapping[str, Messages], new: Mapping[str, Bools], asked: Mapping[str, Bools], close: int
+    spec: JoinSpec,
+    messages: Mapping[str, Messages],
+    new: Mapping[str, Bools],
+    asked: Mapping[str, Bools],
+    *,
+    before: int,
+    close: int,
 ) -> dict[str, Unmatched]:
     """Return the messages without a partner for each side that `spec.outer` names.
 
     `messages` are by (code, x): the new ones, all that may be partners of new ones, and the stored ones that are `asked`, because their
     time may have come. For example, with `unmatched = "close"` an order that is asked is sent if its closing place lies before `close`,
-    the bound of late messages after the batch.
+    the bound of late messages after the batch; `before` is that of the batch before.
     """
     axis = axis_of(spec)
     points = {side: Points(messages[side].codes, messages[side]["x"], new[side]) for side in SIDES}
@@ -62,18 +69,22 @@ def unmatched(
         gained = (end > first) & ~own.has(MATCHED)
         alone = (end <= first) & ~own.has(MATCHED)
         closing = axis.closed_after(side, own["x"], high)
+        moves = spec.kind == SESSION and spec.unmatched != BATCH
         if spec.unmatched == BATCH:
             sent, waits = alone & new[side], np.zeros(len(own), bool)
+            was_sent = ~new[side]
         else:
             looked_at = alone & (new[side] | asked[side])
             sent, waits = looked_at & (closing < close), looked_at & (closing >= close)
+            was_sent = own.has(SENT) if moves else ~new[side] & (closing < before)
+        flags = np.where(gained, MATCHED, 0) | np.where(sent & moves, SENT, 0)
         head = own.head.copy()
-        head["flags"] |= np.where(gained, MATCHED, 0).astype(np.uint8) | np.where(sent, SENT, 0).astype(np.uint8)
+        head["flags"] |= flags.astype(np.uint8)
         found[side] = Unmatched(
             Messages(own.codes, head, own.columns),
-            gained | sent,
+            flags > 0,
             np.flatnonzero(sent),
-            np.flatnonzero(gained & own.has(SENT)),
+            np.flatnonzero(gained & was_sent),
             np.flatnonzero(waits),
             closing[waits],
         )
@@ -84,7 +95,9 @@ def restored(
     spec: JoinSpec, messages: Mapping[str, Messages], kept: Mapping[str, Bools], close: int
 ) -> dict[str, Unmatched]:
     """Return the messages without a partner of a store that is restored; rows that are not `kept` are there as partners alone."""
-    found = unmatched(spec, messages, kept, kept, close)
+    found = unmatched(spec, messages, kept, kept, before=close, close=close)
+    if spec.kind != SESSION:
+        return found
     axis = axis_of(spec)
     for side, of in found.items():
         # A session may have been shorter when its messages were sent. To delete a row that was never sent does no harm.
@@ -111,20 +124,19 @@ def open_lists(
     spec: JoinSpec, store: MessageStore, keys: pa.Array, found: Mapping[str, Unmatched], batch_id: int
 ) -> list[pa.Table]:
     """Return the writes of the lists of the messages that may still get a partner; `batch_id` tells the lists of batches apart."""
-    sides, codes, x, buckets = [], [], [], []
-    for side, of in found.items():
-        sides.append(np.full(len(of.open), SIDES.index(side)))
-        codes.append(of.messages.codes[of.open])
-        x.append(of.messages["x"][of.open])
-        buckets.append(of.closing // _bucket(axis_of(spec)))
     none = np.zeros(0, np.int64)
-    # Messages of one side, key and place are one entry.
-    rows = np.unique(np.stack([np.concatenate([none, *part]) for part in (buckets, sides, codes, x)]), axis=1)
+    bucket = np.concatenate([none, *(of.closing for of in found.values())]) // _bucket(axis_of(spec))
+    side = np.repeat([SIDES.index(name) for name in found], [len(of.open) for of in found.values()])
+    codes = np.concatenate([none, *(of.messages.codes[of.open] for of in found.values())])
+    x = np.concatenate([none, *(of.messages["x"][of.open] for of in found.values())])
+    order = np.argsort(bucket, kind="stable")
     tables = []
-    for bucket in np.unique(rows[0]).tolist():
-        _, side, code, at = rows[:, rows[0] == bucket]
-        entries = ListedMessages(pa.array(SIDES).take(pa.array(side)), at, keys.take(pa.array(code)))
-        tables.append(store.list_writes(_LISTS + block_number(bucket), batch_id, entries))
+    for rows in np.split(order, np.flatnonzero(np.diff(bucket[order])) + 1):
+        if len(rows):
+            entries = ListedMessages(
+                pa.array(SIDES).take(pa.array(side[rows])), x[rows], keys.take(pa.array(codes[rows]))
+            )
+            tables.append(store.list_writes(_LISTS + block_number(int(bucket[rows[0]])), batch_id, entries))
     return tables
 
 
