@@ -29,7 +29,7 @@ class JoinOutput:
     """The outputs of one micro-batch of a join. Each late or refused row has a `side`, left or right; see `JoinHarness`."""
 
     pairs: list[dict[str, Any]]
-    """The rows of join_changelog without the marks of the batch; times in microseconds."""
+    """The rows of join_changelog without the marks of the batch, also of messages without a partner; times in microseconds."""
     late: list[dict[str, Any]]
     """The input rows whose last possible partner was closed, with `position`."""
     dead: list[dict[str, Any]]
@@ -49,6 +49,13 @@ class JoinHarness(OperatorHarness[Joiner, JoinTables]):
     >>> output = harness.process([{"id": "a", "time_us": 0}], [{"id": "a", "time_us": 90_000_000}])
     >>> [(row["join_key"], row["left_time"], row["right_time"]) for row in output.pairs]
     [('a', 0, 90000000)]
+
+    `type` and `unmatched` make it an outer join, for example one with all orders:
+
+    >>> harness = JoinHarness(on=["id"], left=left, right=right, type="left", retention_time="1 hour")
+    >>> output = harness.process([{"id": "a", "time_us": 0}], [])
+    >>> [(row["left_time"], row["right_time"]) for row in harness.advance(150_000_001).pairs]
+    [(0, None)]
     """
 
     def __init__(
