@@ -29,9 +29,10 @@ from sessionlake.store.segmented import WRITE_SCHEMA
 HEAD = np.dtype(
     [("x", "<i8"), ("time", "<i8"), ("position", "<i8"), ("revision", "<i8"), ("flags", "u1"), ("length", "<u4")]
 )
-"""Heads of messages: place; time; position; the batch that brought it; IS_LATE, MATCHED and SENT, as far as they hold."""
-IS_LATE, MATCHED, SENT = 1, 2, 4
-"""Of a message: it is of the policy `late`; of an outer join: it has had a partner; of a session of one: it was sent without a partner."""
+"""Heads of messages: place; time; position; the batch that brought it; IS_LATE and other flags, as far as they hold."""
+IS_LATE, MATCHED, SENT, MAYBE_SENT = 1, 2, 4, 8
+"""Of a message: it is of the policy `late`; of an outer join: it has had a partner; of a session of one: it was sent without a partner,
+or may have been, which a store that was restored can't tell if the session goes on."""
 _INDEX = b"\xff"
 """The first byte of the index's rows. No key begins with it, because UTF-8 has no such byte."""
 _SUFFIX = 9

@@ -166,3 +166,15 @@ def test_a_session_is_alone_two_gaps_after_its_end() -> None:
         assert not run.process([message("12:02")], []).pairs
         assert not run.advance(at("12:04")).pairs
         assert len(run.advance(at("12:04+")).pairs) == 3
+
+
+def test_a_session_that_late_messages_open_again_is_not_sent_again() -> None:
+    sides = {"left": {"name": "a"}, "right": {"name": "b"}}
+    second = 1_000_000
+    with JoinHarness(on=["id"], **sides, kind="session", gap="10 seconds", type="left", retention_time="1 hour") as run:
+        run.process([{"id": 1, "time_us": 0}], [{"id": 2, "time_us": 0}])
+        assert [row["left_position"] for row in run.advance(25 * second).pairs] == [1]
+        late = run.process([{"id": 1, "time_us": t * second} for t in (16, 0, 8)], []).late
+        assert not run.again(late).pairs
+        sent = [row["left_position"] for row in run.advance(37 * second).pairs]
+        assert sorted(sent) == [2, 3, 4], "the message that was sent alone came again"

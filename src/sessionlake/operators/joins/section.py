@@ -155,12 +155,16 @@ class JoinSection(OperatorSection):
         return self.emit.unmatched or CLOSE
 
     @property
+    def _reaches_back(self) -> bool:
+        """Whether retention and grace decide how far apart partners may lie."""
+        return self.kind == SESSION or UNBOUNDED in (self.left.size, self.right.size)
+
+    @property
     def closes_late_us(self) -> int:
         """How long after its message a row of an outer join may be deleted, or sent, without the grace."""
         if not self.outer:
             return 0
-        endless = self.kind == SESSION or UNBOUNDED in (self.left.size, self.right.size)
-        return (self.retention_us if endless else self._least_retention()) - self.grace_us
+        return (self.retention_us if self._reaches_back else self._least_retention()) - self.grace_us
 
     def closing_sql(self, micros: str, end: str) -> str:
         """Return the pair's time, and of outer joins the time after which it can't be taken back."""
@@ -334,6 +338,9 @@ class JoinSection(OperatorSection):
             # None of inner joins, as in commits of before there were others.
             "join.type": self.type if self.outer else None,
             "emit.unmatched": self.unmatched if self.outer else None,
+            # Which messages have a partner must not change while they are stored.
+            "join.grace": self.grace_us if self.outer and self._reaches_back else None,
+            "join.retention_time": self.retention_us if self.outer and self._reaches_back else None,
         }
 
     def live_settings(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from sessionlake.operators.joins.pairs import Points, stretches
 from sessionlake.operators.joins.spec import SESSION, SIDES, JoinSpec, other_of
 from sessionlake.operators.shared.windowing.policies import BATCH
 from sessionlake.store.blocks import block_number
-from sessionlake.store.messages import MATCHED, SENT, ListedMessages, Messages, MessageStore
+from sessionlake.store.messages import MATCHED, MAYBE_SENT, SENT, ListedMessages, Messages, MessageStore
 
 _LISTS = b"C"
 """The first byte of the names of lists."""
@@ -74,9 +74,9 @@ def unmatched(
             sent, waits = alone & new[side], np.zeros(len(own), bool)
             was_sent = ~new[side]
         else:
-            looked_at = alone & (new[side] | asked[side])
+            looked_at = alone & (new[side] | asked[side]) & ~own.has(SENT)
             sent, waits = looked_at & (closing < close), looked_at & (closing >= close)
-            was_sent = own.has(SENT) if moves else ~new[side] & (closing < before)
+            was_sent = own.has(SENT | MAYBE_SENT) if moves else ~new[side] & (closing < before)
         flags = np.where(gained, MATCHED, 0) | np.where(sent & moves, SENT, 0)
         head = own.head.copy()
         head["flags"] |= flags.astype(np.uint8)
@@ -102,8 +102,8 @@ def restored(
     for side, of in found.items():
         # A session may have been shorter when its messages were sent. To delete a row that was never sent does no harm.
         x = of.messages["x"]
-        sent = ~of.messages.has(MATCHED) & (axis.closed_after(side, x, axis.end_alone(side, x)) < close)
-        of.messages.head["flags"] |= np.where(sent, SENT, 0).astype(np.uint8)
+        maybe = ~of.messages.has(MATCHED) & (axis.closed_after(side, x, axis.end_alone(side, x)) < close)
+        of.messages.head["flags"] |= np.where(maybe, MAYBE_SENT, 0).astype(np.uint8)
     return found
 
 
