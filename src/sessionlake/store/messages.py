@@ -84,6 +84,11 @@ class ListedMessages:
     x: Ints
     keys: pa.Array
 
+    @classmethod
+    def empty(cls) -> "ListedMessages":
+        """Return no entries."""
+        return cls(pa.array([], pa.string()), np.zeros(0, np.int64), pa.array([], pa.string()))
+
 
 class MessageStore(BlockStore):
     """Messages and lists of one shard. Reads and the `writes` change nothing; `apply` comes once a batch is committed."""

@@ -31,6 +31,13 @@ def test_the_watermark_is_that_of_the_slower_side_unless_it_is_idle() -> None:
         assert run.watermark_us == at("12:31")
 
 
+def test_an_advance_moves_sides_that_are_both_idle() -> None:
+    with join(idle="1 minute") as run:
+        run.process([message("12:30")], [message("12:10")], at("9:00:00"))
+        run.advance(at("13:00"), at("9:05:00"))
+        assert run.watermark_us == at("13:00")
+
+
 @pytest.mark.parametrize(
     ("side", "time", "outcome"),
     [

@@ -81,6 +81,13 @@ def test_a_right_join(changes: dict[str, Any]) -> None:
             {"event": {"time": "t"}},
             "event: can't be used with [join], which has one on each side; write join.left.event",
         ),
+        ({"type": "left", "idle": "1 s", **COUNT, **SIZES}, "join.type: 'left' is of joins by time"),
+        ({"type": "left"}, "join.idle: is missing; with type = 'left' it says after how long a silent side"),
+        ({"emit": {"unmatched": "batch"}}, "emit.unmatched: 'batch' is of outer joins; write join.type = "),
+        (
+            {"type": "full", "idle": "1 s", "emit": {"unmatched": "batch", "early": "1 s"}},
+            "emit.early: '1 s' does not go with unmatched = 'batch'",
+        ),
         (
             {"aggregates": {"n": "sum(v)"}},
             "aggregates: goes with [session] or [window] or [group], and not with [join]; remove it",
@@ -195,3 +202,16 @@ def test_the_least_retention_keeps_all_partners_of_windows(size: int) -> None:
             watermark = reach.last("left", place)
             partners = [other for other in range(place - size, place + size) if reach.partners(place, other, ())]
             assert min(partners) >= watermark - kept, (size, advance, place)
+
+
+def test_an_outer_join_is_bound_to_what_decides_its_partners() -> None:
+    def bound(**changes: Any) -> set[str]:
+        settings = parse(**changes).section.bound_settings()
+        return {name for name in ("join.type", "emit.unmatched", "join.grace", "join.retention_time") if settings[name]}
+
+    outer = {"type": "left", "idle": "1 s"}
+    assert bound() == set()
+    assert bound(**outer) == {"join.type", "emit.unmatched"}
+    everything = {"join.type", "emit.unmatched", "join.grace", "join.retention_time"}
+    assert bound(**outer, left={"size": "unbounded"}) == everything
+    assert bound(**outer, kind="session", gap="5 us", **NO_SIZES) == everything

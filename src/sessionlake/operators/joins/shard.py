@@ -108,9 +108,8 @@ class JoinShard:
         times = self._times(inputs, context)
         arrived = {side: self._arrived(inputs, side, context) for side in SIDES}
         found = [store.lists(_LISTS[policy]) for policy in (0, 1) if self._listed(times, policy)]
-        if self.spec.lists_open:
-            # The last one, because its messages are looked at and do not fire.
-            found.append(due_lists(self.spec, store, times.close))
+        # The last one, because its messages are looked at and do not fire.
+        found.append(due_lists(self.spec, store, times.close))
         listed = [messages for _, messages in found]
         given = [arrived[side]["key"] for side in SIDES]
         codes, keys = sorted_codes(
@@ -120,8 +119,7 @@ class JoinShard:
         cuts = np.cumsum([*(len(k) for k in given), *(len(w.x) for w in listed)])[:-1]
         parts = np.split(codes, cuts)
         new = {side: self._messages(side, parts[i], arrived[side], times) for i, side in enumerate(SIDES)}
-        places = [Listed(*each) for each in zip(parts[2:], listed, strict=True)]
-        waiting, closing = (places[:-1], places[-1]) if self.spec.lists_open else (places, None)
+        *waiting, closing = (Listed(*each) for each in zip(parts[2:], listed, strict=True))
         present = self._present(store, keys, new, waiting, closing, times)
         changes = [self._pairs(keys, present, context), deleted_rows(self.spec, inputs.get(REMOVE), context)]
         lists = [store.list_deletes([name for names, _ in found for name in names])]
@@ -232,7 +230,7 @@ class JoinShard:
         keys: pa.Array,
         new: Mapping[str, Messages],
         waiting: Sequence[Listed],
-        closing: Listed | None,
+        closing: Listed,
         times: BatchTimes,
     ) -> dict[str, SideMessages]:
         """Return all messages that the batch changes, or that pairs may be made of, and those that may be `closing` without a partner."""
@@ -247,11 +245,10 @@ class JoinShard:
                 codes, x = listed.of(side)
                 asked[side].append((codes, x, x))
                 self._ask(asked, side, codes, x)
-            if closing is not None:
-                codes, x = closing.of(side)
-                asked[side].append((codes, x, x))
-                if self.spec.kind == SESSION:  # whose end may have moved on
-                    self._ask(asked, side, codes, x)
+            codes, x = closing.of(side)
+            asked[side].append((codes, x, x))
+            if self.spec.kind == SESSION:  # whose end may have moved on
+                self._ask(asked, side, codes, x)
         # Reads end at the newest message: partners further away are not there yet.
         found, newest = {}, max(times.newest, *(int(new[side]["x"].max(initial=NO_WATERMARK)) for side in SIDES))
         for side in SIDES:
@@ -288,14 +285,12 @@ class JoinShard:
     def _alone(
         self,
         present: Mapping[str, SideMessages],
-        closing: Listed | None,
+        closing: Listed,
         times: BatchTimes,
     ) -> dict[str, Unmatched]:
         """Return the messages of sides that are sent alone, and which of them the batch sends or takes back."""
         messages = {side: present[side].messages for side in SIDES}
-        asked: dict[str, Bools] = {side: np.zeros(len(messages[side]), bool) for side in SIDES}
-        if closing is not None:
-            asked = {side: at_places(messages[side], *closing.of(side)) for side in SIDES}
+        asked = {side: at_places(messages[side], *closing.of(side)) for side in SIDES}
         new = {side: present[side].new for side in SIDES}
         before = times.before.at.close_us
         return unmatched(self.spec, messages, new, asked, before=before, close=times.close)

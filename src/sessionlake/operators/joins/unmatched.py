@@ -116,7 +116,9 @@ def at_places(messages: Messages, codes: Ints, x: Ints) -> Bools:
 
 
 def due_lists(spec: JoinSpec, store: MessageStore, close: int) -> tuple[list[bytes], ListedMessages]:
-    """Return the names and the entries of all lists that may have messages whose closing place lies before a place."""
+    """Return the names and the entries of all lists that may have messages whose closing place lies before a place; none if nothing is listed."""
+    if not spec.lists_open:
+        return [], ListedMessages.empty()
     return store.lists(_LISTS, _LISTS + block_number((close - 1) // _bucket(axis_of(spec))))
 
 
