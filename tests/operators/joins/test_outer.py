@@ -178,3 +178,27 @@ def test_a_session_that_late_messages_open_again_is_not_sent_again() -> None:
         assert not run.again(late).pairs
         sent = [row["left_position"] for row in run.advance(37 * second).pairs]
         assert sorted(sent) == [2, 3, 4], "the message that was sent alone came again"
+
+
+def test_a_restore_knows_a_partner_that_has_left_the_stores() -> None:
+    sides = {"left": {"name": "a", "size": "10 seconds"}, "right": {"name": "b", "size": "10 seconds"}}
+    second = 1_000_000
+    with JoinHarness(on=["id"], **sides, type="left", retention_time="20 seconds") as run:
+        assert len(run.process([{"id": 1, "time_us": 10 * second}], [{"id": 1, "time_us": 0}]).pairs) == 1
+        run.advance(25 * second)
+        run.lose_stores()
+        assert not run.advance(31 * second).pairs
+
+
+def test_a_restore_takes_back_the_row_of_a_session_that_is_open_again() -> None:
+    second = 1_000_000
+    sides = {"left": {"name": "a"}, "right": {"name": "b"}}
+    with JoinHarness(on=["id"], **sides, kind="session", gap="10 seconds", type="left", retention_time="1 hour") as run:
+        run.process([{"id": 1, "time_us": 0}], [])
+        assert len(run.advance(25 * second).pairs) == 1
+        late = run.process([{"id": 1, "time_us": t * second} for t in (16, 8)], []).late
+        assert not run.again(late).pairs
+        run.lose_stores()
+        output = run.process([], [{"id": 1, "time_us": 20 * second}])
+        assert [(r["left_position"], r["right_position"]) for r in output.pairs if r["op"] == "delete"] == [(1, 0)]
+        assert not [row for row in run.joins() if row["right_position"] == 0]
