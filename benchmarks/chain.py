@@ -2,8 +2,9 @@
 
     python -m benchmarks.chain [--quick] [--batches 6]
 
-In front are sessions: each batch has a million events of 225,000 of a million keys, and half of the sessions that it changes were there
-before. Behind are groups over `rows = "changes"`: 200 of them, and one for each key. After each batch in front both behind run once. Seconds are
+In front are sessions that keep the rows which they replace: each batch has a million events of 225,000 of a million keys, and half of the sessions that it changes were there
+before. Behind are groups over `rows = "changes"`: 200 of them, and one for each key. After each batch in front both behind run once. The same
+sessions run without kept rows, too, which says what keeping them costs. Seconds are
 those of a batch from its start to its commit; CPU is that of all processes for the whole run of one batch, starts of queries included. Writes a
 JSON file to benchmarks/results/.
 """
@@ -34,6 +35,7 @@ from sessionlake.operators.run import run
 EVENTS, KEYS, CHANGED = 1_000_000, 1_000_000, 225_000
 STEP_US = 20 * 60 * 1_000_000
 WARM = 2
+TIMES = ("seconds", "cpu_s")
 GROUPS = {"200 groups": "(unix_micros(session_start) div 60000000) % 200", "a group for each key": "session_key"}
 RESULTS = Path(__file__).parent / "results"
 console = Console(highlight=False)
@@ -48,7 +50,11 @@ def write_configs(root: Path) -> None:
         "session": {"gap": "30 minutes", "grace": "2 hours", "retention": "1 day"},
         "aggregates": {"total": "sum(amount)"},
     }
-    files = {"project": {"pipeline": {"shards": 2}}, "front": front}
+    files = {
+        "project": {"pipeline": {"shards": 2}},
+        "plain": front,
+        "front": {**front, "pipeline": {"keep_replaced": True}},
+    }
     for number, key in enumerate(GROUPS.values()):
         files[f"behind{number}"] = {
             "source": {"kind": "results", "of": "front", "rows": "changes"},
@@ -95,7 +101,11 @@ def timed(spark: SparkSession, file: Path) -> Found:
 
 def measure(spark: SparkSession, root: Path, batches: int, scale: int) -> Found:
     write_configs(root)
-    names = {"in front": "front", **{name: f"behind{number}" for number, name in enumerate(GROUPS)}}
+    names = {
+        "nothing kept": "plain",
+        "in front": "front",
+        **{name: f"behind{number}" for number, name in enumerate(GROUPS)},
+    }
     seen: dict[str, list[Found]] = {name: [] for name in names}
     for number in range(batches):
         write_batch(root, number, scale)
@@ -105,12 +115,11 @@ def measure(spark: SparkSession, root: Path, batches: int, scale: int) -> Found:
     for name, each in seen.items():
         kept = each[WARM:]
         found[name] = {field: statistics.median(one[field] for one in kept) for field in kept[0]} | {"each": each}
-    front = found["in front"]
+    front, plain = found["in front"], found["nothing kept"]
+    front["of_nothing_kept"] = {field: round(plain[field] / front[field], 3) for field in TIMES}
     for name in GROUPS:
         behind = found[name]
-        behind["of_without"] = {
-            field: round(front[field] / (front[field] + behind[field]), 3) for field in ("seconds", "cpu_s")
-        }
+        behind["of_without"] = {field: round(front[field] / (front[field] + behind[field]), 3) for field in TIMES}
     return found
 
 

@@ -87,8 +87,15 @@ class OperatorLake(Lake):
         return [row for row in newest.values() if row["op"] == "upsert"]
 
 
+def keeping_replaced(template: str) -> str:
+    return template.replace("[pipeline]", "[pipeline]\nkeep_replaced = true")
+
+
 class SessionLake(OperatorLake):
     """Sessions, some of which are merged and removed by late events and by corrections of each kind."""
+
+    template: ClassVar[str] = keeping_replaced(CONFIG)
+    tables: ClassVar[tuple[str, ...]] = (*TABLES, schemas.REPLACED_ROWS)
 
     wanted: ClassVar[tuple[str, ...]] = ("accepted", "late", "dead", "upserts", "deletes")
 
@@ -250,7 +257,7 @@ class TableLake(OperatorLake):
     """A table of the latest event of each key; events with a certain tag delete theirs."""
 
     wanted: ClassVar[tuple[str, ...]] = ("accepted", "dead", "changed", "superseded", "deletes")
-    template: ClassVar[str] = (
+    template: ClassVar[str] = keeping_replaced(
         CONFIG[: CONFIG.index("[session]")]
         + """\
 [table]
@@ -259,7 +266,10 @@ delete_when = "tag = 'e'"
 """
     )
     changelog: ClassVar[str] = "table_changelog"
-    tables: ClassVar[tuple[str, ...]] = ("table_changelog", schemas.DEAD_LETTERS, schemas.CORRECTION_OUTCOMES)
+    tables: ClassVar[tuple[str, ...]] = (
+        *("table_changelog", schemas.REPLACED_ROWS),
+        *(schemas.DEAD_LETTERS, schemas.CORRECTION_OUTCOMES),
+    )
 
     def check(self) -> None:
         super().check()
@@ -298,9 +308,12 @@ class GroupLake(OperatorLake):
     """Groups: events of any age change the row of their key."""
 
     wanted: ClassVar[tuple[str, ...]] = ("accepted", "dead", "upserts")
-    template: ClassVar[str] = config_of("[group]\n\n")
+    template: ClassVar[str] = keeping_replaced(config_of("[group]\n\n"))
     changelog: ClassVar[str] = "group_changelog"
-    tables: ClassVar[tuple[str, ...]] = ("group_changelog", schemas.DEAD_LETTERS, schemas.CORRECTION_OUTCOMES)
+    tables: ClassVar[tuple[str, ...]] = (
+        *("group_changelog", schemas.REPLACED_ROWS),
+        *(schemas.DEAD_LETTERS, schemas.CORRECTION_OUTCOMES),
+    )
 
     def correct(self, spark: SparkSession) -> None:
         """Ask for rows to be deleted: some that are there, one that has changed meanwhile, and what is no correction."""

@@ -8,10 +8,11 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from sessionlake.config.operators import named
 from sessionlake.jobs.compact import compact
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import batches_after
 from sessionlake.warehouse.changelog import SIGN
 from sessionlake.warehouse.seen import Visible
@@ -39,8 +40,14 @@ class Story:
     changes: list[Row]
     """All that it has logged, also what compaction has trimmed since."""
     columns: list[str]
+    """Those that changes and the snapshot have."""
     computed: list[str]
     """Columns that only the snapshot has, for example the date of a start."""
+
+    @property
+    def kept(self) -> list[str]:
+        """The columns of kept rows."""
+        return [name for name in self.columns if name not in self.tables.changelog.of_changes]
 
     def rows(self, batch_id: int, state: Mapping[str, Any], final: "Final | None") -> Seen:
         """Return the rows as of a batch, by the changes up to it."""
@@ -126,3 +133,44 @@ def test_the_steps_of_any_reader_add_up(story: Story, rows: str) -> None:
     again = view.difference(before, now, story.columns)
     assert not again.count()
     assert named(config.entry.changelog) == story.tables.changelog
+
+
+def test_rows_are_kept_as_a_batch_found_them(story: Story) -> None:
+    if not story.lake.config.section.knows_replaced:
+        pytest.skip("its shards do not know the rows that they replace")
+    newest: dict[tuple[Any, ...], Row] = {}
+    wanted: Counter[tuple[Any, ...]] = Counter()
+    for row in sorted(story.changes, key=lambda row: row["batch_id"]):
+        identity = tuple(row[name] for name in story.tables.changelog.identity)
+        before = newest.get(identity)
+        if before is not None and before["op"] == "upsert":
+            wanted[(row["batch_id"], *plain(before, story.kept))] += 1
+        newest[identity] = row
+    kept = story.lake.rows(schemas.REPLACED_ROWS)
+    assert Counter((row["batch_id"], *plain(row, story.kept)) for row in kept) == wanted
+    assert len(wanted) > len({batch for batch, *_ in wanted}) > 1
+
+
+@pytest.mark.parametrize("steps", [1, 2, 9])
+def test_kept_rows_give_the_same_as_those_that_are_found(story: Story, steps: int) -> None:
+    section = story.lake.config.section
+    if not section.knows_replaced:
+        pytest.skip("its shards do not know the rows that they replace")
+    view = View(story.tables, section, final=False)
+    batches = [Visible.of(batch, section, None) for batch in batches_after(story.tables)]
+    pairs = [*zip(batches, batches[steps:], strict=False)] or [(batches[0], batches[-1])]
+    columns = story.kept + story.computed
+    for before, now in pairs:
+        found = [
+            signed(rows, columns) for rows in (view.signed(before, now, columns), view.difference(before, now, columns))
+        ]
+        assert found[0] == found[1]
+        assert view._replaced(before, now) is not None
+
+
+def signed(rows: DataFrame, columns: list[str]) -> dict[tuple[Any, ...], int]:
+    """Return each row with the sum of its signs, but for those that cancel."""
+    seen: Seen = Counter()
+    for row in rows.toArrow().to_pylist():
+        seen[plain(row, columns)] += row[SIGN]
+    return {row: number for row, number in seen.items() if number}

@@ -35,6 +35,7 @@ def checks_of(config: "Config", raw: Mapping[str, Any]) -> Iterator[Check]:
     yield from (partial(_check_column, side, name) for side in sides for name in side.event.columns)
     yield from checks_of_lookups(sides)
     yield partial(_check_archive, config)
+    yield partial(_check_replaced, config)
     yield partial(_check_key, config)
     yield partial(_check_key_columns, config)
     yield from (partial(_check_aggregate, config, name) for name in config.aggregates)
@@ -53,6 +54,15 @@ def _check_archive(config: "Config") -> None:
         )
     if config.source.format == "avro":
         raise ConfigError("pipeline.archive: 'all' keeps rows as text, and source.format is 'avro'; write true")
+
+
+def _check_replaced(config: "Config") -> None:
+    """Refuse to keep rows as they were if shards do not know them."""
+    if config.pipeline.keep_replaced and not config.section.knows_replaced:
+        raise ConfigError(
+            f"pipeline.keep_replaced: this [{config.operator}] does not know the rows that it replaces as they were sent; "
+            "remove it: a pipeline behind finds them in the tables"
+        )
 
 
 def _check_side(config: "Config", side: "Config") -> None:

@@ -89,6 +89,9 @@ class PipelineSection(Section):
     """Keep every accepted event in the table `events`, so that a source that drops old events can be read again. "all": keep each
     row with all its columns in the table `source_rows` too, so that it can be shaped again under any config."""
 
+    keep_replaced: bool = False
+    """Keep the rows that a batch replaces or deletes, as they were, in the table `replaced_rows`. A pipeline behind this one that
+    reads changes then need not look for them."""
     weight: int = Field(default=1, ge=1, le=100)
     """The share of the cores that the pipeline gets beside others of its project in one driver, if all have work."""
 
@@ -190,6 +193,11 @@ class OperatorSection(Section):
     """Whether rows ever become final."""
     NEVER_CHANGES: ClassVar[bool] = False
     """Whether events change no row that is there, so that each is final at once."""
+
+    @property
+    def knows_replaced(self) -> bool:
+        """Whether shards know the rows that they replace or delete, as they were sent."""
+        return False
 
     @property
     def stores_are_rows(self) -> bool:

@@ -639,6 +639,7 @@ class Given(TypedDict, total=False):
     store: str
     code: str | None
     archive: Literal["all"] | bool
+    keep_replaced: bool
     weight: int
     source: Source | Mapping[str, Any]
     aggregates: Mapping[str, Aggregate | str | type]

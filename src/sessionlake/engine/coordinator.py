@@ -89,7 +89,9 @@ class Coordinator:
         p = self._pipeline_of(batch_id)
         before = self._interrupted.get(batch_id)
         pins = p.pins(None if before is None else before.pins, {} if self.last is None else self.last.pins)
-        context = BatchContext(batch_id, commit_id, state, clock_us, last, dict(files), pins)
+        context = BatchContext(
+            batch_id, commit_id, state, clock_us, last, dict(files), pins, keeps_replaced=p.keeps_replaced
+        )
         outcome = self._compute(p, rows(pins), context)
         failpoints.hit("computed")
         if p.input_of(batch_id) != planned:
@@ -253,6 +255,7 @@ class Coordinator:
             settings=p.settings,
             input=planned,
             pins=context.pins,
+            keeps_replaced=context.keeps_replaced,
             started_us=started_us,
             committed_us=time.time_ns() // 1000,
             places=places_of(outcome, p.shards, None if self.last is None else self.last.places),

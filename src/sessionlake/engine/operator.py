@@ -70,6 +70,8 @@ class BatchContext:
     """In map tasks: the number of the task."""
     part: int = 0
     """In map tasks: the number of the rows' Arrow batch among those of the task, from 0 on."""
+    keeps_replaced: bool = False
+    """Whether `ShardResult.replaced` is asked for."""
     cursor: Mapping[str, Any] = field(default_factory=dict)
     """The `ShardResult.cursor` of the shard's last task, in JSON values; empty before the first one, and in map tasks."""
     handed_in: bool = False
@@ -129,6 +131,9 @@ class ShardResult:
     and forgotten if the shards are cut again."""
     needs: pa.Table | None = None
     """Rows that the shard needs before it can compute the batch. If there are any, the rest of the result is ignored."""
+    replaced: pa.Table | None = None
+    """The rows that `changes` replace or delete, as they were sent, in the form of changes. An operator whose section
+    `knows_replaced` gives them if the context asks for them."""
 
 
 def counts_of(stats: Mapping[str, int]) -> dict[str, int]:

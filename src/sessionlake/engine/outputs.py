@@ -18,7 +18,7 @@ from sessionlake.warehouse.arrow_files import file_system
 from sessionlake.warehouse.data_file import DataFile
 from sessionlake.warehouse.schemas import YEAR_1_US, YEAR_9999_US
 
-CHANGES = "changes"
+CHANGES, REPLACED = "changes", "replaced"
 ROWS_HELD = 1 << 16
 BYTES_HELD = 32 << 20
 
@@ -28,7 +28,7 @@ class Output:
     """A table that receives one kind of the tasks' output rows."""
 
     kind: str
-    """CHANGES, or the kind of an `Aside`, or a name in `ShardResult.side`."""
+    """CHANGES, REPLACED, or the kind of an `Aside`, or a name in `ShardResult.side`."""
     table: str
     uri: str
     schema: pa.Schema

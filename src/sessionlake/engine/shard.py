@@ -15,7 +15,7 @@ from sessionlake.config.paths import expanded
 from sessionlake.engine import exchange, failpoints
 from sessionlake.engine.erasure import remove_marked
 from sessionlake.engine.operator import RESTORE, BatchContext, Inputs, Operator, ShardResult, reported
-from sessionlake.engine.outputs import CHANGES, Output, write_output
+from sessionlake.engine.outputs import CHANGES, REPLACED, Output, write_output
 from sessionlake.engine.pending import PENDING, Pending
 from sessionlake.errors import CorruptionError, LayoutError, StoreHeldError
 from sessionlake.store.api import ShardStore
@@ -126,6 +126,8 @@ class ShardTask:
         """Write the shard's output rows to files; return its report."""
         marks = {"batch_id": self.context.batch_id, "commit_id": self.context.commit_id}
         tables = {CHANGES: result.changes, **result.side}
+        if result.replaced is not None:
+            tables[REPLACED] = result.replaced
         files = [
             asdict(write_output(output, tables[output.kind], marks, shard))
             for output in self.outputs

@@ -22,13 +22,11 @@ from sessionlake.sources.delta import DeltaSource
 from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.changelog import SIGN, changelog_of
 from sessionlake.warehouse.readers import Reader
+from sessionlake.warehouse.schemas import BATCH_MARKS
 from sessionlake.warehouse.seen import Visible
 from sessionlake.warehouse.streamed_files import are_gone
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.visible import View, lost
-
-_MARKS = ("op", "state", "batch_id", "commit_id")
-"""Columns of the changelog that are about the change, and the states, which only a restore reads."""
 
 
 class ResultsSource(DeltaSource):
@@ -91,7 +89,8 @@ class ResultsSource(DeltaSource):
             schema = super()._schema()
         except SourceError as error:
             raise AwaitedError.of(source.place_at, source.place) from error
-        unread = (*_MARKS, *self._upstream.changelog.hidden)
+        of = self._upstream.changelog
+        unread = {*of.of_changes, *(mark.name for mark in BATCH_MARKS), *of.hidden}
         return pa.schema([field for field in schema if field.name not in unread])
 
 
@@ -122,7 +121,7 @@ class Handover:
         seen = None if before is None else Visible.read(before)
         of = self.upstream.changelog
         order = (of.read_by, *of.identity) if columns.ordered else ()
-        found = view.difference(seen, Visible.read(version), list(dict.fromkeys((*columns.schema.names, *order))))
+        found = view.signed(seen, Visible.read(version), list(dict.fromkeys((*columns.schema.names, *order))))
         return self.typed(found.orderBy(*order, SIGN) if order else found, columns)
 
     def _check(self, before: Visible) -> None:

@@ -71,7 +71,7 @@ def make_pipeline(
         under=under,
         shards=config.pipeline.shards,
         store_dir=config.store_dir,
-        outputs=outputs_of(tables, kind),
+        outputs=outputs_of(tables, config, kind),
         settings=settings,
         stored_state=partial(_stored, tables, kind),
         asked_for=partial(_answers, tables, kind),

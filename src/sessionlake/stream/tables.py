@@ -1,12 +1,14 @@
 """The tables that every pipeline has, whatever its operator, and the rows that its tasks write to them."""
 
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 
 from sessionlake.config.load import Config
 from sessionlake.config.paths import make_private
-from sessionlake.engine.outputs import Output
+from sessionlake.engine.outputs import REPLACED, Output
 from sessionlake.errors import ConfigError
 from sessionlake.stream.control import OUTCOMES
 from sessionlake.stream.ingest import ARCHIVED, DEAD
@@ -16,6 +18,7 @@ from sessionlake.stream.outputs import LATE, archived_rows, late_rows, same_rows
 from sessionlake.stream.unique import tables as unique_tables
 from sessionlake.stream.whole import ALL, WHOLE
 from sessionlake.warehouse import schemas
+from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.tables import Tables
 
 _NOT_WRITABLE = (
@@ -37,7 +40,8 @@ def create_tables(tables: Tables, config: Config, kind: Kind, *, grow: bool = Fa
         if "://" not in config.pipeline.warehouse:
             make_private(Path(config.pipeline.warehouse.removeprefix("file:")))
         unique_tables.require_ids(tables, kind)
-        for spec in (*_common(config, kind), *own_tables(kind, tables.changelog)):
+        own = own_tables(kind, tables.changelog)
+        for spec in (*_common(config, kind), *_replaced_table(config, tables, own), *own):
             tables[spec.name].create(spec.schema, spec.comment, properties=spec.properties)
             if spec.name == schemas.EVENTS and tables[spec.name].read().columns != spec.schema.names:
                 raise ConfigError(
@@ -66,7 +70,8 @@ def _grow(tables: Tables, config: Config, kind: Kind) -> None:
 def _grow_for_aggregates(tables: Tables, config: Config, kind: Kind) -> None:
     """Give tables the columns of added aggregates, and of what they read; corrections say from then on in which layout states are."""
     values = [aggregate.name for aggregate in kind.aggregates]
-    for spec in own_tables(kind, tables.changelog):
+    own = own_tables(kind, tables.changelog)
+    for spec in (*_replaced_table(config, tables, own), *own):
         tables[spec.name].grow(spec.schema, values)
     tables[schemas.CORRECTIONS].grow(
         schemas.corrections(until=config.section.keeps_until, layout=True), [schemas.LAYOUT]
@@ -78,7 +83,25 @@ def _grow_for_aggregates(tables: Tables, config: Config, kind: Kind) -> None:
                 tables[name].grow_struct(event)
 
 
-def outputs_of(tables: Tables, kind: Kind) -> tuple[Output, ...]:
+def _replaced_table(config: Config, tables: Tables, own: Iterable[TableSpec]) -> tuple[TableSpec, ...]:
+    """Return the table of the rows that batches replace or delete, if they are kept: the changelog's, as far as it says what a row is."""
+    if not config.pipeline.keep_replaced:
+        return ()
+    (changelog,) = (spec for spec in own if spec.name == tables.changelog.changes)
+    comment = "Rows that batches have replaced or deleted, as they were"
+    return (
+        replace(
+            changelog, name=schemas.REPLACED_ROWS, schema=_of_rows(tables.changelog, changelog.schema), comment=comment
+        ),
+    )
+
+
+def _of_rows(of: Changelog, changes: pa.Schema) -> pa.Schema:
+    """Return the schema of changes without the columns that say nothing about a row."""
+    return pa.schema([field for field in changes if field.name not in of.of_changes])
+
+
+def outputs_of(tables: Tables, config: Config, kind: Kind) -> tuple[Output, ...]:
     """Return all that a pipeline's tasks write, in the order of the commits; the changelog's is the batch's."""
     inputs = kind.event_types
     *sides, changelog = kind.outputs(tables)
@@ -115,8 +138,15 @@ def outputs_of(tables: Tables, kind: Kind) -> tuple[Output, ...]:
             schemas.CORRECTION_OUTCOMES_SCHEMA,
             same_rows,
         ),
+        *([_replaced_of(tables, changelog)] if config.pipeline.keep_replaced else []),
         changelog,
     )
+
+
+def _replaced_of(tables: Tables, changelog: Output) -> Output:
+    table = schemas.REPLACED_ROWS
+    schema = _of_rows(tables.changelog, changelog.schema)
+    return replace(changelog, kind=REPLACED, table=table, uri=tables[table].uri, schema=schema, guarded=False)
 
 
 def _common(config: Config, kind: Kind) -> tuple[TableSpec, ...]:

@@ -87,6 +87,8 @@ class BatchCommit:
     """The host of the driver."""
     pins: Mapping[str, str] = field(default_factory=dict)
     """The versions of further inputs that the batch read, by their names (`BatchContext.pins`)."""
+    keeps_replaced: bool = False
+    """Whether `replaced_rows` has the rows that the batch replaced or deleted."""
     version: int = -1
     """The version of the changelog that the commit made; -1 before it is made."""
 
@@ -121,6 +123,7 @@ class BatchCommit:
             cursors=tuple(metadata.get("cursors", ())),
             driver=metadata.get("driver"),
             pins=metadata.get("pins", {}),
+            keeps_replaced=metadata.get("keeps_replaced", False),
             version=commit.version,
         )
 
@@ -153,6 +156,7 @@ class BatchCommit:
             **({"cursors": list(self.cursors)} if any(self.cursors) else {}),
             "driver": self.driver,
             **({"pins": dict(self.pins)} if self.pins else {}),
+            **({"keeps_replaced": True} if self.keeps_replaced else {}),
         }
 
     def row(self, more: Iterable[str] = ()) -> dict[str, Any]:

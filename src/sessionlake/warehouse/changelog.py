@@ -209,6 +209,11 @@ class Changelog:
         return ()
 
     @property
+    def of_changes(self) -> tuple[str, ...]:
+        """The changelog's columns that say nothing about a row, besides the marks of its batch."""
+        return "op", "state"
+
+    @property
     def record_place(self) -> tuple[str, ...]:
         """The columns that say which record of a topic a row is of, if the source is one."""
         return ()
@@ -344,6 +349,11 @@ class TimedChangelog(Changelog):
     counts: tuple[str, ...] = ()
 
     @property
+    def of_changes(self) -> tuple[str, ...]:
+        """No states: a column of that name is the user's."""
+        return ("op",)
+
+    @property
     def start(self) -> str:
         """The one time."""
         return self.time
@@ -408,6 +418,11 @@ class OneRowChangelog(Changelog):
 @dataclass(frozen=True)
 class KeyedChangelog(OneRowChangelog):
     """A changelog of rows that the key alone names, whose events come in any order. So the snapshot keeps deletions."""
+
+    @property
+    def of_changes(self) -> tuple[str, ...]:
+        """No states: a column of that name is the user's."""
+        return "op", CAUSE
 
     @property
     def accepted_counts(self) -> tuple[str, ...]:

@@ -35,6 +35,7 @@ QUALITY_RESULTS = "quality_results"
 REDEEMED = "redeemed"
 EVENT_IDS = "event_ids"
 DUPLICATES = "duplicates"
+REPLACED_ROWS = "replaced_rows"
 JOIN_MESSAGES = "join_messages"
 """The state's changelog of a join."""
 SIDE = "side"
@@ -56,6 +57,7 @@ SHARED = (
     REDEEMED,
     EVENT_IDS,
     DUPLICATES,
+    REPLACED_ROWS,
 )
 """The tables of any pipeline besides its changelogs and their snapshots. Some exist only with an operator or a setting, or
 after a job's first run."""
@@ -69,6 +71,7 @@ SIDES = (
     LATE_EVENTS,
     DEAD_LETTERS,
     CORRECTION_OUTCOMES,
+    REPLACED_ROWS,
 )
 """The tables that a batch writes before the changelog: they may hold rows of a batch that is not committed yet."""
 

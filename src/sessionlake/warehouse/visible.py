@@ -12,6 +12,7 @@ from pyspark.sql.types import DataType, StructType
 
 from sessionlake.config.sections import OperatorSection
 from sessionlake.errors import PipelineStateError, SourceError
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.changelog import DELETED, SIGN, SPARK
 from sessionlake.warehouse.seen import Visible
 from sessionlake.warehouse.streamed_files import added, rows_of_files
@@ -43,6 +44,43 @@ class View:
     """Whether only rows are seen that events can't change any more."""
     read_at: str = "source.of"
     """The key in the reader's config by which it names the pipeline."""
+
+    def signed(self, before: Visible | None, now: Visible, columns: Sequence[str]) -> DataFrame:
+        """Return rows that add up to `difference`, of which some may cancel: a row may be added, and taken back again.
+
+        Rows as they were are read from `replaced_rows`, if that has them, and need not be found.
+        """
+        files = None if before is None or self.final else self._replaced(before, now)
+        if before is None or files is None:
+            return self.difference(before, now, columns)
+        named, of = [F.col(SPARK.named(name)) for name in columns], self.tables.changelog
+        tail = [file for some in self._tail(before, now) for file in some]
+        put = self._of_files(of.changes, tail).where("op = 'upsert'")
+        was = self._of_files(schemas.REPLACED_ROWS, files).withColumn("op", F.lit("upsert"))
+        new, old = (
+            self._grown(as_stored(rows, of)).select(*named, F.lit(sign).alias(SIGN))
+            for rows, sign in ((put, 1), (was, -1))
+        )
+        return new.unionByName(old)
+
+    def _replaced(self, before: Visible, now: Visible) -> list[str] | None:
+        """Return the files of the rows that the batches in between have replaced or deleted; None if those of some batch are not there."""
+        changes, table = self.tables[self.tables.changelog.changes], self.tables[schemas.REPLACED_ROWS]
+        batches = [changes.commit(version) for version in range(before.version + 1, now.version + 1)]
+        made = [one.metadata for one in batches if one is not None and not one.metadata.get("copied")]
+        if not table.exists() or not all(metadata.get("keeps_replaced") for metadata in made):
+            return None
+        found: list[str] = []
+        for version in table.versions():
+            commit = table.commit(version)
+            if commit is None or commit.metadata.get("copied") or "batch_id" not in commit.metadata:
+                continue
+            if commit.metadata["batch_id"] <= before.batch_id:
+                return found
+            if commit.metadata["batch_id"] <= now.batch_id:
+                found += added(table, version)
+        # The first version, which has no batch, is the table's creation.
+        return found if table.has(0) else None
 
     def difference(self, before: Visible | None, now: Visible, columns: Sequence[str]) -> DataFrame:
         """Return the rows that are added and taken back between two batches: some columns, and SIGN.
@@ -136,12 +174,14 @@ class View:
     def _latest(self, tail: list[list[str]]) -> DataFrame:
         """Return the last change of each row."""
         of = self.tables.changelog
-        table = self.tables[of.changes]
-        files = [file for some in tail for file in some]
-        rows = rows_of_files(table, files) if files else table.read().where(F.lit(False))
-        rows = rows.where(F.col("op") != "emit")
+        rows = self._of_files(of.changes, [file for some in tail for file in some]).where(F.col("op") != "emit")
         # A batch changes a row once.
         return as_stored(rows, of) if len(tail) < 2 else latest_changes(rows, of)
+
+    def _of_files(self, name: str, files: Sequence[str]) -> DataFrame:
+        """Return the rows of files of a table, as its log has them."""
+        table = self.tables[name]
+        return rows_of_files(table, files) if files else table.read().where(F.lit(False))
 
     def _as_of(self, at: Visible) -> DataFrame:
         """Return all rows as of a batch."""

@@ -90,10 +90,10 @@ def _steps(upkeep: Upkeep, config: Config, method: str) -> dict[str, Callable[[]
     each = {"" if of == first else f"_{of.snapshot}": upkeep.seen_by(of) for of in upkeep.changelogs}
     folded = _folded_tables(upkeep.changelogs)
 
-    def trimmed(of: Upkeep) -> None:
+    def trimmed(of: Upkeep, table: str) -> None:
         point = trim.trim_point(of.tables, config, run.started_us)
         if point is not None:
-            trim.trim(of, point)
+            trim.trim(of, table, point)
 
     def once(table: str, step: str, action: Callable[[], None]) -> Callable[[], None]:
         return lambda: None if upkeep.done(table, step) else action()
@@ -116,8 +116,15 @@ def _steps(upkeep: Upkeep, config: Config, method: str) -> dict[str, Callable[[]
     return {
         **{f"fold{which}": partial(fold.fold, of, batch_id, method, file_bytes) for which, of in each.items()},
         **{
-            f"trim{which}": once(of.tables.changelog.changes, trim.STEP, partial(trimmed, of))
+            f"trim{which}": once(
+                of.tables.changelog.changes, trim.STEP, partial(trimmed, of, of.tables.changelog.changes)
+            )
             for which, of in each.items()
+        },
+        **{
+            f"trim_{table}": once(table, trim.STEP, partial(trimmed, upkeep, table))
+            for table in (schemas.REPLACED_ROWS,)
+            if table in every
         },
         **({"trim_archive": partial(trim.trim_archive, upkeep, config)} if schemas.EVENTS in every else {}),
         **{
@@ -151,6 +158,8 @@ def _report(upkeep: Upkeep) -> JobReport:
         counts["events_trimmed"] = total(upkeep.done(schemas.EVENTS, trim.STEP), "numDeletedRows")
     if f"{schemas.JOIN_MESSAGES}_version" in run.pinned:
         counts["messages_trimmed"] = total(upkeep.done(schemas.JOIN_MESSAGES, trim.STEP), "numDeletedRows")
+    if f"{schemas.REPLACED_ROWS}_version" in run.pinned:
+        counts["replaced_rows_trimmed"] = total(upkeep.done(schemas.REPLACED_ROWS, trim.STEP), "numDeletedRows")
     if of.keeps_deletions:
         counts["deletions_trimmed"] = total(upkeep.done(of.snapshot, trim.STEP), "numDeletedRows")
     for other in upkeep.changelogs[1:]:
@@ -208,6 +217,9 @@ def _plan(upkeep: Upkeep, config: Config, method: str) -> JobReport:
             for what in ("files", "bytes")
         },
     }
+    if point is not None and tables[schemas.REPLACED_ROWS].exists():
+        replaced = tables[schemas.REPLACED_ROWS].read()
+        counts["replaced_rows_trimmed"] = replaced.where(F.col("batch_id") <= point).count()
     for table, condition in trim.unneeded(tables, config).items():
         name = "deletions" if table == of.snapshot else table.removeprefix("join_")
         counts[f"{name}_trimmed"] = tables[table].read().where(condition).count()

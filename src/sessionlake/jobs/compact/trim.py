@@ -1,6 +1,6 @@
 """Trim: changes leave the changelog once they have been in the snapshot for longer than the safety window.
 
-And old events the archive.
+So do the rows that they replaced, and old events leave the archive.
 """
 
 from sessionlake.config.durations import parse_duration
@@ -34,11 +34,10 @@ def trim_point(tables: Tables, config: Config, now_us: int) -> int | None:
     return None
 
 
-def trim(upkeep: Upkeep, until: int) -> None:
-    """Delete the changes of batches up to and including one. Files of such batches only go unread and unwritten."""
-    changes = upkeep.tables.changelog.changes
-    statement = f"delete from {upkeep.tables[changes].sql_name()} where batch_id <= {until}"  # noqa: S608 (a path and a number)
-    upkeep.execute(changes, STEP, statement, trimmed_to=until)
+def trim(upkeep: Upkeep, table: str, until: int) -> None:
+    """Delete the rows of batches up to and including one. Files of such batches only go unread and unwritten."""
+    statement = f"delete from {upkeep.tables[table].sql_name()} where batch_id <= {until}"  # noqa: S608 (a path and a number)
+    upkeep.execute(table, STEP, statement, trimmed_to=until)
 
 
 def unneeded(tables: Tables, config: Config) -> dict[str, str]:

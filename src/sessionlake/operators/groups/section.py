@@ -19,6 +19,11 @@ class GroupSection(OperatorSection):
     CLOSES: ClassVar[bool] = False
 
     @property
+    def knows_replaced(self) -> bool:
+        """Yes."""
+        return True
+
+    @property
     def grace_us(self) -> int:
         """For ever: no event is late."""
         return EVER_US

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.partials import values_of
 from sessionlake.columnar.arrays import Ints, combined, is_among, sorted_codes
+from sessionlake.columnar.records import Records
 from sessionlake.engine.operator import BatchContext, Inputs, ShardResult
 from sessionlake.operators.groups import store as groups
 from sessionlake.operators.groups.changelog import GROUPS
@@ -47,7 +49,8 @@ class GroupShard:
         writes = self._writes(store, keys, merged, deleted, context)
         changes = pa.concat_tables([self._upserts(keys, merged, context), self._deletes(keys, deleted, context)])
         stats = {"upserts": len(merged.codes), "deletes": len(deleted)}
-        result = ShardResult(changes, writes if len(writes) else None, {}, stats)
+        replaced = self._replaced(keys, stored, merged, deleted) if context.keeps_replaced else None
+        result = ShardResult(changes, writes if len(writes) else None, {}, stats, replaced=replaced)
         if not len(removals):
             return result
         return with_outcomes(result, inputs, {REMOVE: TOMBSTONE}, stale, {"applied": len(removed)})
@@ -68,6 +71,18 @@ class GroupShard:
         put = groups.records(merged.codes, changed, merged.count, revision, merged.packed)
         return groups.writes(store, keys, put, deleted)
 
+    def _replaced(self, keys: pa.Array, stored: Records, merged: Merged, deleted: Ints) -> pa.Table:
+        """Return the stored rows that the batch changes or deletes."""
+        was = stored.take(np.flatnonzero(is_among(stored.codes, np.concatenate([merged.codes, deleted]))))
+        values = values_of(self.spec.aggregates, StateCodec(self.spec.aggregates).decode(was.state))
+        known = {
+            COUNT: pa.array(was.count),
+            GROUPS.time: pa.array(was.start).cast(TIME),
+            "revision": pa.array(was.revision),
+            **{a.name: value for a, value in zip(self.spec.aggregates, values, strict=True)},
+        }
+        return self._rows("upsert", keys.take(pa.array(was.codes)), known)
+
     def _upserts(self, keys: pa.Array, merged: Merged, context: BatchContext) -> pa.Table:
         values = values_of(self.spec.aggregates, merged.states)
         known = {
@@ -75,20 +90,20 @@ class GroupShard:
             **{a.name: value for a, value in zip(self.spec.aggregates, values, strict=True)},
             "state": merged.packed,
         }
-        return self._rows("upsert", keys.take(pa.array(merged.codes)), known, context)
+        return self._rows("upsert", keys.take(pa.array(merged.codes)), known | _marks(len(merged.codes), context))
 
     def _deletes(self, keys: pa.Array, deleted: Ints, context: BatchContext) -> pa.Table:
         none = {COUNT: pa.array(np.zeros(len(deleted), np.int64))}
-        return self._rows("delete", keys.take(pa.array(deleted)), none, context)
+        return self._rows("delete", keys.take(pa.array(deleted)), none | _marks(len(deleted), context))
 
-    def _rows(self, op: str, keys: pa.Array, known: dict[str, pa.Array], context: BatchContext) -> pa.Table:
+    def _rows(self, op: str, keys: pa.Array, known: dict[str, pa.Array]) -> pa.Table:
         schema, n = changes_schema(self.spec, {}, marks=False), len(keys)
-        found = {
-            "op": pa.repeat(op, n),
-            GROUPS.key: keys,
-            GROUPS.time: pa.array(np.full(n, context.clock_us)).cast(TIME),
-            "revision": pa.array(np.full(n, context.batch_id)),
-            **known,
-        }
+        found = {"op": pa.repeat(op, n), GROUPS.key: keys, **known}
         arrays = [found[field.name] if field.name in found else pa.nulls(n, field.type) for field in schema]
         return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _marks(rows: int, context: BatchContext) -> dict[str, pa.Array]:
+    """Return the columns of a batch's changes that say when they were made."""
+    times = pa.array(np.full(rows, context.clock_us)).cast(TIME)
+    return {GROUPS.time: times, "revision": pa.array(np.full(rows, context.batch_id))}

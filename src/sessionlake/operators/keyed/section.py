@@ -103,6 +103,11 @@ class TableSection(OperatorSection):
         return True
 
     @property
+    def knows_replaced(self) -> bool:
+        """Whether no row expires without a change."""
+        return self.hides_us is None
+
+    @property
     def hides_us(self) -> int | None:
         """How long after they were written rows are absent without a delete; None if deletes are logged."""
         return None if self.ttl is None else self.ttl.hides_us

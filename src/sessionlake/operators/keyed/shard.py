@@ -160,7 +160,26 @@ class KeyedShard:
         table = pa.concat_tables(
             [*(self._table(known.named, change) for change in changes.named), self._table(found.keys, changes.expired)]
         )
-        return ShardResult(table, writes if kept else None, side, counts, found.cursor)
+        replaced = self._replaced(known, plan, found, context) if context.keeps_replaced else None
+        return ShardResult(table, writes if kept else None, side, counts, found.cursor, replaced=replaced)
+
+    def _replaced(self, known: StoredKeys, plan: Plan, found: Expirations, context: BatchContext) -> pa.Table:
+        """Return the stored rows that the batch replaces or deletes."""
+        expired = found.rows.where(self._shown(found, context))
+        return pa.concat_tables(
+            [self._stored(known.named, known.rows.where(plan.gone)), self._stored(found.keys, expired)]
+        )
+
+    def _stored(self, keys: pa.Array, rows: Stored) -> pa.Table:
+        """Return stored rows as the changelog has them, but for their causes."""
+        every = np.arange(len(rows))
+        columns = self.spec.unpack(rows.packed(every))
+        return self._table(keys, Change("upsert", UPDATE, rows.codes, rows.head, rows.ids(every), columns))
+
+    def _shown(self, found: Expirations, context: BatchContext) -> Bools:
+        """Say which expired rows readers see up to now. Hidden rows have no delete in the changelog: readers already leave them out."""
+        shown: Bools = found.rows["written"] > self.spec.hidden_us(context)
+        return shown
 
     def _planned(self, updates: pa.Table, known: StoredKeys, context: BatchContext) -> Plan:
         """Return which updates win: the latest one of each key, if it is later than the stored row or deletion."""
@@ -200,8 +219,7 @@ class KeyedShard:
             # No later update is older, so deletions need not be remembered: the deletion of a missing key changes nothing.
             deletes, at_once = (some[np.isin(codes[some], rows.codes)] for some in (deletes, at_once))
         cause = TTL if self.spec.ttl is None else self.spec.ttl.pattern.cause
-        # Hidden rows have no delete in the changelog: readers already leave them out.
-        shown = np.flatnonzero(found.rows["written"] > self.spec.hidden_us(context))
+        shown = np.flatnonzero(self._shown(found, context))
         return Changes(
             upserts,
             self._updated("upsert", updates, codes, upserts, context, inserted=plan.inserted[upserts]),

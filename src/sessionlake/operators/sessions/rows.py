@@ -6,6 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from sessionlake.aggregates.codec import StateCodec
+from sessionlake.aggregates.partials import values_of
 from sessionlake.columnar.records import Records
 from sessionlake.engine.operator import BatchContext
 from sessionlake.operators.sessions.changelog import STORED
@@ -42,6 +44,12 @@ def session_rows(
         "state": rows.state,
     }
     return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+
+def rows_of(spec: SessionizerSpec, keys: pa.Array, sessions: Records, context: BatchContext) -> pa.Table:
+    """Return the rows of session_changelog that sent stored sessions last, but for `op`, their states and their batches."""
+    values = values_of(spec.aggregates, StateCodec(spec.aggregates).decode(sessions.state))
+    return session_rows(spec, "upsert", keys, sessions, context, values)
 
 
 def deleted_rows(spec: SessionizerSpec, keys: pa.Array, gone: Records, context: BatchContext) -> pa.Table:

@@ -254,6 +254,11 @@ class SessionSection(OperatorSection):
         return "would take for closed what was sent of a session that goes on; write emit.early = 'off' and emit.full = 'close'"
 
     @property
+    def knows_replaced(self) -> bool:
+        """Whether stores have sessions as they were sent: [emit] sends them at other times than they change."""
+        return self.policies is None
+
+    @property
     def policies(self) -> Policies | None:
         """When sessions are sent; None if every change is sent with its batch."""
         return self.emit.policies if isinstance(self.emit, EmitSection) else None

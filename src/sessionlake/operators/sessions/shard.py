@@ -18,7 +18,7 @@ from sessionlake.operators.sessions.expiring import expired_sessions, expired_to
 from sessionlake.operators.sessions.kernel import until_of
 from sessionlake.operators.sessions.mapper import EMITTED
 from sessionlake.operators.sessions.quarantine import crossing
-from sessionlake.operators.sessions.rows import STATE, deleted_rows, session_rows, stored_deletes
+from sessionlake.operators.sessions.rows import STATE, deleted_rows, rows_of, session_rows, stored_deletes
 from sessionlake.operators.sessions.rules import EVENT, PUT, RESTATED, Verdict, apply_batch
 from sessionlake.operators.sessions.spec import SessionizerSpec
 from sessionlake.operators.sessions.windows import Bounds, SessionWindows
@@ -52,7 +52,10 @@ def apply_shard(
     if spec.emit is not None:
         gone = stored_deletes(spec, found.keys, found.sessions, context.batch_id)
         side[STATE] = pa.concat_tables([*([side[STATE]] if STATE in side else []), gone])
-    return ShardResult(changes, found.writes, side, told, found.cursor)
+    replaced = result.replaced
+    if replaced is not None:
+        replaced = pa.concat_tables([replaced, rows_of(spec, found.keys, found.sessions, context)])
+    return ShardResult(changes, found.writes, side, told, found.cursor, replaced=replaced)
 
 
 def _of_batch(
@@ -63,7 +66,8 @@ def _of_batch(
     policy = None if spec.emit is None else ByPolicy.of(spec, spec.emit, inputs, store, context)
     parts = bring_together(spec, inputs, None if policy is None else policy.due)
     if parts is None:
-        return ShardResult(emitted, None, stats={"emitted": emitted.num_rows})
+        none = spec.changes_schema.empty_table() if context.keeps_replaced else None
+        return ShardResult(emitted, None, stats={"emitted": emitted.num_rows}, replaced=none)
 
     found, found_segment, physical = _stored(spec, bounds, parts, inputs, store)
     needs = None if context.handed_in else _cold_needs(spec, bounds, parts)
@@ -93,7 +97,10 @@ def _of_batch(
         stats |= sent.stats
         writes = _writes(spec.windows, parts, bounds, found, found_segment, physical, sent.verdict, store)
         writes = pa.concat_tables([writes, *sent.lists])
-    return ShardResult(pa.concat_tables([emitted, changes]), writes, side, stats)
+    replaced = None
+    if context.keeps_replaced:
+        replaced = rows_of(spec, parts.keys, stored.take(np.flatnonzero(verdict.gone)), context)
+    return ShardResult(pa.concat_tables([emitted, changes]), writes, side, stats, replaced=replaced)
 
 
 def _sides(
