@@ -139,7 +139,7 @@ GROUPS = {n: s for n, s in DAYS.items() if n != "window"} | {"group": {}, "aggre
 LOOKUP = {"name": "users", "path": "users", "on": "session_key = id", "columns": ["plan"]}
 NOT_TAKEN_BACK = [
     ({"pipeline": {"archive": True}}, "pipeline.archive: would keep rows that are taken back, "),
-    ({"pipeline": {"archive": "all"}}, "have; write false"),
+    ({"pipeline": {"archive": "all"}}, "taken back, and 'clicks' has them; write false"),
     ({"event": {"id": "session_id", "unique_for": "1 day"}}, "event.unique_for: rows of 'clicks' come once; remove it"),
     ({"source": {"of": "fading"}}, "source.rows: rows of 'fading' expire without a change that could be read"),
     ({"lookup": [LOOKUP]}, "lookup: a row would be taken back with other columns than it was added with"),

@@ -93,12 +93,29 @@ revenue = "sum(revenue)"
 [emit]
 early = "batch"
 """
+FOLLOWED = """\
+[source]
+kind = "results"
+of = "clicks"
+rows = "changes"
+
+[event]
+key = ["session_key", "start"]
+
+[event.columns]
+start = "unix_micros(session_start)"
+
+[table]
+order = "offset"
+columns = ["event_count", "revenue", "longest"]
+"""
 Rows = list[tuple[Any, ...]]
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    for name, text in {"project": "[pipeline]\nshards = 2\n", "clicks": CLICKS, "days": DAYS, "hours": HOURS}.items():
+    pipelines = {"clicks": CLICKS, "days": DAYS, "hours": HOURS, "latest": FOLLOWED}
+    for name, text in {"project": "[pipeline]\nshards = 2\n", **pipelines}.items():
         (tmp_path / f"{name}.toml").write_text(text)
     (tmp_path / "events").mkdir()
     return tmp_path
@@ -123,6 +140,16 @@ def query(config: Config, text: str) -> Rows:
 def grouped(root: Path) -> Rows:
     text = GROUPED.replace("clicks.", "").replace("session_end, '%Y", "session_end at time zone 'UTC', '%Y")
     return query(load_config(root / "clicks.toml"), text)
+
+
+def latest(root: Path) -> tuple[Rows, Rows]:
+    """Return the table of the latest rows, and the rows in front."""
+    of = "event_count, revenue, longest"
+    table = query(load_config(root / "latest.toml"), f"select session_key, start, {of} from table_live order by 1, 2")
+    start = "cast(epoch_us(session_start) as varchar) as start"
+    return table, query(
+        load_config(root / "clicks.toml"), f"select session_key, {start}, {of} from sessions_live order by 1, 2"
+    )
 
 
 def step(spark: SparkSession, root: Path, *names: str) -> None:
@@ -170,16 +197,21 @@ def in_windows(root: Path) -> Rows:
 def test_whatever_dies_whenever_the_tables_are_those_of_the_rows(
     spark: SparkSession, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The reader dies at each point; meanwhile the pipeline that it reads goes on, is compacted, and the reader's stores are lost."""
+    """The reader dies at each point; meanwhile the pipeline that it reads goes on, is compacted, and the reader's stores are lost.
+
+    Some of the batches in front keep the rows that they replace.
+    """
     seen: dict[Any, Any] = {}
     write(root, 0)
-    step(spark, root, "clicks", "days", "hours")
+    step(spark, root, "clicks", "days", "hours", "latest")
     finals(spark, root, seen)
     for number, point in enumerate(["computed", "before_changelog", "after_changelog", "before_dead", "after_dead"], 1):
+        keep = "[pipeline]\nkeep_replaced = true\n\n" if number in (2, 3, 4) else ""
+        (root / "clicks.toml").write_text(keep + CLICKS)
         write(root, 2 * number)
         step(spark, root, "clicks")
         expected_now = finals(spark, root, seen)
-        for name in ("days", "hours"):
+        for name in ("days", "hours", "latest"):
             with crash_at(monkeypatch, point) as came, suppress(Exception):  # of Spark's, around the one that is raised
                 step(spark, root, name)
             assert came
@@ -191,8 +223,11 @@ def test_whatever_dies_whenever_the_tables_are_those_of_the_rows(
             compact(spark, load_config(root / "clicks.toml"))
             shutil.rmtree(load_config(root / "days.toml").store_dir)
             shutil.rmtree(load_config(root / "hours.toml").store_dir)
-        step(spark, root, "days", "hours")
+            shutil.rmtree(load_config(root / "latest.toml").store_dir)
+        step(spark, root, "days", "hours", "latest")
         assert query(load_config(root / "days.toml"), SHOWN) == grouped(root)
+        table, rows = latest(root)
+        assert table == rows
         assert in_windows(root) == finals(spark, root, seen)
     for name in ("days", "hours"):
         tables = Tables.of(spark, load_config(root / f"{name}.toml"))

@@ -6,7 +6,20 @@ from typing import Any
 
 import pytest
 
-from sessionlake import Count, Event, Files, Groups, Max, Pipeline, Results, Sessions, Sum, Windows
+from sessionlake import (
+    ChangeFeed,
+    Count,
+    Event,
+    Files,
+    Groups,
+    KeyedTable,
+    Max,
+    Pipeline,
+    Results,
+    Sessions,
+    Sum,
+    Windows,
+)
 from sessionlake.errors import ConfigError
 from sessionlake.testing import Harness
 
@@ -65,6 +78,58 @@ def test_other_sources_take_no_rows_back() -> None:
     source = {"kind": "files", "path": "events", "format": "json"}
     harness = Harness({"source": source, "event": {"key": "user", "time": "at"}, "group": {}})
     with pytest.raises(
-        ConfigError, match=r"^taken_back: only kind = 'results' takes rows back, and source has 'files'"
+        ConfigError,
+        match=r"^taken_back: only kind = 'results' and 'change_feed' take rows back, and source has 'files'",
     ):
         harness.process([], taken_back=[{"user": "ann", "at": 0}])
+
+
+def test_a_table_follows_rows_that_change(visits: Path) -> None:
+    users = Pipeline(
+        "users",
+        warehouse="lake/users",
+        source=Results("visits", rows="changes"),
+        event=Event(key="session_key"),
+        operator=KeyedTable(order="offset", columns=["revenue"]),
+        directory=visits,
+    )
+    with users.test([row("ann", 1, 3.0), row("bob", 2, 5.0)]) as harness:
+        # Ann's session is deleted, Bob's grows, and a session of the future is no error of any clock.
+        output = harness.process(
+            [row("bob", 3, 6.0), row("eve", 500_000, 1.0)], taken_back=[row("ann", 1, 3.0), row("bob", 2, 5.0)]
+        )
+    changed = {one["table_key"]: (one["op"], one["revenue"]) for one in output.changes}
+    assert changed == {"ann": ("delete", None), "bob": ("upsert", 6.0), "eve": ("upsert", 1.0)}
+
+
+def test_a_table_of_a_change_feed(tmp_path: Path) -> None:
+    people = Pipeline(
+        "people",
+        warehouse="lake/people",
+        source=ChangeFeed("customers"),
+        event=Event(key="id", time="_commit_timestamp"),
+        operator=KeyedTable(order="offset", columns=["country"]),
+        directory=tmp_path,
+    )
+
+    def person(number: int, country: str | None, hour: int) -> dict[str, Any]:
+        return {"id": number, "country": country, "_commit_timestamp": datetime.fromtimestamp(hour * 3600, UTC)}
+
+    with people.test() as harness:
+        harness.process([person(1, "de", 1), person(2, "fr", 1), person(3, "es", 1)])
+        # 1 moves, 2 is deleted, 3 gets the number 4.
+        output = harness.process(
+            [person(1, "it", 2), person(4, "es", 2)],
+            taken_back=[person(1, "de", 2), person(2, "fr", 2), person(3, "es", 2)],
+        )
+        again = harness.process([], taken_back=[person(9, "no", 3)])
+    changed = {one["table_key"]: (one["op"], one["country"]) for one in output.changes}
+    assert changed == {
+        "1": ("upsert", "it"),
+        "2": ("delete", None),
+        "3": ("delete", None),
+        "4": ("upsert", "es"),
+    }
+    assert (output.counts["changed"], output.counts["superseded"]) == (4, 1)
+    assert not again.changes
+    assert again.counts["unchanged"] == 1

@@ -32,7 +32,7 @@ class CountIf(Count):
 
 
 class Logical(Extreme):
-    """bool_and(c): whether c is true of every event; bool_or(c): of any. Events of which c is null do not count."""
+    """bool_and(c): whether c is true of every event; bool_or(c): of any. Events do not count if c is null."""
 
     def __init__(self, name: str, function: str, column: str, type_: pa.DataType, *, largest: bool) -> None:
         boolean_type(name, function, column, type_)

@@ -8,11 +8,12 @@ from sessionlake.errors import ConfigError
 
 if TYPE_CHECKING:
     from sessionlake.config.load import Config
-    from sessionlake.config.upstream import Upstream
 
 
 def check_upstream(config: "Config", side: "Config") -> None:
-    """Raise ConfigError if an input of a pipeline, `side`, can't be the results of the pipeline that it names; other inputs pass."""
+    """Raise ConfigError if an input of a pipeline, `side`, can't take its rows back, or can't be the results of the pipeline that it names."""
+    if side.source.takes_back:
+        _check_changes(config, side)
     upstream = config.upstream.get(side.source.AT)
     if upstream is None:
         return
@@ -20,13 +21,14 @@ def check_upstream(config: "Config", side: "Config") -> None:
     if side.event.max_future_skew is not None:
         raise ConfigError(f"{side.event_at}.max_future_skew: no clock judges rows of {named}; remove it")
     if config.pipeline.archive == "all":
-        raise ConfigError(
-            f"pipeline.archive: 'all' keeps rows that the tables of {named} have; write {'false' if side.source.takes_back else 'true or false'}"
-        )
-    if side.source.takes_back:
-        _check_changes(config, side, upstream)
-        return
+        raise ConfigError(f"pipeline.archive: 'all' keeps rows that the tables of {named} have; write true or false")
     section = upstream.section
+    if side.source.takes_back:
+        if section.hides_us is not None:
+            raise ConfigError(
+                f"{at}.rows: rows of {named} expire without a change that could be read; write ttl.pattern = 'index' there"
+            )
+        return
     if section.NEVER_CHANGES:
         return
     if not section.CLOSES:
@@ -37,25 +39,23 @@ def check_upstream(config: "Config", side: "Config") -> None:
         raise ConfigError(f"{at}.rows: 'final' {section.not_final} in {named}")
 
 
-def _check_changes(config: "Config", side: "Config", upstream: "Upstream") -> None:
+def _check_changes(config: "Config", side: "Config") -> None:
     """Raise ConfigError if rows can't be taken back, or would be taken back with other columns than they were added with."""
-    at, named = side.source.AT, repr(side.source.of)
-    if not isinstance(config.section, StandIn) and not config.entry.subtracts:
-        able = " or ".join(f"[{entry.section}]" for entry in OPERATORS.values() if entry.subtracts)
+    source = side.source
+    at, named = source.AT, repr(source.place)
+    setting = "kind" if source.entry.has_changes else "rows"
+    entry = None if isinstance(config.section, StandIn) else config.entry
+    if entry is not None and not (entry.subtracts or entry.deletes):
+        able = " or ".join(f"[{one.section}]" for one in OPERATORS.values() if one.subtracts or one.deletes)
+        instead = "'delta', if rows are only added there," if source.entry.has_changes else "'final',"
         raise ConfigError(
-            f"{at}.rows: a [{config.operator}] can't take rows back that change; write 'final', or use {able}"
+            f"{at}.{setting}: a [{config.operator}] can't take rows back that change; write {instead} or use {able}"
         )
-    if upstream.section.hides_us is not None:
-        raise ConfigError(
-            f"{at}.rows: rows of {named} expire without a change that could be read; write ttl.pattern = 'index' there"
-        )
-    if side.lookup:
+    if side.lookup and (entry is None or entry.subtracts):
         raise ConfigError(
             f"{side.lookup_at}: a row would be taken back with other columns than it was added with; look it up in {named}"
         )
     if side.event.unique_for is not None:
         raise ConfigError(f"{side.event_at}.unique_for: rows of {named} come once; remove it")
     if config.pipeline.archive:
-        raise ConfigError(
-            f"pipeline.archive: would keep rows that are taken back, and the tables of {named} have them; write false"
-        )
+        raise ConfigError(f"pipeline.archive: would keep rows that are taken back, and {named} has them; write false")

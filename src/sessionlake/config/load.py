@@ -151,8 +151,17 @@ class Config(Section):
 
     @property
     def subtracts(self) -> bool:
+        """Whether events may be subtracted: the source takes rows back, and the operator subtracts them."""
+        return self.entry.subtracts and self._takes_back
+
+    @property
+    def takes_back(self) -> bool:
         """Whether events may be taken back: the source does that, and the operator can."""
-        return self.entry.subtracts and any(side.source.takes_back for side in self.inputs.values())
+        return (self.entry.subtracts or self.entry.deletes) and self._takes_back
+
+    @property
+    def _takes_back(self) -> bool:
+        return any(side.source.takes_back for side in self.inputs.values())
 
     @property
     def grace_us(self) -> int:

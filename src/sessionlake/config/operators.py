@@ -72,6 +72,8 @@ class OperatorEntry:
     """The end of the names of its tables' suites, if another operator's tables have the same names."""
     subtracts: bool = False
     """Whether it can take back rows that it has been given, as a pipeline's results are if they change."""
+    deletes: bool = False
+    """Whether a row that is taken back deletes the row of its key."""
     topic_tombstones: str | None = None
     """Records of tombstones in the topic of the events, a `stream.topic_tombstones.TopicTombstones`; None if those remove no rows."""
     lacks: Mapping[str, str] = field(default_factory=dict)
@@ -163,6 +165,7 @@ OPERATORS = {
             ),
             one_per_key=True,
         ),
+        deletes=True,
         serving=f"{_OPERATORS}.keyed.serving:TableDecoder",
         topic_tombstones=f"{_OPERATORS}.keyed.topic:TOMBSTONES",
         lacks={

@@ -67,7 +67,12 @@ class SourceSection(Section):
     @property
     def takes_back(self) -> bool:
         """Whether rows change after they were read: then they are taken back, and read as they are now."""
-        return self.rows == "changes"
+        return self.entry.has_changes or self.rows == "changes"
+
+    @property
+    def has_offsets(self) -> bool:
+        """Whether each row has a partition and an offset: that of its record, or the number of the change that it is of."""
+        return self.entry.has_offsets or self.takes_back
 
     @property
     def entry(self) -> SourceEntry:

@@ -6,7 +6,7 @@ No other code tests for a kind of source; differences between kinds are fields o
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["files", "delta", "kafka", "results"]
+Kind = Literal["files", "delta", "change_feed", "kafka", "results"]
 """The names that `source.kind` has: the entries' names."""
 
 
@@ -40,6 +40,8 @@ class SourceEntry:
     """Bytes of a micro-batch, if the config bounds them by nothing."""
     is_pipeline: bool = False
     """Whether it is another pipeline, whose results are the rows."""
+    has_changes: bool = False
+    """Whether each row is a change: one that is added, or one that is taken back."""
 
 
 _SOURCES = "sessionlake.sources"
@@ -57,6 +59,15 @@ SOURCES: dict[str, SourceEntry] = {
         without_spark=f"{_PREFLIGHT}:logged_table",
         is_table=True,
         bytes_per_batch=1 << 30,
+    ),
+    "change_feed": SourceEntry(
+        check=f"{_SOURCES}.sections.delta:check",
+        source=f"{_SOURCES}.change_feed:ChangeFeedSource",
+        without_spark=f"{_PREFLIGHT}:logged_feed",
+        can_replay=False,
+        is_table=True,
+        bytes_per_batch=1 << 30,
+        has_changes=True,
     ),
     "kafka": SourceEntry(
         check=f"{_SOURCES}.sections.kafka:check",

@@ -18,6 +18,7 @@ __all__ = [
     "BitXor",
     "BoolAnd",
     "BoolOr",
+    "ChangeFeed",
     "Collect",
     "CollectSet",
     "Compact",
@@ -224,6 +225,24 @@ class Files(Source):
     ) -> None: ...
 
 class Delta(Source):
+    """The input of a pipeline.
+
+    Its keys are those of [source]: path, format, max_files_per_batch, max_bytes_per_batch, max_line_bytes, types, max_offsets_per_batch.
+    """
+
+    def __init__(
+        self,
+        path: str = ...,
+        *,
+        format: Literal["json", "csv", "parquet", "avro"] | None = ...,
+        max_files_per_batch: int | None = ...,
+        max_bytes_per_batch: int | None = ...,
+        max_line_bytes: int = ...,
+        types: Mapping[str, Literal["long", "double", "string", "boolean", "timestamp", "date"]] = ...,
+        max_offsets_per_batch: int = ...,
+    ) -> None: ...
+
+class ChangeFeed(Source):
     """The input of a pipeline.
 
     Its keys are those of [source]: path, format, max_files_per_batch, max_bytes_per_batch, max_line_bytes, types, max_offsets_per_batch.

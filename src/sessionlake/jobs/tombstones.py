@@ -9,11 +9,12 @@ from sessionlake.warehouse.changelog import Changelog
 
 
 def followed(config: Config) -> str | None:
-    """Return the names of the pipelines that a pipeline's rows follow, so that no tombstone may remove one; None if they follow none.
+    """Return the names of the pipelines and tables that a pipeline's rows follow, so that no tombstone may remove one; None if they follow none.
 
     A row that is removed would be taken back once more when a row in front of it changes.
     """
-    names = sorted({one.name for one in config.upstream.values()}) if config.subtracts else []
+    sources = [side.source for side in config.inputs.values() if config.subtracts and side.source.takes_back]
+    names = sorted({config.upstream[one.AT].name if one.AT in config.upstream else one.place for one in sources})
     return ", ".join(map(repr, names)) or None
 
 

@@ -13,6 +13,7 @@ from sessionlake.config.secrets import reveal, reveal_all
 from sessionlake.config.source import option_texts
 from sessionlake.errors import SourceError
 from sessionlake.sources.base import Source
+from sessionlake.sources.change_feed import ChangeFeedSource
 from sessionlake.sources.decoding.kafka_records import RecordDecoder, Topic
 from sessionlake.sources.delta import DeltaSource
 from sessionlake.sources.files import FileSource
@@ -49,6 +50,13 @@ class LoggedTable(DeltaSource):
 
 class LoggedResults(ResultsSource, LoggedTable):
     """The results of another pipeline, whose log alone is read, by deltalake."""
+
+
+class LoggedFeed(ChangeFeedSource, LoggedTable):
+    """The change data feed of a Delta table, whose log alone is read, by deltalake."""
+
+    def _properties(self) -> Mapping[str, str]:
+        return {k: v or "" for k, v in DeltaTable(self._config.source.path).metadata().configuration.items()}
 
 
 class DeclaredTopic:
@@ -100,6 +108,11 @@ def local_files(config: Config) -> FileSource:
 def logged_table(config: Config) -> LoggedTable:
     """Return a Delta table that reads its log only."""
     return LoggedTable(_NO_SPARK, config)
+
+
+def logged_feed(config: Config) -> LoggedFeed:
+    """Return the change data feed of a Delta table that reads its log only."""
+    return LoggedFeed(_NO_SPARK, config)
 
 
 def logged_results(config: Config) -> LoggedResults:

@@ -58,17 +58,22 @@ class DeltaSource:
         """Return the table's columns."""
         return self._schema().names
 
+    @property
+    def _meta(self) -> Mapping[str, pa.DataType]:
+        """The columns that rows have besides those of the table."""
+        return {}
+
     def types(self, needed: Sequence[str]) -> dict[str, pa.DataType]:
-        """Return the types of columns as the table declares them."""
-        schema = self._schema()
-        missing = [name for name in needed if name not in schema.names]
+        """Return the types of columns as the table declares them, and of those that rows have besides."""
+        schema, meta = self._schema(), self._meta
+        missing = [name for name in needed if name not in schema.names and name not in meta]
         if missing:
             raise MissingColumnsError(
                 f"{self._config.source.place_at}: {self._config.source.place!r} has no column {missing[0]!r}; pick one of {', '.join(schema.names)}",
                 missing,
                 schema.names,
             )
-        return {name: normal_type(schema.field(name).type) for name in needed}
+        return {name: normal_type(schema.field(name).type) if name in schema.names else meta[name] for name in needed}
 
     def decoder(self, columns: EventColumns) -> TableDecoder:
         """Return the decoder, which takes the rows as they are."""

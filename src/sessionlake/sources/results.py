@@ -4,7 +4,7 @@ Spark's stream of the changelog only says when there is something new: its rows 
 commits of the reader (`BatchCommit.pins`), so that a batch that is repeated reads the same.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NoReturn
 
@@ -16,6 +16,7 @@ from sessionlake.config.load import Config
 from sessionlake.config.upstream import Upstream
 from sessionlake.errors import AwaitedError, JobError, PipelineStateError, SessionlakeError, SourceError
 from sessionlake.sources.base import Offsets
+from sessionlake.sources.changes import CHANGE_PLACES, with_places
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.signed import PART, SignedDecoder
 from sessionlake.sources.delta import DeltaSource
@@ -26,7 +27,7 @@ from sessionlake.warehouse.schemas import BATCH_MARKS
 from sessionlake.warehouse.seen import Visible
 from sessionlake.warehouse.streamed_files import are_gone
 from sessionlake.warehouse.tables import Tables
-from sessionlake.warehouse.visible import View, lost
+from sessionlake.warehouse.visible import CHANGED_IN, View, lost
 
 
 class ResultsSource(DeltaSource):
@@ -55,7 +56,7 @@ class ResultsSource(DeltaSource):
         )
         reader = self._spark.readStream.format("delta").option("skipChangeCommits", "true")
         rows = reader.option("startingVersion", last.version).load(source.path).where(F.lit(False))
-        return self._in_order(rows.withColumn(SIGN, F.lit(1)), columns)
+        return self._in_order(with_places(rows.withColumn(SIGN, F.lit(1)), F.lit(0)), columns)
 
     def ranked(self, tables: Tables) -> None:
         """Return None: the rows of a difference have an order of their own."""
@@ -74,6 +75,10 @@ class ResultsSource(DeltaSource):
     def versioned(self) -> "Handover":
         """Return how batches read the differences."""
         return Handover(self._tables, self._upstream, self._config, self._in_order)
+
+    @property
+    def _meta(self) -> Mapping[str, pa.DataType]:
+        return CHANGE_PLACES if self._config.source.takes_back else {}
 
     @property
     def _tables(self) -> Tables:
@@ -121,8 +126,11 @@ class Handover:
         seen = None if before is None else Visible.read(before)
         of = self.upstream.changelog
         order = (of.read_by, *of.identity) if columns.ordered else ()
-        found = view.signed(seen, Visible.read(version), list(dict.fromkeys((*columns.schema.names, *order))))
-        return self.typed(found.orderBy(*order, SIGN) if order else found, columns)
+        own = CHANGE_PLACES if source.takes_back else ()
+        read = [name for name in dict.fromkeys((*columns.schema.names, *order)) if name not in own]
+        found = view.signed(seen, Visible.read(version), read)
+        placed = with_places(found, F.col(CHANGED_IN))
+        return self.typed(placed.orderBy(*order, SIGN) if order else placed, columns)
 
     def _check(self, before: Visible) -> None:
         if not before.is_in(self.tables):

@@ -118,7 +118,7 @@ def event_spec(
         shape=replace(shape, looked_up=columns.looked_up),
         unique_us=event.unique_us,
         shows_duplicates=event.shows_duplicates,
-        subtracts=config.subtracts,
+        takes_back=config.takes_back,
     )
 
 

@@ -75,7 +75,7 @@ class EventSpec:
     """The layouts that the pipeline's states have had; empty if there was one."""
     lookups: Lookups = NO_LOOKUPS
     """The tables from which rows are enriched once they are decoded."""
-    subtracts: bool = False
+    takes_back: bool = False
     """Whether the operator can take rows back; if not, those that the source takes back are dead letters."""
 
     @property
@@ -170,7 +170,7 @@ def judge(spec: EventSpec, rows: Rows, clock_us: int, expired_us: int) -> Judged
     if checked.reason is not None:
         good = pc.is_null(checked.reason).to_numpy(zero_copy_only=False)
         refused.append((np.flatnonzero(~good), checked.reason.filter(pa.array(~good))))
-    if rows.sign is not None and not spec.subtracts:
+    if rows.sign is not None and not spec.takes_back:
         retracted = good & (rows.sign < 0)
         refused.append(_all(retracted, RETRACTED))
         good &= ~retracted

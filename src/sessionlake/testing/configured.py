@@ -77,6 +77,7 @@ class Harness(OperatorHarness[Operator[Any], LocalTables]):
         self._config = local_config(config)
         self._of = changelog_of(self._config)
         self.last = ConfigOutput([], [], [], [], {})
+        self._calls = 0
         super().__init__(local_tables(self._config), shards, schema=schema)
 
     def process(
@@ -89,8 +90,8 @@ class Harness(OperatorHarness[Operator[Any], LocalTables]):
     ) -> ConfigOutput:
         """Run one micro-batch at a time of the clock: rows of the one input, or by input, and rows of the table of corrections.
 
-        `taken_back` has, like `rows`, those that the pipeline in front takes back: as they were, with all columns that are
-        read. ConfigError if their source is not the results of a pipeline.
+        `taken_back` has, like `rows`, those that the pipeline in front, or the table, takes back: as they were, with all columns
+        that are read. ConfigError if their source takes no rows back.
         """
         added, back = self._by_input(rows), self._by_input(taken_back)
         given = {name: [*added.get(name, ()), *back.get(name, ())] for name in {**added, **back}}
@@ -129,13 +130,18 @@ class Harness(OperatorHarness[Operator[Any], LocalTables]):
     def _chunks(self, name: str, rows: Sequence[Row], taken_back: int) -> list[Rows]:
         """Return rows by source partition, in their order; the last ones, so many, are taken back."""
         columns, source = self._build().columns(name), self._config.inputs[name].source
-        if taken_back and not source.entry.is_pipeline:
-            raise ConfigError(f"taken_back: only kind = 'results' takes rows back, and {source.AT} has {source.kind!r}")
+        signed, added = source.entry.is_pipeline or source.takes_back, len(rows) - taken_back
+        if taken_back and not signed:
+            raise ConfigError(
+                f"taken_back: only kind = 'results' and 'change_feed' take rows back, and {source.AT} has {source.kind!r}"
+            )
+        self._calls += 1
         records = [
             (
                 at,
                 {
-                    OFFSET: row.get("offset"),
+                    # As `sources.changes.with_places` numbers changes.
+                    OFFSET: row.get("offset", 2 * self._calls + (at < added) if source.takes_back else None),
                     PARTITION: row.get("partition", 0),
                     NO_VALUE: row.get("deleted", False),
                     **row,
@@ -148,8 +154,8 @@ class Harness(OperatorHarness[Operator[Any], LocalTables]):
             some = [(at, row) for at, row in records if row[PARTITION] == partition]
             made = event_rows(columns, some, Origin(partition, (0, 0, 0)))
             # Rows of another pipeline have signs, whatever they are: no clock judges them.
-            signs = np.where(np.array([at for at, _ in some]) < len(rows) - taken_back, 1, -1)
-            found.append(replace(made, sign=signs) if source.entry.is_pipeline else made)
+            signs = np.where(np.array([at for at, _ in some]) < added, 1, -1)
+            found.append(replace(made, sign=signs) if signed else made)
         return found
 
 

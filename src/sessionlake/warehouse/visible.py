@@ -28,6 +28,8 @@ from sessionlake.warehouse.views import (
     utc_date,
 )
 
+CHANGED_IN = "_changed_in"
+"""The column of signed rows with the batch that added them or took them back."""
 _AT, _ROW = "_at", "_row"
 _LATEST = 1 << 62
 """The version of a row that is later than any batch."""
@@ -48,23 +50,27 @@ class View:
     def signed(self, before: Visible | None, now: Visible, columns: Sequence[str]) -> DataFrame:
         """Return rows that add up to `difference`, of which some may cancel: a row may be added, and taken back again.
 
+        Each has the batch that changed it as CHANGED_IN, by which the changes of a row are in order.
+
         Rows as they were are read from `replaced_rows`, if that has them, and need not be found.
         """
         files = None if before is None or self.final else self._replaced(before, now)
         if before is None or files is None:
-            return self.difference(before, now, columns)
+            return self.difference(before, now, columns).withColumn(CHANGED_IN, F.lit(now.batch_id))
         named, of = [F.col(SPARK.named(name)) for name in columns], self.tables.changelog
         tail = [file for some in self._tail(before, now) for file in some]
         put = self._of_files(of.changes, tail).where("op = 'upsert'")
         was = self._of_files(schemas.REPLACED_ROWS, files).withColumn("op", F.lit("upsert"))
         new, old = (
-            self._grown(as_stored(rows, of)).select(*named, F.lit(sign).alias(SIGN))
+            self._grown(as_stored(rows, of)).select(
+                *named, F.lit(sign).alias(SIGN), F.col("batch_id").alias(CHANGED_IN)
+            )
             for rows, sign in ((put, 1), (was, -1))
         )
         return new.unionByName(old)
 
     def _replaced(self, before: Visible, now: Visible) -> list[str] | None:
-        """Return the files of the rows that the batches in between have replaced or deleted; None if those of some batch are not there."""
+        """Return the files of the rows that the batches in between have replaced or deleted; None if a batch did not keep them."""
         changes, table = self.tables[self.tables.changelog.changes], self.tables[schemas.REPLACED_ROWS]
         batches = [changes.commit(version) for version in range(before.version + 1, now.version + 1)]
         made = [one.metadata for one in batches if one is not None and not one.metadata.get("copied")]

@@ -119,7 +119,7 @@ def test_values_of_all_types_come_back_from_the_store_and_from_the_tables(spark:
     [
         (
             {"table": {"order": "offset"}},
-            "table.order: 'offset' goes with source.kind 'kafka', and this is 'files'; write 'time'",
+            "table.order: 'offset' goes with records of Kafka and with rows that are taken back, and source.kind is 'files'; write 'time'",
         ),
         ({"table": {"order": "newest"}}, "table.order: 'newest' is not allowed"),
         ({"table": {"columns": []}}, "table.columns"),

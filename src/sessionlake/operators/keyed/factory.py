@@ -10,6 +10,7 @@ from sessionlake.aggregates.scalars import state_type
 from sessionlake.columnar.expressions import Expression
 from sessionlake.columnar.spark_sql import Parsed
 from sessionlake.config.load import Config
+from sessionlake.config.source import SourceSection
 from sessionlake.errors import ConfigError
 from sessionlake.operators.keyed.operator import TableKeeper
 from sessionlake.operators.keyed.section import TableSection, check_columns
@@ -30,8 +31,7 @@ def operator_of(config: Config, sources: Mapping[str, TypedSource], pinned: Pinn
     check_columns((*config.table_key_columns, *columns))
     parsed = section.condition
     read = () if parsed is None else _columns_of(parsed, config, source, pinned)
-    places = (OFFSET, PARTITION, NO_VALUE) if config.source.entry.has_offsets else ()
-    events = event_spec(config, source, (*columns, *read, *places), pinned)
+    events = event_spec(config, source, (*columns, *read, *_places(config.source)), pinned)
     types = events.types
     for name in columns:
         _check_type(name, types[name])
@@ -40,6 +40,13 @@ def operator_of(config: Config, sources: Mapping[str, TypedSource], pinned: Pinn
     spec = KeyedSpec(events, columns, section.retention_us, section.by_offset, condition)
     ttl = None if section.ttl is None else section.ttl.build(spec.types_in_sql, config.pipeline.shards)
     return TableKeeper(replace(spec, ttl=ttl))
+
+
+def _places(source: SourceSection) -> tuple[str, ...]:
+    """Return the columns that order a source's rows, and say whether a record has a value."""
+    if not source.has_offsets:
+        return ()
+    return (OFFSET, PARTITION, NO_VALUE) if source.entry.has_offsets else (OFFSET, PARTITION)
 
 
 def _columns_of(parsed: Parsed, config: Config, source: TypedSource, pinned: Pinned | None) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ def split_updates(spec: KeyedSpec, context: BatchContext, rows: Rows) -> Split:
     events = judged.events(judged.good)
     yield from judged.asides(lambda: events)
     keys = plain_text(events.keys)
-    deleted = spec.deleted(events)
+    deleted = spec.deleted(events) | (judged.signs(judged.good) < 0)
     # Numbered in the order of arrival: a shard sorts the updates of all map tasks.
     codes = keys.dictionary_encode().indices.to_numpy().astype(np.int64)
     table = _updates(spec, events, keys, deleted)

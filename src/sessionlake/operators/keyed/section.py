@@ -141,9 +141,13 @@ class TableSection(OperatorSection):
 
     def check_source(self, source: SourceSection) -> None:
         """Refuse offsets if there are none, and tombstones for a topic that is none or that does not read them."""
-        if self.by_offset and not source.entry.has_offsets:
+        if self.by_offset and not source.has_offsets:
             raise ConfigError(
-                f"table.order: 'offset' goes with source.kind 'kafka', and this is {source.kind!r}; write 'time'"
+                f"table.order: 'offset' goes with records of Kafka and with rows that are taken back, and source.kind is {source.kind!r}; write 'time'"
+            )
+        if source.takes_back and not self.by_offset:
+            raise ConfigError(
+                f"table.order: rows of {source.place!r} hold in the order of its changes; write order = 'offset'"
             )
         if self.tombstones_per_second is not None:
             if not source.entry.has_topic:

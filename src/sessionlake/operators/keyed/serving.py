@@ -42,7 +42,7 @@ class TableDecoder(RowDecoder):
         section = cast(TableSection, config.section)
         names = section.columns or [name for name in types if name not in own]
         self._types = {name: types[name] for name in names}
-        self._offsets = config.source.entry.has_offsets
+        self._offsets = config.source.has_offsets
         self._ids = config.event.id is not None and not self._offsets
         states = [state_type(type_, name) for name, type_ in self._types.items()]
         self._codec, self._columns = StateCodec((), states), columns_as_they_are(self._types, states)

@@ -1,0 +1,79 @@
+"""The change data feed of a Delta table: each version's rows that are added, and those that are taken back (docs/rules.md, rule 322)."""
+
+from collections.abc import Collection, Mapping
+from typing import ClassVar, NoReturn
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from sessionlake.errors import JobError, SessionlakeError, SourceError
+from sessionlake.sources.base import Offsets
+from sessionlake.sources.changes import CHANGE_PLACES, with_places
+from sessionlake.sources.columns import TIMESTAMP, EventColumns
+from sessionlake.sources.decoding.signed import SignedDecoder
+from sessionlake.sources.delta import DeltaSource
+from sessionlake.sources.limits import limits_of
+from sessionlake.warehouse.changelog import SIGN, SPARK
+from sessionlake.warehouse.tables import Tables
+
+TYPE, VERSION, AT = "_change_type", "_commit_version", "_commit_timestamp"
+"""The columns of the feed besides the table's: the kind of a row, and the version of its commit and when that was made."""
+_ADDED = ("insert", "update_postimage")
+_ENABLED = "delta.enableChangeDataFeed"
+_NOT_RECORDED = ("DELTA_MISSING_CHANGE_DATA", "DELTA_CHANGE_TABLE_FEED_DISABLED")
+
+
+class ChangeFeedSource(DeltaSource):
+    """See `Source` for the methods."""
+
+    name: ClassVar[str] = "change_feed"
+
+    @property
+    def _meta(self) -> Mapping[str, pa.DataType]:
+        return {TYPE: pa.string(), VERSION: pa.int64(), AT: TIMESTAMP, **CHANGE_PLACES}
+
+    def check(self) -> None:
+        """Raise SourceError if the table records no changes."""
+        source = self._config.source
+        if self._schema() and self._properties().get(_ENABLED, "false").lower() != "true":
+            raise SourceError(
+                f"{source.place_at}: {source.path!r} records no changes; switch its change data feed on: "
+                f"alter table delta.`{source.path}` set tblproperties ({_ENABLED} = true)"
+            )
+
+    def _properties(self) -> Mapping[str, str]:
+        detail = self._spark.sql(f"describe detail delta.{SPARK.named(self._config.source.path)}").head()
+        return {} if detail is None else detail["properties"]
+
+    def explained(self, told: str) -> SessionlakeError | None:
+        """Return the error for changes that were not recorded, or that are gone."""
+        source = self._config.source
+        if any(sign in told for sign in _NOT_RECORDED):
+            return SourceError(
+                f"{source.place_at}: {source.path!r} has versions whose changes were not recorded; leave {_ENABLED} on, "
+                "and read the whole table again with `sessionlake rebuild`"
+            )
+        return super().explained(told)
+
+    def decoder(self, columns: EventColumns) -> SignedDecoder:
+        """Return the decoder, which takes the rows with their signs."""
+        return SignedDecoder(columns, self._config.source.place)
+
+    def stream(self, columns: EventColumns, *, everything_at_once: bool = False) -> DataFrame:
+        """Return the changes of versions, each version whole; first all rows that are there."""
+        self._check_types(columns)
+        limits = limits_of(self._config.source, everything_at_once=everything_at_once)
+        reader = self._spark.readStream.format("delta").option("readChangeFeed", "true").options(**limits)
+        rows = reader.load(self._config.source.path)
+        signed = rows.withColumn(SIGN, F.when(F.col(TYPE).isin(*_ADDED), F.lit(1)).otherwise(F.lit(-1)))
+        return self._needed(with_places(signed, F.col(VERSION)), columns, SIGN)
+
+    def ranked(self, tables: Tables) -> None:
+        """Return None: a row has the number of its change."""
+        del tables
+
+    def replay(self, tables: Tables, columns: EventColumns, offsets: Offsets, needed: Collection[int]) -> NoReturn:
+        """Raise JobError: rows that were taken back since would be read as if they were there."""
+        del tables, columns, offsets, needed
+        raise JobError(f"{self._config.source.AT}.kind: 'change_feed' can't be read again")
