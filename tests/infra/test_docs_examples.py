@@ -26,8 +26,8 @@ REST: dict[str, Any] = {
     "event": {"key": "user_id", "time": "happened_at"},
 }
 """What a page's config leaves to others; a join has its own."""
-VISITS = {"pipeline": {"name": "visits", "warehouse": "visits"}, "session": {"gap": "30 minutes"}}
-"""A pipeline beside the page's, which it may read."""
+IN_FRONT = ("visits", "customers")
+"""Pipelines next to the page's, which it may read."""
 
 
 def examples(language: str) -> Iterator[Any]:
@@ -58,7 +58,9 @@ def is_config(text: str) -> bool:
 @pytest.mark.parametrize("text", [e for e in examples("toml") if is_config(e.values[0])])
 def test_a_config_can_be_loaded(text: str, tmp_path: Path) -> None:
     (tmp_path / "events").mkdir()
-    (tmp_path / "visits.toml").write_text(tomli_w.dumps({**REST, **VISITS}))
+    for name in IN_FRONT:
+        pipeline = {"pipeline": {"name": name, "warehouse": name}, "session": {"gap": "30 minutes"}}
+        (tmp_path / f"{name}.toml").write_text(tomli_w.dumps({**REST, **pipeline}))
     raw = tomllib.loads(text)
     operator = (OPERATORS & raw.keys()).pop()
     raw = raw if operator == "join" else {**REST, **raw}

@@ -11,9 +11,7 @@ if TYPE_CHECKING:
 
 
 def check_upstream(config: "Config", side: "Config") -> None:
-    """Raise ConfigError if an input of a pipeline, `side`, can't take its rows back, or can't be the results of the pipeline that it names."""
-    if side.source.takes_back:
-        _check_changes(config, side)
+    """Raise ConfigError if an input of a pipeline, `side`, can't be the results of the pipeline that it names; other inputs pass."""
     upstream = config.upstream.get(side.source.AT)
     if upstream is None:
         return
@@ -39,7 +37,15 @@ def check_upstream(config: "Config", side: "Config") -> None:
         raise ConfigError(f"{at}.rows: 'final' {section.not_final} in {named}")
 
 
-def _check_changes(config: "Config", side: "Config") -> None:
+def check_changes(config: "Config", side: "Config") -> None:
+    """Raise ConfigError if an input of a pipeline, `side`, has changes of rows, and the pipeline can't follow them."""
+    if side.source.envelope is not None:
+        _check_envelope(config, side)
+    if side.source.takes_back:
+        _check_taken_back(config, side)
+
+
+def _check_taken_back(config: "Config", side: "Config") -> None:
     """Raise ConfigError if rows can't be taken back, or would be taken back with other columns than they were added with."""
     source = side.source
     at, named = source.AT, repr(source.place)
@@ -59,3 +65,15 @@ def _check_changes(config: "Config", side: "Config") -> None:
         raise ConfigError(f"{side.event_at}.unique_for: rows of {named} come once; remove it")
     if config.pipeline.archive:
         raise ConfigError(f"pipeline.archive: would keep rows that are taken back, and {named} has them; write false")
+
+
+def _check_envelope(config: "Config", side: "Config") -> None:
+    """Raise ConfigError if changes of rows are read as if they were events: a connector sends some of them twice."""
+    at = f"{side.source.AT}.envelope"
+    if not isinstance(config.section, StandIn) and not config.entry.deletes:
+        raise ConfigError(
+            f"{at}: records that are changes of rows go into a [table], and this is a [{config.operator}]; "
+            "write a [table], and read its results with rows = 'changes'"
+        )
+    if config.pipeline.archive == "all":
+        raise ConfigError("pipeline.archive: 'all' keeps rows, and records with an envelope hold two each; write true")

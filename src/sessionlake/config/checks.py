@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sessionlake.config.chained import check_upstream
+from sessionlake.config.chained import check_changes, check_upstream
 from sessionlake.config.durations import spoken_duration
 from sessionlake.config.jobs import check_quality
 from sessionlake.config.lookups import checks_of_lookups
@@ -27,6 +27,7 @@ def checks_of(config: "Config", raw: Mapping[str, Any]) -> Iterator[Check]:
     sides = list(config.inputs.values())
     yield partial(check_references, raw)
     yield from (partial(check_source, side.source) for side in sides)
+    yield from (partial(check_changes, config, side) for side in sides)
     yield from (partial(check_upstream, config, side) for side in sides)
     yield partial(_check_sinks, config)
     yield partial(check_store_path, config.pipeline.store)

@@ -59,6 +59,8 @@ class SourceSection(Section):
     """Whether a record without a value removes the session that its headers name. Then everyone who may write to the topic may remove sessions."""
     options: dict[str, str | int | bool] = Field(default={})
     """Passed on to Spark's Kafka connector. `${env:NAME}` and `${file:PATH}` in a text stand for a secret's value."""
+    envelope: Literal["debezium"] | None = None
+    """The form of records that each hold a change of a database's row: the row as it was, and as it is."""
     of: str | None = None
     """The pipeline whose results are read: its name in the project, or the path of its config."""
     rows: Literal["final", "changes"] | None = None

@@ -263,7 +263,7 @@ class ChangeFeed(Source):
 class Kafka(Source):
     """The input of a pipeline.
 
-    Its keys are those of [source]: path, format, max_files_per_batch, max_bytes_per_batch, max_line_bytes, types, bootstrap_servers, topic, avro_schema, confluent_header, max_offsets_per_batch, tombstones, options.
+    Its keys are those of [source]: path, format, max_files_per_batch, max_bytes_per_batch, max_line_bytes, types, bootstrap_servers, topic, avro_schema, confluent_header, max_offsets_per_batch, tombstones, options, envelope.
     """
 
     def __init__(
@@ -282,6 +282,7 @@ class Kafka(Source):
         max_offsets_per_batch: int = ...,
         tombstones: bool = ...,
         options: Mapping[str, str | int | bool] = ...,
+        envelope: Literal["debezium"] | None = ...,
     ) -> None: ...
 
 class Results(Source):

@@ -20,12 +20,15 @@ from sessionlake.sources.decoding.tables import TableDecoder
 from sessionlake.sources.lookups.dimension import BadVersionError
 from sessionlake.sources.lookups.making import Making
 from sessionlake.sources.lookups.source import WithLookups
-from sessionlake.sources.record_columns import META
+from sessionlake.sources.record_columns import CHANGE_META, FEED_META
 from sessionlake.stream.unique import once
 
 Lookups = Mapping[str, Sequence[Row] | pa.Table]
 """Rows that are looked up, by the name of the lookup: dicts, or a table."""
 _PIPELINE = {"name": "local", "warehouse": "warehouse", "store": "store"}
+
+
+_META = {**CHANGE_META, **FEED_META}
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class LocalSource:
 
     def types(self, needed: Sequence[str]) -> dict[str, pa.DataType]:
         """Return the types of the named columns."""
-        return {name: self.known.get(name) or META.get(name, pa.null()) for name in needed}
+        return {name: self.known.get(name) or _META.get(name, pa.null()) for name in needed}
 
     def decoder(self, columns: EventColumns) -> TableDecoder:
         """Return a decoder of tables."""

@@ -14,14 +14,14 @@ from sessionlake.config.source import option_texts
 from sessionlake.errors import SourceError
 from sessionlake.sources.base import Source
 from sessionlake.sources.change_feed import ChangeFeedSource
-from sessionlake.sources.decoding.kafka_records import RecordDecoder, Topic
+from sessionlake.sources.decoding.kafka_records import RecordDecoder
 from sessionlake.sources.delta import DeltaSource
 from sessionlake.sources.files import FileSource
 from sessionlake.sources.infer import declared_and_inferred
-from sessionlake.sources.kafka import read_avro_schema
+from sessionlake.sources.kafka import read_avro_schema, topic_of
 from sessionlake.sources.lookups.source import with_lookups
 from sessionlake.sources.lookups.tables import tables_of
-from sessionlake.sources.record_columns import META
+from sessionlake.sources.record_columns import meta_of
 from sessionlake.sources.results import ResultsSource
 
 # These sources are never asked for anything that needs a Spark session.
@@ -79,11 +79,11 @@ class DeclaredTopic:
 
     def types(self, needed: Sequence[str]) -> dict[str, pa.DataType]:
         """Return the types that the config declares of columns."""
-        return declared_and_inferred(self._source, needed, self._unknown, META)
+        return declared_and_inferred(self._source, needed, self._unknown, meta_of(self._source))
 
     def decoder(self, columns: Any) -> RecordDecoder:
         """Return the decoder of the records."""
-        return RecordDecoder(columns, Topic(self._source.topic or "", self._source.format == "avro"))
+        return RecordDecoder(columns, topic_of(self._source))
 
     def _unknown(self, names: Sequence[str]) -> Mapping[str, pa.DataType]:
         del names

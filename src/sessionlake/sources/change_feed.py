@@ -9,16 +9,15 @@ from pyspark.sql import functions as F
 
 from sessionlake.errors import JobError, SessionlakeError, SourceError
 from sessionlake.sources.base import Offsets
-from sessionlake.sources.changes import CHANGE_PLACES, with_places
-from sessionlake.sources.columns import TIMESTAMP, EventColumns
+from sessionlake.sources.changes import with_places
+from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.signed import SignedDecoder
 from sessionlake.sources.delta import DeltaSource
 from sessionlake.sources.limits import limits_of
+from sessionlake.sources.record_columns import CHANGE_TYPE, COMMIT_VERSION, FEED_META
 from sessionlake.warehouse.changelog import SIGN, SPARK
 from sessionlake.warehouse.tables import Tables
 
-TYPE, VERSION, AT = "_change_type", "_commit_version", "_commit_timestamp"
-"""The columns of the feed besides the table's: the kind of a row, and the version of its commit and when that was made."""
 _ADDED = ("insert", "update_postimage")
 _ENABLED = "delta.enableChangeDataFeed"
 _NOT_RECORDED = ("DELTA_MISSING_CHANGE_DATA", "DELTA_CHANGE_TABLE_FEED_DISABLED")
@@ -31,7 +30,7 @@ class ChangeFeedSource(DeltaSource):
 
     @property
     def _meta(self) -> Mapping[str, pa.DataType]:
-        return {TYPE: pa.string(), VERSION: pa.int64(), AT: TIMESTAMP, **CHANGE_PLACES}
+        return FEED_META
 
     def check(self) -> None:
         """Raise SourceError if the table records no changes."""
@@ -66,8 +65,8 @@ class ChangeFeedSource(DeltaSource):
         limits = limits_of(self._config.source, everything_at_once=everything_at_once)
         reader = self._spark.readStream.format("delta").option("readChangeFeed", "true").options(**limits)
         rows = reader.load(self._config.source.path)
-        signed = rows.withColumn(SIGN, F.when(F.col(TYPE).isin(*_ADDED), F.lit(1)).otherwise(F.lit(-1)))
-        return self._needed(with_places(signed, F.col(VERSION)), columns, SIGN)
+        signed = rows.withColumn(SIGN, F.when(F.col(CHANGE_TYPE).isin(*_ADDED), F.lit(1)).otherwise(F.lit(-1)))
+        return self._needed(with_places(signed, F.col(COMMIT_VERSION)), columns, SIGN)
 
     def ranked(self, tables: Tables) -> None:
         """Return None: a row has the number of its change."""

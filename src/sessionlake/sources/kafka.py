@@ -20,10 +20,11 @@ from sessionlake.config.source import SourceSection, option_texts
 from sessionlake.errors import JobError, MissingColumnsError, SourceError, first_line
 from sessionlake.sources.base import Offsets, same
 from sessionlake.sources.columns import EventColumns, normal_type
+from sessionlake.sources.debezium import unwrapped
 from sessionlake.sources.decoding.kafka_records import DECODED, EVENT, HEADERS, TOMBSTONE, RecordDecoder, Topic
 from sessionlake.sources.infer import declared_and_inferred, infer_values
 from sessionlake.sources.kafka_cluster import Cluster, explained
-from sessionlake.sources.record_columns import KEY, META
+from sessionlake.sources.record_columns import KEY, META, meta_of
 from sessionlake.warehouse.tables import Tables
 
 SAMPLED = 1000
@@ -76,11 +77,11 @@ class KafkaSource:
 
     def types(self, needed: Sequence[str]) -> dict[str, pa.DataType]:
         """Return the types that the config declares, or else the Avro schema or the topic's first records have."""
-        return declared_and_inferred(self._source, needed, self._inferred, META)
+        return declared_and_inferred(self._source, needed, self._inferred, meta_of(self._source))
 
     def decoder(self, columns: EventColumns) -> RecordDecoder:
         """Return the decoder of the records."""
-        return RecordDecoder(columns, Topic(self._source.topic or "", self._source.format == "avro"))
+        return RecordDecoder(columns, topic_of(self._source))
 
     def stream(self, columns: EventColumns, *, everything_at_once: bool = False) -> DataFrame:
         """Return the columns of each record that workers need."""
@@ -132,6 +133,8 @@ def _needed(spark: SparkSession, source: SourceSection, columns: EventColumns) -
     # All side by side: after each row Spark looks how large each column is by now, in structs for many times longer.
     fields = [F.col(name) for name in _FIELDS] + ([F.col("key")] if KEY in columns.needed or columns.whole else [])
     built = [_tombstone().alias(TOMBSTONE)] if source.tombstones else []
+    if source.envelope is not None:
+        built += unwrapped(F.col("value"))
     if source.format == "avro":
         schema = _avro_schema(spark, source)
         event = _decoded(source)
@@ -139,6 +142,11 @@ def _needed(spark: SparkSession, source: SourceSection, columns: EventColumns) -
         there = reduce(or_, (event[name].isNotNull() for name in schema.names))
         built.append(F.when(there, F.lit(True)).alias(DECODED))
     return [*fields, *built]
+
+
+def topic_of(source: SourceSection) -> Topic:
+    """Return the settings that decoding needs."""
+    return Topic(source.topic or "", source.format == "avro", changes=source.envelope is not None)
 
 
 def _tombstone() -> Column:
@@ -174,6 +182,8 @@ def _sample(spark: SparkSession, source: SourceSection) -> dict[str, pa.DataType
     options = {**given, "startingOffsets": "earliest"}
     records = spark.read.format("kafka").options(**options).load()
     # A limit reads one partition after the other, and none further than it must.
+    if source.envelope is not None:
+        records = records.select(unwrapped(F.col("value"))[0].alias("value"))
     values = [bytes(row[0]) for row in records.select("value").where("value is not null").limit(SAMPLED).collect()]
     found = infer_values(values) if values else {}
     if not found:

@@ -1,8 +1,11 @@
 """Columns of a topic's record that a config may name besides those of its value: its key, time and place, and whether it has a value."""
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 
 from sessionlake.aggregates import positions
+from sessionlake.config.source import SourceSection
 from sessionlake.sources.columns import TIMESTAMP
 
 KEY, TIME, PARTITION, OFFSET = "_key", "_timestamp", positions.PARTITION, positions.OFFSET
@@ -10,5 +13,18 @@ NO_VALUE = "_no_value"
 """If this column is read, a record without a value is a row like others; else the record is refused."""
 META = {KEY: pa.string(), TIME: TIMESTAMP, PARTITION: pa.int64(), OFFSET: pa.int64(), NO_VALUE: pa.bool_()}
 """All of them, with their types."""
+OP, SOURCE_TIME = "_op", "_source_time"
+CHANGE_META = {**META, OP: pa.string(), SOURCE_TIME: TIMESTAMP}
+"""The same of records that hold changes of a database's rows: the kind of a change, too, and when the database made it."""
+CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIME = "_change_type", "_commit_version", "_commit_timestamp"
+FEED_META = {**META, CHANGE_TYPE: pa.string(), COMMIT_VERSION: pa.int64(), COMMIT_TIME: TIMESTAMP}
+"""Those of a table's change data feed: the kind of a row, and the version of its commit and when that was made."""
 TOMBSTONE_KIND, EXPIRY = "tombstone", "expiry"
 """Kinds of the corrections that tombstones of a topic are: those without a cause, and those with one."""
+
+
+def meta_of(source: SourceSection) -> Mapping[str, pa.DataType]:
+    """Return the columns that rows of a source have besides those of its values."""
+    if source.entry.has_changes:
+        return FEED_META
+    return META if source.envelope is None else CHANGE_META

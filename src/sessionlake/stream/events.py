@@ -15,7 +15,7 @@ from sessionlake.sources.columns import EventColumns, type_named
 from sessionlake.sources.decoding.rows import TypedSource
 from sessionlake.sources.lookups.lookup import NO_LOOKUPS
 from sessionlake.sources.lookups.source import WithLookups
-from sessionlake.sources.record_columns import META
+from sessionlake.sources.record_columns import meta_of
 from sessionlake.stream.ingest import EventSpec, column_of
 from sessionlake.stream.named_columns import missing_columns
 from sessionlake.stream.pinned import Pinned
@@ -150,7 +150,7 @@ def every_column(config: Config, source: TypedSource, pinned: Pinned | None, own
                 f"name those in {config.operator}.columns, or leave this one out"
             )
     names = dict.fromkeys((*(source.columns() if pinned is None else pinned.types), *event.columns))
-    return [name for name in names if name not in (*own, *META)]
+    return [name for name in names if name not in (*own, *meta_of(config.source))]
 
 
 def _types(config: Config, source: TypedSource, needed: Sequence[str]) -> dict[str, pa.DataType]:

@@ -115,7 +115,7 @@ class Judged:
     """The rows beyond retention, if these are neither refused nor dropped."""
     dropped: int
     filtered: int
-    """The number of rows for which `where` is not true: they are not among the others."""
+    """The number of rows for which `where` is not true, and of records that are no rows: they are not among the others."""
     refused: list[tuple[Ints, pa.Array]] = field(default_factory=list)
     """Rows that are refused, with the reason of each; an operator may add to them before `asides` is asked."""
 
@@ -138,7 +138,7 @@ class Judged:
         """
         dead = sum(len(at) for at, _ in self.refused)
         counts = {"input": self.rows.table.num_rows + self.filtered, "dead": dead}
-        counts |= {"filtered": self.filtered} if self.spec.shape.where is not None else {}
+        counts |= {"filtered": self.filtered} if self.filtered or self.spec.shape.where is not None else {}
         yield Counted(counts | ({"dropped": self.dropped} if self.spec.beyond_retention == DROP else {}))
         for at, reasons in self.refused:
             for first in range(0, len(at), _PIECE_ROWS):
@@ -162,6 +162,7 @@ class Judged:
 
 def judge(spec: EventSpec, rows: Rows, clock_us: int, expired_us: int) -> Judged:
     """Judge rows by `where`, the contract, the batch's clock, and the retention: an event strictly before `expired_us` is beyond it."""
+    ignored = rows.ignored
     rows, filtered = spec.shape.filtered(rows)
     table = spec.shape.with_own(rows.table)
     checked = check(table, rows.error, spec.columns, spec.max_key_bytes, clock_us)
@@ -185,7 +186,9 @@ def judge(spec: EventSpec, rows: Rows, clock_us: int, expired_us: int) -> Judged
         refused.append(_all(expired, "beyond retention"))
     dropped = int(expired.sum()) if spec.beyond_retention == DROP else 0
     emitted = expired if spec.beyond_retention == EMIT else np.zeros(len(expired), bool)
-    return Judged(spec, rows, checked, np.flatnonzero(good), np.flatnonzero(emitted), dropped, filtered, refused)
+    return Judged(
+        spec, rows, checked, np.flatnonzero(good), np.flatnonzero(emitted), dropped, filtered + ignored, refused
+    )
 
 
 def without_raising(compute: Callable[[Ints], _T], at: Ints, refused: list[tuple[Ints, pa.Array]]) -> tuple[_T, Ints]:

@@ -60,7 +60,8 @@ def create_tables(tables: Tables, config: Config, kind: Kind, *, grow: bool = Fa
 
 def _grow(tables: Tables, config: Config, kind: Kind) -> None:
     """Give tables of an earlier release the counts that the config needs: Spark ends a stream whose table grows under it."""
-    if any(side.event.where is not None or side.event.unique_for is not None for side in config.inputs.values()):
+    filters = (side.event.where is not None or side.source.envelope is not None for side in config.inputs.values())
+    if any(filters) or any(side.event.unique_for is not None for side in config.inputs.values()):
         tables[schemas.BATCHES].grow(schemas.batches(kind.changelog.counts), schemas.ADDED_COUNTS)
         if tables[BATCH_INPUTS].exists():
             schema = inputs_schema(config.section.sides)

@@ -37,7 +37,8 @@ def operator_of(config: Config, sources: Mapping[str, TypedSource], pinned: Pinn
         _check_type(name, types[name])
     if parsed is not None:
         condition = _typed(parsed, types)
-    spec = KeyedSpec(events, columns, section.retention_us, section.by_offset, condition)
+    unsaid = config.source.envelope is not None
+    spec = KeyedSpec(events, columns, section.retention_us, section.by_offset, condition, unsaid=unsaid)
     ttl = None if section.ttl is None else section.ttl.build(spec.types_in_sql, config.pipeline.shards)
     return TableKeeper(replace(spec, ttl=ttl))
 

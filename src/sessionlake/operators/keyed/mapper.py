@@ -9,6 +9,7 @@ from sessionlake.columnar.arrays import Bools, Ints, combined, plain_text
 from sessionlake.engine.operator import BatchContext, Counted, Keyed, Split
 from sessionlake.operators.keyed.order import Versions, latest, require_comparable
 from sessionlake.operators.keyed.spec import KeyedSpec, Progress
+from sessionlake.operators.keyed.unavailable import Unsaid, said, unsaid
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.sources.record_columns import OFFSET, PARTITION
 from sessionlake.stream.ingest import Judged, judge
@@ -16,6 +17,8 @@ from sessionlake.stream.watermark import MAX_TIME, NO_WATERMARK
 
 UPDATES = "updates"
 """Kind of the rows that go to shards."""
+UNSAID = "unsaid"
+"""The column of updates with a bit for each column whose value is not said, in bytes; null if all are."""
 
 
 def update_schema(spec: KeyedSpec) -> pa.Schema:
@@ -29,6 +32,7 @@ def update_schema(spec: KeyedSpec) -> pa.Schema:
             ("id", pa.string()),
             ("deleted", pa.bool_()),
             *((f"column_{i}", type_) for i, type_ in enumerate(spec.types.values())),
+            *([(UNSAID, pa.binary())] if spec.unsaid else []),
         ]
     )
 
@@ -44,7 +48,7 @@ def split_updates(spec: KeyedSpec, context: BatchContext, rows: Rows) -> Split:
     deleted = spec.deleted(events) | (judged.signs(judged.good) < 0)
     # Numbered in the order of arrival: a shard sorts the updates of all map tasks.
     codes = keys.dictionary_encode().indices.to_numpy().astype(np.int64)
-    table = _updates(spec, events, keys, deleted)
+    table = _updates(spec, events, keys, deleted, codes)
     if spec.by_offset:
         require_comparable(codes, table["partition"].to_numpy())
     winners = latest(codes, versions_of(spec, table), by_offset=spec.by_offset)
@@ -84,7 +88,27 @@ def packed_of(spec: KeyedSpec, updates: pa.Table, at: Ints) -> pa.Array:
     return pc.if_else(combined(updates["deleted"]).take(index), b"", spec.pack(columns, len(at)))
 
 
-def _updates(spec: KeyedSpec, events: Events, keys: pa.Array, deleted: Bools) -> pa.Table:
+def unsaid_of(spec: KeyedSpec, updates: pa.Table) -> Unsaid:
+    """Return which values of updates are not said."""
+    found = np.zeros((len(updates), len(spec.columns)), bool)
+    bits = combined(updates[UNSAID])
+    at = np.flatnonzero(bits.is_valid().to_numpy(zero_copy_only=False))
+    if len(at):
+        packed = np.frombuffer(b"".join(bits.take(pa.array(at)).to_pylist()), np.uint8).reshape(len(at), -1)
+        found[at] = np.unpackbits(packed, axis=1, count=len(spec.columns)).astype(bool)
+    return found
+
+
+def _bits(missing: Unsaid) -> pa.Array:
+    """Invert `unsaid_of`."""
+    if not missing.any():
+        return pa.nulls(len(missing), pa.binary())
+    packed = np.packbits(missing, axis=1)
+    some: Bools = missing.sum(axis=1) > 0
+    return pa.array([row.tobytes() if one else None for row, one in zip(packed, some, strict=True)], pa.binary())
+
+
+def _updates(spec: KeyedSpec, events: Events, keys: pa.Array, deleted: Bools, codes: Ints) -> pa.Table:
     n = len(keys)
     gone = pa.array(deleted)
     values = [combined(events.columns[name]) for name in spec.columns]
@@ -93,5 +117,9 @@ def _updates(spec: KeyedSpec, events: Events, keys: pa.Array, deleted: Bools) ->
     ids = pc.fill_null(events.event_id, "") if spec.has_ids and events.event_id is not None else pa.repeat("", n)
     none = pa.array(np.zeros(n, np.int64))
     place = [combined(events.columns[name]) if spec.has_offsets else none for name in (OFFSET, PARTITION)]
-    arrays = [keys, pa.array(events.time_us), *place, ids, gone, *values]
+    bits = []
+    if spec.unsaid:
+        values, missing = said(values, unsaid(values, n), codes, combined(place[0]).to_numpy())
+        bits.append(_bits(missing))
+    arrays = [keys, pa.array(events.time_us), *place, ids, gone, *values, *bits]
     return pa.Table.from_arrays(arrays, schema=update_schema(spec))

@@ -145,6 +145,8 @@ class TableSection(OperatorSection):
             raise ConfigError(
                 f"table.order: 'offset' goes with records of Kafka and with rows that are taken back, and source.kind is {source.kind!r}; write 'time'"
             )
+        if source.envelope is not None and not self.by_offset:
+            raise ConfigError("table.order: changes of rows hold in the order of the topic; write order = 'offset'")
         if source.takes_back and not self.by_offset:
             raise ConfigError(
                 f"table.order: rows of {source.place!r} hold in the order of its changes; write order = 'offset'"

@@ -18,7 +18,7 @@ from sessionlake.serve.decoder import RowDecoder, event_types, key_texts
 from sessionlake.serve.encoded import Times, time_value
 from sessionlake.serve.queryable import ReadOnlyKeyValueRows, Row, RowSerde
 from sessionlake.serve.result_rows import ALL, Packed, ResultRow, Span
-from sessionlake.sources.record_columns import META
+from sessionlake.sources.record_columns import meta_of
 from sessionlake.store.rows import has_rows, row_of, stored_of
 from sessionlake.store.standalone.interface import ReadOnlyKeyValueStore
 from sessionlake.store.standalone.key_value import KeyValueStoreOfRows
@@ -38,9 +38,9 @@ class TableDecoder(RowDecoder):
 
     def __init__(self, config: Config, types: dict[str, pa.DataType], hidden_us: int | None = None) -> None:
         self._hidden_us = hidden_us
-        own = (*config.event.key_columns, config.event.time, *config.event.id_columns, *META)
+        own = (*config.event.key_columns, config.event.time, *config.event.id_columns)
         section = cast(TableSection, config.section)
-        names = section.columns or [name for name in types if name not in own]
+        names = section.columns or [name for name in types if name not in (*own, *meta_of(config.source))]
         self._types = {name: types[name] for name in names}
         self._offsets = config.source.has_offsets
         self._ids = config.event.id is not None and not self._offsets

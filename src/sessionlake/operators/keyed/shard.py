@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake.columnar.arrays import Bools, Ints, combined, distinct, sorted_codes
+from sessionlake.columnar.arrays import Bools, Ints, combined, concatenated, distinct, sorted_codes
 from sessionlake.engine.operator import BatchContext, Inputs, ShardResult
 from sessionlake.operators.keyed.control import REMOVE, REMOVE_SCHEMA
 from sessionlake.operators.keyed.expiring import (
@@ -22,9 +22,10 @@ from sessionlake.operators.keyed.expiring import (
 from sessionlake.operators.keyed.expiry.pattern import Expirations
 from sessionlake.operators.keyed.expiry.table_rows import TableRows
 from sessionlake.operators.keyed.expiry.ttl import LIVE_CHANGE, MAX_PUT, written_us
-from sessionlake.operators.keyed.mapper import UPDATES, packed_of, update_schema, versions_of
+from sessionlake.operators.keyed.mapper import UPDATES, packed_of, unsaid_of, update_schema, versions_of
 from sessionlake.operators.keyed.order import Versions, compared, latest, require_comparable
 from sessionlake.operators.keyed.spec import MAX_DELETED, TOMBSTONE, UPDATE, KeyedSpec, changes_schema
+from sessionlake.operators.keyed.unavailable import said
 from sessionlake.operators.shared.cleanups.names import TTL
 from sessionlake.operators.shared.cleanups.schedule import CLEANUP
 from sessionlake.operators.shared.corrections.outcomes import outcomes_of, stale_letters
@@ -148,6 +149,7 @@ class KeyedShard:
         updates = inputs.get(UPDATES, update_schema(self.spec).empty_table())
         removals = inputs.get(REMOVE, REMOVE_SCHEMA.empty_table())
         known = self._known(updates, removals, store, context)
+        updates, unknown = self._said(updates, known) if self.spec.unsaid else (updates, 0)
         plan = self._planned(updates, known, context)
         changed = known.named.take(pa.array(plan.changed))
         held = int(np.isin(known.there.codes, plan.changed).sum())
@@ -155,6 +157,7 @@ class KeyedShard:
         changes = self._changes(plan, found, context)
         side, corrected = ({}, {}) if not removals.num_rows else _outcomes(inputs, removals, known.removed)
         counts = {**self._counts(plan, found, changes, inputs, context), **corrected}
+        counts |= {"unknown": unknown} if unknown else {}
         writes = self._written(store, plan, found, changes)
         kept = len(writes) > 0 or (CLEANUP in inputs and bool(store.hidden_segments(self.spec.hidden_us(context))))
         table = pa.concat_tables(
@@ -162,6 +165,26 @@ class KeyedShard:
         )
         replaced = self._replaced(known, plan, found, context) if context.keeps_replaced else None
         return ShardResult(table, writes if kept else None, side, counts, found.cursor, replaced=replaced)
+
+    def _said(self, updates: pa.Table, known: StoredKeys) -> tuple[pa.Table, int]:
+        """Return updates with the values that they do not say, of the updates before them or of the stored row; and the number that nothing says."""
+        missing = unsaid_of(self.spec, updates)
+        if not missing.any():
+            return updates, 0
+        codes = known.codes[: len(updates)]
+        rows = known.rows.where(~known.removed.rows & np.isin(known.rows.codes, codes))
+        stored = self.spec.unpack(rows.packed(np.arange(len(rows))))
+        own = [combined(updates[f"column_{i}"]) for i in range(len(stored))]
+        columns, still = said(
+            [concatenated([old, new]) for old, new in zip(stored, own, strict=True)],
+            np.concatenate([np.zeros((len(rows), len(own)), bool), missing]),
+            np.concatenate([rows.codes, codes]),
+            np.concatenate([np.full(len(rows), NO_WATERMARK), combined(updates["offset"]).to_numpy()]),
+        )
+        for number, column in enumerate(columns):
+            at = updates.column_names.index(f"column_{number}")
+            updates = updates.set_column(at, f"column_{number}", column.slice(len(rows)))
+        return updates, int(still.sum())
 
     def _replaced(self, known: StoredKeys, plan: Plan, found: Expirations, context: BatchContext) -> pa.Table:
         """Return the stored rows that the batch replaces or deletes."""

@@ -84,6 +84,8 @@ class KeyedSpec:
     """True for events that delete their key. It may read KEY and EVENT_TIME if the source has no columns of these names."""
     ttl: Ttl | None = None
     """When rows expire; None for never."""
+    unsaid: bool = False
+    """Whether updates may lack values that the row before has."""
 
     @cached_property
     def types(self) -> dict[str, pa.DataType]:

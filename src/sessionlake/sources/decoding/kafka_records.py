@@ -15,10 +15,22 @@ from sessionlake.sources.decoding.decoded import Indices, in_halves, one_line, t
 from sessionlake.sources.decoding.json_lines import read_lines
 from sessionlake.sources.decoding.lines import index_values
 from sessionlake.sources.decoding.raw import raw_text
-from sessionlake.sources.decoding.rows import Origin, Rows
+from sessionlake.sources.decoding.rows import Origin, Rows, no_text
 from sessionlake.sources.decoding.safe_cast import cast_each, nulls_of
 from sessionlake.sources.decoding.whole import RECORD, SCHEMA, Whole, json_rows
-from sessionlake.sources.record_columns import EXPIRY, KEY, META, NO_VALUE, OFFSET, PARTITION, TIME, TOMBSTONE_KIND
+from sessionlake.sources.record_columns import (
+    CHANGE_META,
+    EXPIRY,
+    KEY,
+    META,
+    NO_VALUE,
+    OFFSET,
+    OP,
+    PARTITION,
+    SOURCE_TIME,
+    TIME,
+    TOMBSTONE_KIND,
+)
 from sessionlake.warehouse import schemas
 
 HEADERS = {name: f"sessionlake.{name}" for name in ("key", "start", "revision", "correction", "offset", "cause")}
@@ -26,8 +38,11 @@ HEADERS = {name: f"sessionlake.{name}" for name in ("key", "start", "revision", 
 
 A tombstone with a cause says that a row of a keyed table has expired. It names the row by the offset of its record.
 """
+NO_CHANGE, TRUNCATED = "no change event", "truncate: the rows of the table are gone there, and not here"
 NULL_VALUE = "null value without the headers of a tombstone"
 BAD_AVRO = "bad Avro: the value is not of the schema, or has no value in any field"
+BODY = "body"
+"""The column of records that hold changes: the row, as JSON."""
 EVENT, DECODED, TOMBSTONE = "event_", "decoded", "tombstone"
 """Prefixes and names of columns besides a record's own: those of the Avro value have a prefix, and are null if the value could
 not be decoded. The headers in HEADERS are a struct, if they are read."""
@@ -40,6 +55,18 @@ class Topic:
 
     name: str
     avro: bool
+    changes: bool = False
+    """Whether records hold changes of rows, whose envelope is opened already (`sources/debezium.py`)."""
+
+    @property
+    def meta(self) -> Mapping[str, pa.DataType]:
+        """The columns of a record besides those of its value."""
+        return CHANGE_META if self.changes else META
+
+    @property
+    def body(self) -> str:
+        """The column with the rows."""
+        return BODY if self.changes else "value"
 
 
 @dataclass(frozen=True)
@@ -56,6 +83,10 @@ class RecordDecoder:
 
     def decode(self, table: pa.Table) -> Iterator[Rows]:
         """Yield the records' rows."""
+        if self.topic.changes:
+            table, ignored = without_ignored(table)
+            nothing = self.columns.schema.empty_table()
+            yield Rows(nothing, None, no_text, no_text, ignored=ignored)
         for found in decode_records(table, self.topic, self.columns):
             yield Rows(found.table, found.error, found.raw, found.position, whole=found.whole)
 
@@ -159,13 +190,23 @@ def split_tombstones(records: pa.Table, topic: Topic) -> tuple[pa.Table, pa.Tabl
     return records.filter(pc.invert(sent)), pa.Table.from_arrays(arrays, schema=wanted)
 
 
+def without_ignored(records: pa.Table) -> tuple[pa.Table, int]:
+    """Return the records without those that say nothing of a row, and the number of these.
+
+    A record without a value follows each delete, for a topic that is compacted. Databases send messages of their own, too.
+    """
+    said = pc.and_kleene(records["value"].is_valid(), pc.fill_null(pc.not_equal(records[OP], "m"), fill_value=True))
+    kept = records.filter(said)
+    return kept, records.num_rows - kept.num_rows
+
+
 def decode_records(records: pa.Table, topic: Topic, columns: EventColumns) -> Iterator[DecodedRecords]:
     """Decode records; first those that have a value, then those that have none, which all are errors."""
     for has_value in (True, False):
-        if has_value and not records["value"].null_count:
+        if has_value and not records[topic.body].null_count:
             part = records.combine_chunks()
         else:
-            valid = records["value"].is_valid()
+            valid = records[topic.body].is_valid()
             part = records.filter(valid if has_value else pc.invert(valid)).combine_chunks()
         if not part.num_rows:
             continue
@@ -173,20 +214,19 @@ def decode_records(records: pa.Table, topic: Topic, columns: EventColumns) -> It
 
 
 def _decode_some(part: pa.Table, topic: Topic, columns: EventColumns, *, has_value: bool) -> Iterator[DecodedRecords]:
-    payload = pa.schema([field for field in columns.schema if field.name not in META])
+    payload = pa.schema([field for field in columns.schema if field.name not in topic.meta])
 
     def decode(first: int, last: int) -> DecodedRecords:
         some = part.slice(first, last - first)
         if not has_value:
-            refused = () if NO_VALUE in columns.needed else range(some.num_rows)
-            read, errors = _no_columns(some.num_rows), dict.fromkeys(refused, NULL_VALUE)
+            read, errors = _no_columns(some.num_rows), _without_row(some, topic, columns)
         elif topic.avro:
             read, errors = _read_avro(some)
         elif len(payload):
-            read, errors = read_lines(index_values(some["value"].combine_chunks()), payload)
+            read, errors = read_lines(index_values(some[topic.body].combine_chunks()), payload)
         else:
             read, errors = _no_columns(some.num_rows), {}
-        table, error = typed(_with_meta(read, some, columns), columns, errors)
+        table, error = typed(_with_meta(read, some, topic, columns), columns, errors)
         records = _Records(some, topic)
         return DecodedRecords(table, error, records, records.whole if columns.whole else None)
 
@@ -196,6 +236,13 @@ def _decode_some(part: pa.Table, topic: Topic, columns: EventColumns, *, has_val
         return DecodedRecords(nulls, reason, _Records(part.slice(row, 1), topic))
 
     return in_halves(decode, failed, 0, part.num_rows)
+
+
+def _without_row(records: pa.Table, topic: Topic, columns: EventColumns) -> dict[int, str]:
+    """Return the reasons of records that have no row."""
+    if topic.changes:
+        return {at: TRUNCATED if op == "t" else NO_CHANGE for at, op in enumerate(records[OP].to_pylist())}
+    return {} if NO_VALUE in columns.needed else dict.fromkeys(range(records.num_rows), NULL_VALUE)
 
 
 def _no_columns(rows: int) -> pa.Table:
@@ -210,14 +257,17 @@ def _read_avro(records: pa.Table) -> tuple[pa.Table, dict[int, str]]:
     return events, dict.fromkeys(bad.tolist(), BAD_AVRO)
 
 
-def _with_meta(read: pa.Table, records: pa.Table, columns: EventColumns) -> pa.Table:
-    names = {KEY: "key", TIME: "timestamp", PARTITION: "partition", OFFSET: "offset"}
+def _with_meta(read: pa.Table, records: pa.Table, topic: Topic, columns: EventColumns) -> pa.Table:
+    names = {KEY: "key", TIME: "timestamp", PARTITION: "partition", OFFSET: "offset", OP: OP, SOURCE_TIME: SOURCE_TIME}
     for name in columns.needed:
-        if name in META:
+        if name in topic.meta:
             if name in read.column_names:
                 read = read.drop_columns([name])
-            found = records["value"].is_null() if name == NO_VALUE else records[names[name]]
-            read = read.append_column(name, found)
+            if name != NO_VALUE:
+                found = records[names[name]]
+            else:
+                found = pc.equal(records[OP], "d") if topic.changes else records["value"].is_null()
+            read = read.append_column(name, found.cast(TIMESTAMP) if name == SOURCE_TIME else found)
     return read
 
 

@@ -49,6 +49,8 @@ class Rows:
     """Fetches some rows with all columns of the source; None if they were not read (`EventColumns.whole`)."""
     sign: Ints | None = None
     """1 of each row that is added, -1 of each that is taken back; None if all are added."""
+    ignored: int = 0
+    """The number of records, besides these rows, that are no rows."""
 
     def numbers(self, at: Ints) -> Ints:
         """Return numbers that order accepted rows, which are at these places: from 0 on without a gap, but for rows that were taken out."""

@@ -26,4 +26,10 @@ def check(source: SourceSection) -> None:
     if (source.format == "avro") != (source.avro_schema is not None):
         what = "is missing; name the file of" if source.format == "avro" else "goes with format 'avro' only; remove"
         raise ConfigError(f"{source.AT}.avro_schema: {what} the schema that the values are written with")
+    if source.envelope is not None and source.format != "json":
+        raise ConfigError(f"{source.AT}.envelope: goes with format 'json' only; let the connector write JSON")
+    if source.envelope is not None and source.tombstones:
+        raise ConfigError(
+            f"{source.AT}.tombstones: a record without a value says nothing more than the delete before it; remove it"
+        )
     check_options(f"{source.AT}.options", source.options)

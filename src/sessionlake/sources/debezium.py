@@ -1,0 +1,26 @@
+"""The envelope in which Debezium sends changes of a database's rows (docs/rules.md, rule 320)."""
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from sessionlake.sources.decoding.kafka_records import BODY
+from sessionlake.sources.record_columns import OP, SOURCE_TIME
+
+_ENVELOPE = "op string, before string, after string, source string, payload string"
+"""JSON within JSON stays a text. With a schema in each record, the envelope is the payload."""
+_TIMES = "ts_ns bigint, ts_us bigint, ts_ms bigint"
+
+
+def unwrapped(value: Column) -> list[Column]:
+    """Return a record's row as JSON, in bytes, then the kind of its change, and when the database made it, in microseconds.
+
+    The row is the one after the change, of a delete the one before it; null of records that are no changes of a row.
+    """
+    outer = F.from_json(value.cast("string"), _ENVELOPE)
+    inner = F.from_json(outer["payload"], _ENVELOPE)
+    bare = outer["payload"].isNull()
+    field = {name: F.when(bare, outer[name]).otherwise(inner[name]) for name in ("op", "before", "after", "source")}
+    op, times = field["op"], F.from_json(field["source"], _TIMES)
+    row = F.when(op.isin("c", "r", "u"), field["after"]).when(op == "d", field["before"])
+    time = F.coalesce(F.floor(times["ts_ns"] / 1000), times["ts_us"], times["ts_ms"] * 1000)
+    return [row.cast("binary").alias(BODY), op.alias(OP), time.cast("bigint").alias(SOURCE_TIME)]

@@ -1,0 +1,222 @@
+"""Changes of a database's rows, as Debezium sends them to a real broker, in a keyed table: compared with a plain dictionary."""
+
+import json
+import random
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from infra.kafka.broker import Broker
+from sessionlake.config.load import Config, load_config
+from sessionlake.errors import ConfigError
+from sessionlake.operators.run import run
+from sessionlake.serve.queries import query_tables
+from tests.engine.crash_support import crash_at
+from tests.sources.kafka_support import T0, Topic
+
+CONFIG = """\
+[pipeline]
+name = "customers"
+warehouse = "warehouse"
+shards = 2
+
+[source]
+kind = "kafka"
+bootstrap_servers = "{servers}"
+topic = "{topic}"
+format = "json"
+envelope = "debezium"
+max_offsets_per_batch = 60
+
+[event]
+key = "id"
+time = "_source_time"
+
+[table]
+order = "offset"
+columns = ["name", "notes", "spent"]
+"""
+UNSAID = "__debezium_unavailable_value"
+Row = dict[str, Any]
+
+
+def envelope(op: str, before: Row | None, after: Row | None, at: int = 0, **more: Any) -> Row:
+    source = {
+        "version": "3.0.0",
+        "connector": "postgresql",
+        "name": "pg",
+        "ts_ms": (T0 + at) * 1000,
+        "table": "customers",
+    }
+    return {"before": before, "after": after, "source": source, "op": op, "ts_ms": (T0 + at) * 1000 + 7, **more}
+
+
+@dataclass
+class Database:
+    """A table of customers, and the records that a connector sends of its changes."""
+
+    rng: random.Random
+    rows: dict[int, Row] = field(default_factory=dict)
+    sent: int = 0
+    ignored: int = 0
+    dead: int = 0
+
+    def records(self, number: int) -> list[Row]:
+        return [record for _ in range(number) for record in self.change()]
+
+    def change(self) -> list[Row]:
+        self.sent += 1
+        key = self.rng.randrange(12)
+        old, kind = self.rows.get(key), self.rng.random()
+        if old is None or kind < 0.1:
+            self.rows[key] = self.row(key)
+            return [self.record(key, envelope(self.rng.choice("cr"), None, self.rows[key], self.sent))]
+        if kind < 0.3:
+            del self.rows[key]
+            gone = envelope("d", {"id": key, "name": None, "notes": None, "spent": 0}, None, self.sent)
+            self.ignored += 1
+            return [self.record(key, gone), {"key": str(key), "value": None, "partition": key % 2}]
+        if kind < 0.4:
+            return self.noise()
+        # An update that does not touch the long column does not say it.
+        new = {**self.row(key), "notes": old["notes"]} if self.rng.random() < 0.5 else self.row(key)
+        shown = {**new, "notes": UNSAID} if new["notes"] == old["notes"] else new
+        self.rows[key] = new
+        return [self.record(key, envelope("u", None, shown, self.sent))]
+
+    def row(self, key: int) -> Row:
+        notes = self.rng.choice([None, "", "x" * 100, f"note {self.sent}"])
+        return {"id": key, "name": f"name {self.sent}", "notes": notes, "spent": self.rng.randrange(80) / 8}
+
+    def record(self, key: int, value: Row) -> Row:
+        if self.rng.random() < 0.5:
+            value = {"schema": {"type": "struct", "name": "pg.public.customers.Envelope"}, "payload": value}
+        return {"key": json.dumps({"id": key}), "value": json.dumps(value), "partition": key % 2}
+
+    def noise(self) -> list[Row]:
+        """Return a record that changes no row: a message of the database's own, or one that can't be taken."""
+        if self.rng.random() < 0.3:
+            self.ignored += 1
+            return [{"value": json.dumps({"op": "m", "message": {"prefix": "p"}}), "partition": 0}]
+        self.dead += 1
+        values = [
+            '{"op":"t","before":null,"after":null}',
+            "{broken",
+            '{"id":3,"name":"bare"}',
+            '{"op":"x","after":{"id":1}}',
+            "[1]",
+        ]
+        return [{"value": self.rng.choice(values), "partition": 1}]
+
+    def live(self) -> list[tuple[Any, ...]]:
+        return sorted((str(key), row["name"], row["notes"], row["spent"]) for key, row in self.rows.items())
+
+
+@pytest.fixture
+def topic(broker: Broker) -> Topic:
+    return Topic.create(broker)
+
+
+@pytest.fixture
+def config(topic: Topic, tmp_path: Path) -> Config:
+    path = tmp_path / "customers.toml"
+    path.write_text(CONFIG.format(servers=topic.broker.bootstrap_servers, topic=topic.name))
+    return load_config(path)
+
+
+def table(config: Config) -> list[tuple[Any, ...]]:
+    rows = query_tables(config, "select table_key, name, notes, spent from table_live", 1000)[1]
+    return sorted(tuple(row) for row in rows)
+
+
+def assert_counted(config: Config, database: Database) -> None:
+    ((filtered, dead, missing),) = query_tables(
+        config, "select sum(filtered), sum(dead), sum(input - accepted - dead - filtered) from batches", 1
+    )[1]
+    assert (filtered, dead, missing) == (database.ignored, database.dead, 0)
+
+
+def test_a_table_equals_the_database(spark: SparkSession, topic: Topic, config: Config) -> None:
+    database = Database(random.Random(1))
+    for _ in range(2):
+        topic.send(database.records(150))
+        run(spark, config, once=True)
+        assert table(config) == database.live()
+    assert_counted(config, database)
+    assert database.ignored
+    reasons = {row[0] for row in query_tables(config, "select distinct reason from dead_letters", 10)[1]}
+    assert {"no change event", "truncate: the rows of the table are gone there, and not here"} == reasons
+    time = query_tables(config, "select max(epoch_ms(event_time)) from table_live", 1)[1]
+    assert T0 * 1000 < time[0][0] <= (T0 + database.sent) * 1000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_any_history_with_crashes_and_lost_stores(
+    spark: SparkSession, topic: Topic, config: Config, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    database = Database(random.Random(seed))
+    for point in ("computed", "before_dead", "before_changelog", "after_changelog", None):
+        topic.send(database.records(database.rng.randrange(200)))
+        if point is not None:
+            with crash_at(monkeypatch, point), suppress(Exception):
+                run(spark, config, once=True)
+            topic.send(database.records(20))
+        if database.rng.random() < 0.5:
+            shutil.rmtree(config.driver_store_dir, ignore_errors=True)
+        run(spark, config, once=True)
+        assert table(config) == database.live()
+    assert_counted(config, database)
+
+
+def test_a_value_that_nothing_says_is_null_and_counted(spark: SparkSession, topic: Topic, config: Config) -> None:
+    database = Database(random.Random(2))
+    row = {"id": 1, "name": "ann", "notes": UNSAID, "spent": 1.5}
+    topic.send([database.record(1, envelope("u", None, row))])
+    run(spark, config, once=True)
+    assert table(config) == [("1", "ann", None, 1.5)]
+    # The next batch says it, and the one after that not.
+    topic.send([database.record(1, envelope("u", None, {**row, "notes": "long"}))])
+    run(spark, config, once=True)
+    topic.send([database.record(1, envelope("u", None, {**row, "spent": 2.5}))])
+    run(spark, config, once=True)
+    assert table(config) == [("1", "ann", "long", 2.5)]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (
+            'order = "offset"',
+            'order = "time"',
+            "table.order: changes of rows hold in the order of the topic; write order = 'offset'",
+        ),
+        (
+            '"debezium"',
+            '"debezium"\ntombstones = true',
+            "source.tombstones: a record without a value says nothing more",
+        ),
+        ('"debezium"', '"maxwell"', "source.envelope"),
+        (
+            "shards = 2",
+            'archive = "all"',
+            "pipeline.archive: 'all' keeps rows, and records with an envelope hold two each",
+        ),
+        (
+            '[table]\norder = "offset"\ncolumns = ["name", "notes", "spent"]',
+            "[group]",
+            "source.envelope: records that are changes of rows go into a [table], and this is a [group]",
+        ),
+    ],
+)
+def test_what_does_not_go_with_it_is_one_line(tmp_path: Path, old: str, new: str, told: str) -> None:
+    path = tmp_path / "customers.toml"
+    path.write_text(CONFIG.format(servers="localhost:9092", topic="pg.public.customers").replace(old, new))
+    with pytest.raises(ConfigError) as caught:
+        load_config(path)
+    assert told in str(caught.value)
