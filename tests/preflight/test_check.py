@@ -55,7 +55,11 @@ def test_a_pipeline_that_is_right_is_told_in_words(project: Project) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"), [("changes", "all rows, and their changes"), ("final", "rows that are final")]
+    ("rows", "told"),
+    [
+        ("changes", "all rows, and their changes (which it finds sooner with pipeline.keep_replaced = true in clicks)"),
+        ("final", "rows that are final"),
+    ],
 )
 def test_results_of_another_pipeline_are_told_and_no_clock(project: Project, rows: str, told: str) -> None:
     source = f"[source]\nkind = 'results'\nof = '{project.path.name}'\nrows = '{rows}'\n"

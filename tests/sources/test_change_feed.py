@@ -169,6 +169,11 @@ def test_versions_whose_changes_were_not_recorded_are_told(spark: SparkSession, 
             "pipeline.archive: would keep rows that are taken back, and 'customers' has them",
         ),
         (
+            "[event]",
+            '[event]\nmax_future_skew = "1 day"',
+            "event.max_future_skew: no clock judges changes of 'customers'; remove it",
+        ),
+        (
             '[table]\norder = "offset"\ncolumns = ["country", "spent"]',
             '[session]\ngap = "1 hour"\ngrace = "1 hour"\nretention = "1 day"',
             "source.kind: a [session] can't take rows back that change; write 'delta', if rows are only added there, or use [table] or [group]",

@@ -203,6 +203,11 @@ def test_a_value_that_nothing_says_is_null_and_counted(spark: SparkSession, topi
         ),
         ('"debezium"', '"maxwell"', "source.envelope"),
         (
+            "[event]",
+            "[event]\nwhere = \"name = 'ann'\"",
+            "write table.delete_when = \"not coalesce(name = 'ann', false)\"",
+        ),
+        (
             "shards = 2",
             'archive = "all"',
             "pipeline.archive: 'all' keeps rows, and records with an envelope hold two each",

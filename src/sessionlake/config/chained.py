@@ -57,6 +57,8 @@ def _check_taken_back(config: "Config", side: "Config") -> None:
         raise ConfigError(
             f"{at}.{setting}: a [{config.operator}] can't take rows back that change; write {instead} or use {able}"
         )
+    if source.entry.has_changes and side.event.max_future_skew is not None:
+        raise ConfigError(f"{side.event_at}.max_future_skew: no clock judges changes of {named}; remove it")
     if side.lookup and (entry is None or entry.subtracts):
         raise ConfigError(
             f"{side.lookup_at}: a row would be taken back with other columns than it was added with; look it up in {named}"
@@ -74,6 +76,11 @@ def _check_envelope(config: "Config", side: "Config") -> None:
         raise ConfigError(
             f"{at}: records that are changes of rows go into a [table], and this is a [{config.operator}]; "
             "write a [table], and read its results with rows = 'changes'"
+        )
+    if side.event.where is not None:
+        raise ConfigError(
+            f"{side.event_at}.where: a row that changes so that it is no longer let in would stay in the table, and a delete has only its key; "
+            f'write table.delete_when = "not coalesce({side.event.where}, false)"'
         )
     if config.pipeline.archive == "all":
         raise ConfigError("pipeline.archive: 'all' keeps rows, and records with an envelope hold two each; write true")

@@ -27,6 +27,8 @@ class Upstream:
     name: str
     warehouse: str
     section: OperatorSection
+    keeps_replaced: bool = False
+    """Whether it keeps the rows that it replaces (`pipeline.keep_replaced`)."""
 
     @property
     def entry(self) -> OperatorEntry:
@@ -96,8 +98,9 @@ def upstream_of(at: str, name: str, directory: Path) -> Upstream:
     if section is None:
         raise ConfigError(f"{at}: {name!r} has no valid section of an operator; correct {file.own.path}")
     own = raw.get("pipeline")
-    called = own.get("name", name) if isinstance(own, dict) else name
-    return Upstream(str(called), warehouse_of(at, name, file, raw), section)
+    own = own if isinstance(own, dict) else {}
+    kept = own.get("keep_replaced") is True
+    return Upstream(str(own.get("name", name)), warehouse_of(at, name, file, raw), section, kept)
 
 
 def looked_up_table(lookup_at: str, section: "LookupSection", directory: Path) -> LookedUpTable:

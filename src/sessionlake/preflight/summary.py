@@ -42,7 +42,8 @@ def _inputs(config: Config) -> Iterator[tuple[str, str]]:
         columns = ", ".join(f"{what} {column}" for what, column in named.items() if column) or "no columns by name"
         # Rows of another pipeline are not judged by the clock.
         ahead = f"; more than {spoken_duration(side.max_future_skew_us)} ahead of the clock: go to dead_letters"
-        yield f"events{of}", f"{columns}{ahead if upstream is None else ''}"
+        is_judged = upstream is None and not side.source.takes_back
+        yield f"events{of}", f"{columns}{ahead if is_judged else ''}"
         if side.lookup:
             yield f"looks up{of}", "; ".join(map(_looked_up, side.lookup))
 
@@ -56,16 +57,20 @@ def _looked_up(section: LookupSection) -> str:
 
 def _followed(source: SourceSection, upstream: Upstream) -> str:
     rows = "all rows, and their changes" if source.takes_back else "rows that are final"
-    return f"{upstream.changelog.live} of {upstream.name} in {upstream.warehouse}: {rows}"
+    sooner = source.takes_back and upstream.section.knows_replaced and not upstream.keeps_replaced
+    found = f" (which it finds sooner with pipeline.keep_replaced = true in {upstream.name})" if sooner else ""
+    return f"{upstream.changelog.live} of {upstream.name} in {upstream.warehouse}: {rows}{found}"
 
 
 def _read(source: SourceSection) -> str:
     if source.entry.has_topic:
         records = f"{source.max_offsets_per_batch:,} records"
-        return f"topic {source.topic} of {source.bootstrap_servers} ({source.format}), at most {records} a batch"
+        form = source.format if source.envelope is None else f"{source.format} of {source.envelope}"
+        return f"topic {source.topic} of {source.bootstrap_servers} ({form}), at most {records} a batch"
     limits = [f"{source.files_per_batch} files"] if source.files_per_batch else []
     limits += [f"{source.bytes_per_batch:,} bytes"] if source.bytes_per_batch else []
     what = "Delta table" if source.entry.is_table else f"{source.format} files in"
+    what = f"changes of the {what}" if source.entry.has_changes else what
     return f"{what} {source.path}, at most {' and '.join(limits)} a batch"
 
 
@@ -76,4 +81,5 @@ def _written(config: Config) -> str:
     sent += f"; `sessionlake publish` keeps them in the table {table.path}" if table else ""
     whole = " and every row to source_rows" if config.pipeline.archive == "all" else ""
     archive = f", and every event to events{whole}" if config.pipeline.archive else ""
+    archive += ", and the rows that it replaces to replaced_rows" if config.pipeline.keep_replaced else ""
     return f"{of.live} (from {of.changes} and {of.snapshot}){archive} in {config.pipeline.warehouse}{sent}"
