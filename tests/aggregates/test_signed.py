@@ -124,7 +124,7 @@ def test_each_function_takes_rows_back_or_is_refused_by_name() -> None:
         literals = [literal.example for literal in function.literals]
         text = f"{name}({', '.join([*['s', 'd'][: function.columns], *literals])})"
         types = {**TYPES, "_partition": TYPES["n"], "_offset": TYPES["n"]}
-        told = f"aggregates.a: {name}(...) can't take rows back, which source.rows = 'changes' asks for; write rows = 'final', or one of count, "
+        told = f"aggregates.a: {name}(...) can't take rows back, and those of the source change; write rows = 'final' of results, or one of count, "
         with pytest.raises(ConfigError, match="^" + re.escape(told)):
             build_aggregates({"a": text}, types, subtracts=True)
     assert SIGNED.keys() <= FUNCTIONS.keys()
@@ -141,7 +141,7 @@ def test_a_filter_is_a_column_as_ever() -> None:
 
 
 def test_a_class_without_inverse_is_refused_by_its_path() -> None:
-    told = "^aggregates.a: tests.aggregates.signed_rows:Grown can't take rows back, .*; write rows = 'final', a class that has merger and inverse"
+    told = "^aggregates.a: tests.aggregates.signed_rows:Grown can't take rows back, .*; write rows = 'final' of results, a class that has merger and inverse"
     with pytest.raises(ConfigError, match=told):
         build_aggregates({"a": "tests.aggregates.signed_rows:Grown"}, TYPES, subtracts=True)
 

@@ -236,6 +236,45 @@ def test_whatever_dies_whenever_the_tables_are_those_of_the_rows(
 
 
 @pytest.mark.slow
+def test_rows_that_were_sent_with_other_aggregates_are_taken_back_as_they_were(spark: SparkSession, root: Path) -> None:
+    """An aggregate is added while no replaced rows are kept, and another one is dropped."""
+    keep, added = "[pipeline]\nkeep_replaced = true\n\n", 'cheapest = "min(price)"\n'
+    clicks, text = root / "clicks.toml", DAYS[: DAYS.index("[event]")]
+
+    def follow(name: str, column: str) -> None:
+        shape = f'[event]\nkey = "session_key"\n\n[group]\n\n[aggregates]\nn = "count()"\nvalue = "sum({column})"\n'
+        (root / f"{name}.toml").write_text(text + shape)
+
+    def assert_followed(name: str, column: str) -> None:
+        found = query(load_config(root / f"{name}.toml"), "select group_key, n, value from groups_live order by 1")
+        live = f"select session_key, count(*), sum({column}) from sessions_live group by 1 order by 1"
+        assert found == query(load_config(clicks), live)
+
+    clicks.write_text(keep + CLICKS)
+    follow("longest", "longest")
+    write(root, 0)
+    step(spark, root, "clicks", "longest")
+    clicks.write_text(CLICKS + added)
+    write(root, 1)
+    step(spark, root, "clicks", "longest")
+    clicks.write_text(keep + CLICKS + added)
+    follow("cheapest", "cheapest")
+    step(spark, root, "cheapest")
+    for number in (2, 3):
+        write(root, number)
+        step(spark, root, "clicks", "longest", "cheapest")
+        assert_followed("longest", "longest")
+        assert_followed("cheapest", "cheapest")
+    clicks.write_text((keep + CLICKS + added).replace('longest = "max(price)"\n', ""))
+    write(root, 4)
+    run(spark, load_config(clicks), once=True, drop_aggregates=True)
+    write(root, 5)
+    step(spark, root, "clicks", "longest", "cheapest")
+    assert_followed("longest", "longest")
+    assert_followed("cheapest", "cheapest")
+
+
+@pytest.mark.slow
 def test_a_row_that_is_taken_back_is_a_dead_letter_without_its_text(spark: SparkSession, root: Path) -> None:
     for number in range(4):
         write(root, number)

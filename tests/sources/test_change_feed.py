@@ -162,6 +162,12 @@ def test_versions_whose_changes_were_not_recorded_are_told(spark: SparkSession, 
             "",
             "table.order: rows of 'customers' hold in the order of its changes; write order = 'offset'",
         ),
+        ("<> 'none'", "<> 'none' and _commit_version < 2", "event.where: _commit_version is of a change"),
+        (
+            "[event]",
+            '[[lookup]]\nname = "l"\npath = "l"\non = "country = id"\ncolumns = ["c"]\n[event]',
+            "lookup: a row would be taken back with other columns than it was added with",
+        ),
         ("[event]", '[event]\nunique_for = "1 day"', "event.unique_for: rows of 'customers' come once; remove it"),
         (
             "shards = 2",
@@ -186,3 +192,51 @@ def test_what_does_not_go_with_changes_is_one_line(root: Path, old: str, new: st
     with pytest.raises(ConfigError) as caught:
         load_config(file)
     assert told in str(caught.value)
+
+
+def test_columns_that_are_of_a_change_are_not_read_by_groups(spark: SparkSession, root: Path) -> None:
+    spark.sql(f"insert into delta.`{root}/customers` values (1, 'de', 1.5)")
+    file = root / "countries.toml"
+    file.write_text(file.read_text().replace("max(spent)", "max(_commit_version)"))
+    with pytest.raises(
+        SourceError, match=r"^source\.kind: column '_commit_version' is of a change, and a row is taken back by another"
+    ):
+        step(spark, root, "countries")
+
+
+def test_a_table_whose_columns_have_names_of_ours_is_refused_by_a_table_and_read_by_a_group(
+    spark: SparkSession, root: Path
+) -> None:
+    table = f"delta.`{root}/bronze`"
+    spark.sql(
+        f"create table {table} (id bigint, _partition bigint, _offset bigint) using delta tblproperties ({ENABLED} = true)"
+    )
+    spark.sql(f"insert into {table} values (1, 7, 70), (2, 8, 80)")
+    for name in CONFIGS:
+        text = (
+            (root / f"{name}.toml")
+            .read_text()
+            .replace("where = \"country <> 'none'\"\n", "")
+            .replace("customers", "bronze")
+        )
+        text = text.replace('columns = ["country", "spent"]', "").replace('"country"', '"_partition"')
+        (root / f"{name}.toml").write_text(text.replace("(spent)", "(_offset)"))
+    step(spark, root, "countries")
+    rows = query_tables(config(root, "countries"), "select group_key, number, most from groups_live", 9)[1]
+    assert sorted(map(tuple, rows)) == [("7", 1, 70), ("8", 1, 80)]
+    with pytest.raises(SourceError, match="has a column '_partition', which is a name of sessionlake's own"):
+        step(spark, root, "people")
+
+
+@pytest.mark.slow
+def test_a_restore_to_other_columns_is_one_line(spark: SparkSession, root: Path) -> None:
+    table = f"delta.`{root}/customers`"
+    spark.sql(f"insert into {table} values (1, 'de', 1.5)")
+    step(spark, root, "people")
+    spark.sql(f"alter table {table} add columns (extra string)")
+    spark.sql(f"update {table} set spent = 2.5")
+    step(spark, root, "people")
+    assert_equal(spark, root, "people")
+    spark.sql(f"restore table {table} to version as of 1")
+    with pytest.raises(SourceError, match=r"has versions of other columns than it has now, .* `sessionlake rebuild`$"):
+        step(spark, root, "people")

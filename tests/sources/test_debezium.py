@@ -5,6 +5,7 @@ import random
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from infra.kafka.broker import Broker
+from sessionlake import Event, Kafka, KeyedTable, Pipeline
 from sessionlake.config.load import Config, load_config
 from sessionlake.errors import ConfigError
 from sessionlake.operators.run import run
 from sessionlake.serve.queries import query_tables
+from sessionlake.sources.debezium import unwrapped
 from tests.engine.crash_support import crash_at
 from tests.sources.kafka_support import T0, Topic
 
@@ -225,3 +228,58 @@ def test_what_does_not_go_with_it_is_one_line(tmp_path: Path, old: str, new: str
     with pytest.raises(ConfigError) as caught:
         load_config(path)
     assert told in str(caught.value)
+
+
+def test_the_envelope_is_opened_whatever_is_in_it(spark: SparkSession) -> None:
+    good = {"op": "c", "before": None, "after": {"id": 1}}
+    rows: list[tuple[Any, tuple[str | None, int | None]]] = [
+        ({**good, "source": {"ts_ms": 1_700_000_000_123}}, ("c", 1_700_000_000_123_000)),
+        ({**good, "source": {"ts_ns": 1_700_000_000_000_016_000}}, ("c", 1_700_000_000_000_016)),
+        ({**good, "source": {"ts_us": 7, "ts_ns": 7_000, "ts_ms": 0}}, ("c", 7)),
+        ({**good, "source": {"ts_ms": 1 << 62}}, ("c", None)),
+        ({**good, "payload": "mine"}, ("c", None)),
+        ({"payload": good, "op": "x"}, ("c", None)),
+        ({"op": "d", "before": None}, ("d", None)),
+    ]
+    values = [json.dumps(value).encode() for value, _ in rows]
+    values.append(b'{"op":"c","after":{"id":"\xff\xfe"}}')
+    frame = spark.createDataFrame([(value,) for value in values], "value binary").coalesce(1)
+    found = frame.select(*unwrapped(frame["value"])).collect()
+    assert [(row["_op"], row["_source_time"]) for row in found] == [*(wanted for _, wanted in rows), (None, None)]
+    assert [bytes(row["body"]) for row in found[:-1]] == [b'{"id":1}'] * 6 + [b"{}"]
+
+
+def people(**columns: str) -> Pipeline:
+    return Pipeline(
+        "people",
+        warehouse="lake",
+        source=Kafka("topic", bootstrap_servers="b:1", format="json", envelope="debezium"),
+        event=Event(key="id", time="_source_time", columns=columns),
+        operator=KeyedTable(order="offset", columns=["notes", *columns]),
+    )
+
+
+def change(number: int, notes: str | None, *, deleted: bool = False) -> Row:
+    return {
+        "id": "1",
+        "_source_time": datetime.fromtimestamp(number, UTC),
+        "offset": number,
+        "notes": notes,
+        "deleted": deleted,
+    }
+
+
+def test_values_that_are_computed_of_one_that_is_not_said_are_not_said_either() -> None:
+    with people(size="length(notes)", loud="concat(notes, '!')").test([change(1, "long")]) as harness:
+        (row,) = harness.process([change(2, UNSAID)]).changes
+        assert (row["notes"], row["size"], row["loud"]) == ("long", 4, "long!")
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+def test_after_a_delete_nothing_says_the_value_however_batches_are_cut(batches: int) -> None:
+    changes = [change(2, None, deleted=True), change(3, UNSAID)]
+    with people().test([change(1, "long")]) as harness:
+        each = [changes] if batches == 1 else [[one] for one in changes]
+        outputs = [harness.process(some) for some in each]
+    assert outputs[-1].changes[-1]["notes"] is None
+    assert sum(output.counts.get("unknown", 0) for output in outputs) == 1

@@ -1,13 +1,21 @@
 """The rules between the config of a pipeline and that of another one whose results it reads: which rows it can read, and with which settings."""
 
+import re
 from typing import TYPE_CHECKING
 
+from sessionlake.config.names import DEAD_LETTER
 from sessionlake.config.operators import OPERATORS
 from sessionlake.config.structure import StandIn
 from sessionlake.errors import ConfigError
 
 if TYPE_CHECKING:
     from sessionlake.config.load import Config
+
+
+_OF_CHANGES = re.compile(r"\b_(change_type|commit_version|commit_timestamp)\b", re.IGNORECASE)
+"""Columns of a change data feed that are not the row's."""
+_TIMES = ("_source_time", "_timestamp")
+"""The times of a change, which a delete has, too."""
 
 
 def check_upstream(config: "Config", side: "Config") -> None:
@@ -59,9 +67,13 @@ def _check_taken_back(config: "Config", side: "Config") -> None:
         )
     if source.entry.has_changes and side.event.max_future_skew is not None:
         raise ConfigError(f"{side.event_at}.max_future_skew: no clock judges changes of {named}; remove it")
-    if side.lookup and (entry is None or entry.subtracts):
+    if source.entry.has_changes and (of := _OF_CHANGES.search(side.event.where or "")) is not None:
         raise ConfigError(
-            f"{side.lookup_at}: a row would be taken back with other columns than it was added with; look it up in {named}"
+            f"{side.event_at}.where: {of[0]} is of a change, and a row is taken back by another change than the one that added it; ask for columns of the table"
+        )
+    if side.lookup:
+        raise ConfigError(
+            f"{side.lookup_at}: a row would be taken back with other columns than it was added with; look it up in {named}, or behind"
         )
     if side.event.unique_for is not None:
         raise ConfigError(f"{side.event_at}.unique_for: rows of {named} come once; remove it")
@@ -81,6 +93,14 @@ def _check_envelope(config: "Config", side: "Config") -> None:
         raise ConfigError(
             f"{side.event_at}.where: a row that changes so that it is no longer let in would stay in the table, and a delete has only its key; "
             f'write table.delete_when = "not coalesce({side.event.where}, false)"'
+        )
+    if side.event.time is not None and side.event.time not in _TIMES:
+        raise ConfigError(
+            f"{side.event_at}.time: {side.event.time!r} is a column of the row, which a delete may not have; write {' or '.join(map(repr, _TIMES))}"
+        )
+    if (asked := next((one.name for one in side.lookup if one.missing == DEAD_LETTER), None)) is not None:
+        raise ConfigError(
+            f"{side.lookup_at}.{asked}.missing: 'dead_letter' would refuse deletes, which may have nothing but their key; write 'null'"
         )
     if config.pipeline.archive == "all":
         raise ConfigError("pipeline.archive: 'all' keeps rows, and records with an envelope hold two each; write true")

@@ -20,7 +20,7 @@ from sessionlake.sources.decoding.tables import TableDecoder
 from sessionlake.sources.lookups.dimension import BadVersionError
 from sessionlake.sources.lookups.making import Making
 from sessionlake.sources.lookups.source import WithLookups
-from sessionlake.sources.record_columns import CHANGE_META, FEED_META
+from sessionlake.sources.record_columns import CHANGE_META, FEED_COLUMNS
 from sessionlake.stream.unique import once
 
 Lookups = Mapping[str, Sequence[Row] | pa.Table]
@@ -28,7 +28,7 @@ Lookups = Mapping[str, Sequence[Row] | pa.Table]
 _PIPELINE = {"name": "local", "warehouse": "warehouse", "store": "store"}
 
 
-_META = {**CHANGE_META, **FEED_META}
+_META = {**CHANGE_META, **FEED_COLUMNS}
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The change data feed of a Delta table: each version's rows that are added, and those that are taken back (docs/rules.md, rule 322)."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar, NoReturn
 
 import pyarrow as pa
@@ -14,12 +14,18 @@ from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.signed import SignedDecoder
 from sessionlake.sources.delta import DeltaSource
 from sessionlake.sources.limits import limits_of
-from sessionlake.sources.record_columns import CHANGE_TYPE, COMMIT_VERSION, FEED_META
+from sessionlake.sources.record_columns import CHANGE_PLACES, CHANGE_TYPE, COMMIT_VERSION, FEED_COLUMNS
 from sessionlake.warehouse.changelog import SIGN, SPARK
 from sessionlake.warehouse.tables import Tables
 
 _ADDED = ("insert", "update_postimage")
 _ENABLED = "delta.enableChangeDataFeed"
+_OTHER_SCHEMA = (
+    "DELTA_SCHEMA_CHANGED",
+    "DELTA_STREAMING_SCHEMA_MISMATCH_ON_RESTART",
+    "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE",
+    "DELTA_STREAMING_INCOMPATIBLE_SCHEMA_CHANGE",
+)
 _NOT_RECORDED = ("DELTA_MISSING_CHANGE_DATA", "DELTA_CHANGE_TABLE_FEED_DISABLED")
 
 
@@ -30,7 +36,22 @@ class ChangeFeedSource(DeltaSource):
 
     @property
     def _meta(self) -> Mapping[str, pa.DataType]:
-        return FEED_META
+        return {**FEED_COLUMNS, **(CHANGE_PLACES if self._config.entry.deletes else {})}
+
+    def types(self, needed: Sequence[str]) -> dict[str, pa.DataType]:
+        """Return the types of columns; SourceError for one that a row would be taken back with in another value, or that has a name of ours."""
+        source = self._config.source
+        own = {SIGN, *(CHANGE_PLACES if self._config.entry.deletes else ())}
+        if (named := next((name for name in self._schema().names if name in own), None)) is not None:
+            raise SourceError(
+                f"{source.place_at}: {source.path!r} has a column {named!r}, which is a name of sessionlake's own; rename it there"
+            )
+        if self._config.entry.subtracts and (other := next((n for n in needed if n in FEED_COLUMNS), None)) is not None:
+            raise SourceError(
+                f"{source.AT}.kind: column {other!r} is of a change, and a row is taken back by another change than the one that added it; "
+                "read a column of the table in its place"
+            )
+        return super().types(needed)
 
     def check(self) -> None:
         """Raise SourceError if the table records no changes."""
@@ -53,6 +74,11 @@ class ChangeFeedSource(DeltaSource):
                 f"{source.place_at}: {source.path!r} has versions whose changes were not recorded; leave {_ENABLED} on, "
                 "and read the whole table again with `sessionlake rebuild`"
             )
+        if any(sign in told for sign in _OTHER_SCHEMA):
+            return SourceError(
+                f"{source.place_at}: {source.path!r} has versions of other columns than it has now, whose changes Delta does not read "
+                "together (RESTORE to a version before a column came, a column that was renamed or dropped); read the whole table again with `sessionlake rebuild`"
+            )
         return super().explained(told)
 
     def decoder(self, columns: EventColumns) -> SignedDecoder:
@@ -66,7 +92,8 @@ class ChangeFeedSource(DeltaSource):
         reader = self._spark.readStream.format("delta").option("readChangeFeed", "true").options(**limits)
         rows = reader.load(self._config.source.path)
         signed = rows.withColumn(SIGN, F.when(F.col(CHANGE_TYPE).isin(*_ADDED), F.lit(1)).otherwise(F.lit(-1)))
-        return self._needed(with_places(signed, F.col(COMMIT_VERSION)), columns, SIGN)
+        placed = with_places(signed, F.col(COMMIT_VERSION)) if self._config.entry.deletes else signed
+        return self._needed(placed, columns, SIGN)
 
     def ranked(self, tables: Tables) -> None:
         """Return None: a row has the number of its change."""

@@ -3,11 +3,8 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from sessionlake.sources.record_columns import META, OFFSET, PARTITION
+from sessionlake.sources.record_columns import OFFSET, PARTITION
 from sessionlake.warehouse.changelog import SIGN
-
-CHANGE_PLACES = {name: META[name] for name in (OFFSET, PARTITION)}
-"""The columns of a change's place, with their types."""
 
 
 def with_places(rows: DataFrame, version: Column) -> DataFrame:

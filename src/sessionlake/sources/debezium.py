@@ -16,11 +16,16 @@ def unwrapped(value: Column) -> list[Column]:
 
     The row is the one after the change, of a delete the one before it; null of records that are no changes of a row.
     """
-    outer = F.from_json(value.cast("string"), _ENVELOPE)
+    text = value.cast("string")
+    outer = F.from_json(F.when(F.is_valid_utf8(text), text), _ENVELOPE)
     inner = F.from_json(outer["payload"], _ENVELOPE)
-    bare = outer["payload"].isNull()
-    field = {name: F.when(bare, outer[name]).otherwise(inner[name]) for name in ("op", "before", "after", "source")}
+    is_payload = F.coalesce(F.startswith(F.ltrim(outer["payload"]), F.lit("{")), F.lit(False))
+    field = {
+        name: F.when(is_payload, inner[name]).otherwise(outer[name]) for name in ("op", "before", "after", "source")
+    }
     op, times = field["op"], F.from_json(field["source"], _TIMES)
-    row = F.when(op.isin("c", "r", "u"), field["after"]).when(op == "d", field["before"])
-    time = F.coalesce(F.floor(times["ts_ns"] / 1000), times["ts_us"], times["ts_ms"] * 1000)
+    # A delete without a row may still have its key in the record's.
+    row = F.when(op.isin("c", "r", "u"), field["after"]).when(op == "d", F.coalesce(field["before"], F.lit("{}")))
+    micros = F.try_multiply(times["ts_ms"], F.lit(1000))
+    time = F.coalesce(times["ts_us"], F.call_function("div", times["ts_ns"], F.lit(1000)), micros)
     return [row.cast("binary").alias(BODY), op.alias(OP), time.cast("bigint").alias(SOURCE_TIME)]

@@ -17,8 +17,10 @@ OP, SOURCE_TIME = "_op", "_source_time"
 CHANGE_META = {**META, OP: pa.string(), SOURCE_TIME: TIMESTAMP}
 """The same of records that hold changes of a database's rows: the kind of a change, too, and when the database made it."""
 CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIME = "_change_type", "_commit_version", "_commit_timestamp"
-FEED_META = {**META, CHANGE_TYPE: pa.string(), COMMIT_VERSION: pa.int64(), COMMIT_TIME: TIMESTAMP}
-"""Those of a table's change data feed: the kind of a row, and the version of its commit and when that was made."""
+FEED_COLUMNS = {CHANGE_TYPE: pa.string(), COMMIT_VERSION: pa.int64(), COMMIT_TIME: TIMESTAMP}
+"""Columns of a table's change data feed: the kind of a row, and the version of its commit and when that was made."""
+CHANGE_PLACES = {name: META[name] for name in (OFFSET, PARTITION)}
+"""The columns of a change's place in the order of changes."""
 TOMBSTONE_KIND, EXPIRY = "tombstone", "expiry"
 """Kinds of the corrections that tombstones of a topic are: those without a cause, and those with one."""
 
@@ -26,5 +28,5 @@ TOMBSTONE_KIND, EXPIRY = "tombstone", "expiry"
 def meta_of(source: SourceSection) -> Mapping[str, pa.DataType]:
     """Return the columns that rows of a source have besides those of its values."""
     if source.entry.has_changes:
-        return FEED_META
+        return {**FEED_COLUMNS, **CHANGE_PLACES}
     return META if source.envelope is None else CHANGE_META

@@ -16,10 +16,11 @@ from sessionlake.config.load import Config
 from sessionlake.config.upstream import Upstream
 from sessionlake.errors import AwaitedError, JobError, PipelineStateError, SessionlakeError, SourceError
 from sessionlake.sources.base import Offsets
-from sessionlake.sources.changes import CHANGE_PLACES, with_places
+from sessionlake.sources.changes import with_places
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.signed import PART, SignedDecoder
 from sessionlake.sources.delta import DeltaSource
+from sessionlake.sources.record_columns import CHANGE_PLACES
 from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.changelog import SIGN, changelog_of
 from sessionlake.warehouse.readers import Reader
@@ -56,7 +57,8 @@ class ResultsSource(DeltaSource):
         )
         reader = self._spark.readStream.format("delta").option("skipChangeCommits", "true")
         rows = reader.option("startingVersion", last.version).load(source.path).where(F.lit(False))
-        return self._in_order(with_places(rows.withColumn(SIGN, F.lit(1)), F.lit(0)), columns)
+        rows = rows.withColumn(SIGN, F.lit(1))
+        return self._in_order(with_places(rows, F.lit(0)) if _has_places(config) else rows, columns)
 
     def ranked(self, tables: Tables) -> None:
         """Return None: the rows of a difference have an order of their own."""
@@ -78,7 +80,7 @@ class ResultsSource(DeltaSource):
 
     @property
     def _meta(self) -> Mapping[str, pa.DataType]:
-        return CHANGE_PLACES if self._config.source.takes_back else {}
+        return CHANGE_PLACES if _has_places(self._config) else {}
 
     @property
     def _tables(self) -> Tables:
@@ -97,6 +99,11 @@ class ResultsSource(DeltaSource):
         of = self._upstream.changelog
         unread = {*of.of_changes, *(mark.name for mark in BATCH_MARKS), *of.hidden}
         return pa.schema([field for field in schema if field.name not in unread])
+
+
+def _has_places(config: Config) -> bool:
+    """Say whether rows have a place in the order of changes: if one that is taken back deletes the row of its key."""
+    return config.source.takes_back and config.entry.deletes
 
 
 @dataclass(frozen=True)
@@ -126,10 +133,10 @@ class Handover:
         seen = None if before is None else Visible.read(before)
         of = self.upstream.changelog
         order = (of.read_by, *of.identity) if columns.ordered else ()
-        own = CHANGE_PLACES if source.takes_back else ()
+        own = CHANGE_PLACES if _has_places(self.config) else ()
         read = [name for name in dict.fromkeys((*columns.schema.names, *order)) if name not in own]
         found = view.signed(seen, Visible.read(version), read)
-        placed = with_places(found, F.col(CHANGED_IN))
+        placed = with_places(found, F.col(CHANGED_IN)) if own else found
         return self.typed(placed.orderBy(*order, SIGN) if order else placed, columns)
 
     def _check(self, before: Visible) -> None:

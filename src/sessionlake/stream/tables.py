@@ -43,6 +43,8 @@ def create_tables(tables: Tables, config: Config, kind: Kind, *, grow: bool = Fa
         own = own_tables(kind, tables.changelog)
         for spec in (*_common(config, kind), *_replaced_table(config, tables, own), *own):
             tables[spec.name].create(spec.schema, spec.comment, properties=spec.properties)
+            if spec.name == schemas.REPLACED_ROWS:  # aggregates may have been added while nothing was kept
+                tables[spec.name].grow(spec.schema)
             if spec.name == schemas.EVENTS and tables[spec.name].read().columns != spec.schema.names:
                 raise ConfigError(
                     f"pipeline.archive: {tables[spec.name].uri!r} is a table of another kind; move it, or archive nothing"
@@ -71,8 +73,7 @@ def _grow(tables: Tables, config: Config, kind: Kind) -> None:
 def _grow_for_aggregates(tables: Tables, config: Config, kind: Kind) -> None:
     """Give tables the columns of added aggregates, and of what they read; corrections say from then on in which layout states are."""
     values = [aggregate.name for aggregate in kind.aggregates]
-    own = own_tables(kind, tables.changelog)
-    for spec in (*_replaced_table(config, tables, own), *own):
+    for spec in own_tables(kind, tables.changelog):
         tables[spec.name].grow(spec.schema, values)
     tables[schemas.CORRECTIONS].grow(
         schemas.corrections(until=config.section.keeps_until, layout=True), [schemas.LAYOUT]
@@ -139,9 +140,16 @@ def outputs_of(tables: Tables, config: Config, kind: Kind) -> tuple[Output, ...]
             schemas.CORRECTION_OUTCOMES_SCHEMA,
             same_rows,
         ),
-        *([_replaced_of(tables, changelog)] if config.pipeline.keep_replaced else []),
+        *([_replaced_of(tables, changelog)] if _knows_replaced(tables, config, changelog) else []),
         changelog,
     )
+
+
+def _knows_replaced(tables: Tables, config: Config, changelog: Output) -> bool:
+    """Say whether rows are kept as they were: not if they were sent with columns of aggregates that have been dropped since."""
+    if not config.pipeline.keep_replaced:
+        return False
+    return {*tables[changelog.table].read().columns} <= {*changelog.schema.names}
 
 
 def _replaced_of(tables: Tables, changelog: Output) -> Output:

@@ -101,8 +101,8 @@ def refused(name: str, told: str, *instead: str) -> ConfigError:
 
     `told` says which function or class it is, and `instead` which other than functions would do.
     """
-    choices = ", ".join(["rows = 'final'", *instead])
+    choices = ", ".join(["rows = 'final' of results", *instead])
     return ConfigError(
-        f"aggregates.{name}: {told} can't take rows back, which source.rows = 'changes' asks for; "
+        f"aggregates.{name}: {told} can't take rows back, and those of the source change; "
         f"write {choices}, or one of {', '.join(SIGNED)}"
     )

@@ -20,6 +20,7 @@ from sessionlake.sources.record_columns import NO_VALUE, OFFSET, PARTITION
 from sessionlake.stream.events import event_spec, every_column
 from sessionlake.stream.ingest import EVENTS
 from sessionlake.stream.pinned import Pinned
+from sessionlake.stream.shape import Shaping
 from sessionlake.warehouse import schemas
 
 
@@ -37,7 +38,8 @@ def operator_of(config: Config, sources: Mapping[str, TypedSource], pinned: Pinn
         _check_type(name, types[name])
     if parsed is not None:
         condition = _typed(parsed, types)
-    unsaid = config.source.envelope is not None
+    shaping = Shaping.of(config.event_at, config.event, (), columns)
+    unsaid = {} if config.source.envelope is None else {name: shaping.sources([name]) for name in columns}
     spec = KeyedSpec(events, columns, section.retention_us, section.by_offset, condition, unsaid=unsaid)
     ttl = None if section.ttl is None else section.ttl.build(spec.types_in_sql, config.pipeline.shards)
     return TableKeeper(replace(spec, ttl=ttl))

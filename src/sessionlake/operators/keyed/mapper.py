@@ -17,6 +17,8 @@ from sessionlake.stream.watermark import MAX_TIME, NO_WATERMARK
 
 UPDATES = "updates"
 """Kind of the rows that go to shards."""
+UNKNOWN = "unknown"
+"""The count of values that were not said, and that no row before says."""
 UNSAID = "unsaid"
 """The column of updates with a bit for each column whose value is not said, in bytes; null if all are."""
 
@@ -48,12 +50,14 @@ def split_updates(spec: KeyedSpec, context: BatchContext, rows: Rows) -> Split:
     deleted = spec.deleted(events) | (judged.signs(judged.good) < 0)
     # Numbered in the order of arrival: a shard sorts the updates of all map tasks.
     codes = keys.dictionary_encode().indices.to_numpy().astype(np.int64)
-    table = _updates(spec, events, keys, deleted, codes)
+    table, gone = _updates(spec, events, keys, deleted, codes)
     if spec.by_offset:
         require_comparable(codes, table["partition"].to_numpy())
     winners = latest(codes, versions_of(spec, table), by_offset=spec.by_offset)
     newest = int(events.time_us.max(initial=NO_WATERMARK))
-    yield Counted({"accepted": len(keys), "superseded": len(keys) - len(winners), MAX_TIME: newest})
+    unknown = int(gone[winners].sum())
+    counts = {"accepted": len(keys), "superseded": len(keys) - len(winners), MAX_TIME: newest}
+    yield Counted(counts | ({UNKNOWN: unknown} if unknown else {}))
     yield Keyed(UPDATES, keys.take(pa.array(winners)), table.take(pa.array(winners)))
 
 
@@ -108,7 +112,8 @@ def _bits(missing: Unsaid) -> pa.Array:
     return pa.array([row.tobytes() if one else None for row, one in zip(packed, some, strict=True)], pa.binary())
 
 
-def _updates(spec: KeyedSpec, events: Events, keys: pa.Array, deleted: Bools, codes: Ints) -> pa.Table:
+def _updates(spec: KeyedSpec, events: Events, keys: pa.Array, deleted: Bools, codes: Ints) -> tuple[pa.Table, Unsaid]:
+    """Return events as updates, and which of their values were not said after a delete."""
     n = len(keys)
     gone = pa.array(deleted)
     values = [combined(events.columns[name]) for name in spec.columns]
@@ -117,9 +122,13 @@ def _updates(spec: KeyedSpec, events: Events, keys: pa.Array, deleted: Bools, co
     ids = pc.fill_null(events.event_id, "") if spec.has_ids and events.event_id is not None else pa.repeat("", n)
     none = pa.array(np.zeros(n, np.int64))
     place = [combined(events.columns[name]) if spec.has_offsets else none for name in (OFFSET, PARTITION)]
-    bits = []
+    bits, lost = [], np.zeros((n, len(values)), bool)
     if spec.unsaid:
-        values, missing = said(values, unsaid(values, n), codes, combined(place[0]).to_numpy())
-        bits.append(_bits(missing))
+        source = events.columns if events.source is None else events.source
+        missing = unsaid([[combined(source[name]) for name in spec.unsaid[column]] for column in spec.columns], n)
+        missing &= ~deleted[:, None]
+        found = said(values, missing, codes, combined(place[0]).to_numpy(), deleted)
+        values, lost = found.columns, found.gone
+        bits.append(_bits(found.still))
     arrays = [keys, pa.array(events.time_us), *place, ids, gone, *values, *bits]
-    return pa.Table.from_arrays(arrays, schema=update_schema(spec))
+    return pa.Table.from_arrays(arrays, schema=update_schema(spec)), lost

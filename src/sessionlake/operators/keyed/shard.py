@@ -22,7 +22,7 @@ from sessionlake.operators.keyed.expiring import (
 from sessionlake.operators.keyed.expiry.pattern import Expirations
 from sessionlake.operators.keyed.expiry.table_rows import TableRows
 from sessionlake.operators.keyed.expiry.ttl import LIVE_CHANGE, MAX_PUT, written_us
-from sessionlake.operators.keyed.mapper import UPDATES, packed_of, unsaid_of, update_schema, versions_of
+from sessionlake.operators.keyed.mapper import UNKNOWN, UPDATES, packed_of, unsaid_of, update_schema, versions_of
 from sessionlake.operators.keyed.order import Versions, compared, latest, require_comparable
 from sessionlake.operators.keyed.spec import MAX_DELETED, TOMBSTONE, UPDATE, KeyedSpec, changes_schema
 from sessionlake.operators.keyed.unavailable import said
@@ -157,7 +157,7 @@ class KeyedShard:
         changes = self._changes(plan, found, context)
         side, corrected = ({}, {}) if not removals.num_rows else _outcomes(inputs, removals, known.removed)
         counts = {**self._counts(plan, found, changes, inputs, context), **corrected}
-        counts |= {"unknown": unknown} if unknown else {}
+        counts |= {UNKNOWN: unknown} if unknown else {}
         writes = self._written(store, plan, found, changes)
         kept = len(writes) > 0 or (CLEANUP in inputs and bool(store.hidden_segments(self.spec.hidden_us(context))))
         table = pa.concat_tables(
@@ -175,16 +175,18 @@ class KeyedShard:
         rows = known.rows.where(~known.removed.rows & np.isin(known.rows.codes, codes))
         stored = self.spec.unpack(rows.packed(np.arange(len(rows))))
         own = [combined(updates[f"column_{i}"]) for i in range(len(stored))]
-        columns, still = said(
+        deleted = combined(updates["deleted"]).to_numpy(zero_copy_only=False)
+        found = said(
             [concatenated([old, new]) for old, new in zip(stored, own, strict=True)],
             np.concatenate([np.zeros((len(rows), len(own)), bool), missing]),
             np.concatenate([rows.codes, codes]),
             np.concatenate([np.full(len(rows), NO_WATERMARK), combined(updates["offset"]).to_numpy()]),
+            np.concatenate([np.zeros(len(rows), bool), deleted]),
         )
-        for number, column in enumerate(columns):
+        for number, column in enumerate(found.columns):
             at = updates.column_names.index(f"column_{number}")
             updates = updates.set_column(at, f"column_{number}", column.slice(len(rows)))
-        return updates, int(still.sum())
+        return updates, int((found.still | found.gone).sum())
 
     def _replaced(self, known: StoredKeys, plan: Plan, found: Expirations, context: BatchContext) -> pa.Table:
         """Return the stored rows that the batch replaces or deletes."""

@@ -1,7 +1,7 @@
 """A keyed table: its specification for workers, its progress, and the columns of its tables."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -84,8 +84,8 @@ class KeyedSpec:
     """True for events that delete their key. It may read KEY and EVENT_TIME if the source has no columns of these names."""
     ttl: Ttl | None = None
     """When rows expire; None for never."""
-    unsaid: bool = False
-    """Whether updates may lack values that the row before has."""
+    unsaid: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """If updates may lack values that the row before has: by column the source's columns that it is computed of, or is; else empty."""
 
     @cached_property
     def types(self) -> dict[str, pa.DataType]:

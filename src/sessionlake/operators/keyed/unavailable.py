@@ -1,6 +1,7 @@
 """Values that a change does not say, because the database did not touch them: they are those of the row before (docs/rules.md, rule 321)."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +16,14 @@ Unsaid = npt.NDArray[np.bool_]
 """Of each row, and of each column, whether the value is not said."""
 
 
-def unsaid(columns: Sequence[pa.Array], rows: int) -> Unsaid:
-    """Return which values of some columns are not said; only texts can be so."""
-    none = np.zeros(rows, bool)
-    found = [_placeholders(column) if pa.types.is_string(column.type) else none for column in columns]
-    return np.stack(found, axis=1) if found else np.zeros((rows, 0), bool)
+def unsaid(columns: Sequence[Sequence[pa.Array]], rows: int) -> Unsaid:
+    """Return which values are not said, given for each column those that it is computed of, or itself; only texts can be so."""
+    found = np.zeros((rows, len(columns)), bool)
+    for number, sources in enumerate(columns):
+        for source in sources:
+            if pa.types.is_string(source.type):
+                found[:, number] |= _placeholders(source)
+    return found
 
 
 def _placeholders(column: pa.Array) -> Bools:
@@ -27,20 +31,31 @@ def _placeholders(column: pa.Array) -> Bools:
     return there
 
 
-def said(columns: Sequence[pa.Array], missing: Unsaid, codes: Ints, order: Ints) -> tuple[list[pa.Array], Unsaid]:
-    """Return columns in which values that are not said are those of the row before, of the same code by `order`; and which still are none.
+@dataclass(frozen=True)
+class Said:
+    """Columns with values that were not said."""
 
-    Those are null. A row that deletes its key says null for each value.
+    columns: list[pa.Array]
+    still: Unsaid
+    """Those that no row before says, and that are null."""
+    gone: Unsaid
+    """Those before which the row was deleted: they are null, whatever there was before."""
+
+
+def said(columns: Sequence[pa.Array], missing: Unsaid, codes: Ints, order: Ints, deleted: Bools) -> Said:
+    """Return columns in which values that are not said are those of the row before, of the same code by `order`.
 
     For example, the second row of code 0 does not say its value, nor does the only row of code 1:
 
-    >>> columns, still = said([pa.array(["a", "?", "?"])], np.array([[False], [True], [True]]), np.array([0, 0, 1]), np.arange(3))
-    >>> columns[0].to_pylist(), still[:, 0].tolist()
+    >>> found = said(
+    ...     [pa.array(["a", "?", "?"])], np.array([[False], [True], [True]]), np.array([0, 0, 1]), np.arange(3), np.zeros(3, bool)
+    ... )
+    >>> found.columns[0].to_pylist(), found.still[:, 0].tolist()
     (['a', 'a', None], [False, False, True])
     """
-    found, still = list(columns), missing.copy()
+    found, still, gone = list(columns), missing.copy(), np.zeros_like(missing)
     if not missing.any():
-        return found, still
+        return Said(found, still, gone)
     rows = np.lexsort((order, codes))
     place = np.arange(len(rows))
     begins = np.diff(codes[rows], prepend=-1) != 0
@@ -50,7 +65,7 @@ def said(columns: Sequence[pa.Array], missing: Unsaid, codes: Ints, order: Ints)
         source = np.full(len(rows), -1)
         known = last >= first
         source[rows[known]] = rows[last[known]]
-        index = pa.array(source, mask=source < 0)
-        found[number] = columns[number].take(index)
+        found[number] = columns[number].take(pa.array(source, mask=source < 0))
         still[:, number] = source < 0
-    return found, still
+        gone[:, number] = missing[:, number] & (source >= 0) & deleted[source]
+    return Said(found, still, gone)
