@@ -52,6 +52,10 @@ bench: setup ## measure throughput against the peers, and with BASE=COMMIT again
 bench-chain: setup ## measure what a pipeline behind another one costs to follow its results
 	@$(PYTHON) -m benchmarks.chain
 
+.PHONY: bench-postgres
+bench-postgres: setup ## measure the steps of a table of PostgreSQL
+	@$(PYTHON) -m benchmarks.postgres
+
 .PHONY: bench-jobs
 bench-jobs: setup ## measure the scheduled jobs on 10M sessions against the plain ways
 	@$(PYTHON) -m benchmarks.compact --only fold

@@ -1,5 +1,5 @@
 """
-### Publishes what has changed to the topic of `[sink.kafka]` and the table of `[sink.delta]`
+### Publishes all changes to the topic of `[sink.kafka]` and the tables of `[sink.delta]` and `[sink.postgres]`
 
 Runs whenever the results have changed, and ends when topic and table have all of it. Only of pipelines that have such a section.
 

@@ -69,7 +69,7 @@ def test_a_topic_and_a_table_are_served_by_one_process(
         try:
             for number in (1, 2):
                 wanted = ran(number)
-                wait_for(publisher.stdout, "table at batch")
+                wait_for(publisher.stdout, "delta at batch")
                 assert publish(spark, config, once=True, only="delta").steps <= 1
                 assert in_table(tmp_path) == wanted
         finally:

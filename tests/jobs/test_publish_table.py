@@ -178,7 +178,7 @@ def test_rows_that_get_into_quarantine_leave_the_table(spark: SparkSession, tmp_
     assert len(assert_equal(config)) == 2
     ran(spark, config, "1.json", ("b", 2), ("b", 3), ("c", 4))
     steps: list[Step] = []
-    publish(spark, config, once=True, on_step=steps.append)
+    publish(spark, config, once=True, on_step=lambda _, step: steps.append(step))
     assert steps == [Step(1, rows=1, deleted=1)]
     assert {row[0] for row in assert_equal(config)} == {"a", "c"}
     ran(spark, config, "2.json", ("b", 5), ("c", 6))
@@ -298,7 +298,7 @@ def test_no_step_into_a_table_of_others(tmp_path: Path) -> None:
         ):
             make_config(tmp_path, sink={"delta": {"path": path}})
     with pytest.raises(
-        ConfigError, match=r"^sink: is missing; add \[sink.kafka\] with .*, or \[sink.delta\] with path$"
+        ConfigError, match=r"^sink: is missing; add \[sink.kafka\] with .*, or \[sink.postgres\] with url and table$"
     ):
         sinks_of(make_config(tmp_path))
     with pytest.raises(ConfigError, match=r"^sink.kafka: is missing"):

@@ -28,9 +28,9 @@ def publish_command(config_path: str, once: bool, only: str | None, resync: bool
             console.print(f"batch {number:>4}  {f'all {config.operator}s' if everything else 'changes'} published")
             batch_done()
 
-        def show_step(step: "Step") -> None:
+        def show_step(name: str, step: "Step") -> None:
             rows = "all rows" if step.rows is None else f"{step.rows:,} rows and {step.deleted:,} deletes"
-            console.print(f"table at batch {step.batch_id}  {rows} written")
+            console.print(f"{name} at batch {step.batch_id}  {rows} written")
             batch_done()
 
         published = publish(
@@ -38,5 +38,5 @@ def publish_command(config_path: str, once: bool, only: str | None, resync: bool
         )
     if TOPIC in sinks:
         console.print(f"{published.batches} batches published")
-    if TABLE in sinks:
-        console.print(f"{published.steps} steps of the table")
+    if {*sinks} - {TOPIC}:
+        console.print(f"{published.steps} steps of tables")

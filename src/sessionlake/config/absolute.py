@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from sessionlake.config.lookups import LookupSection
 from sessionlake.config.names import EVENT_INPUT, EVENTS, SOURCE_ROWS
 from sessionlake.config.paths import normal_path, resolved
+from sessionlake.config.secrets import with_absolute_files
 from sessionlake.config.sections import PipelineSection
 from sessionlake.config.source import SinkSection, SourceSection, with_absolute_secrets
 from sessionlake.config.upstream import looked_up_table
@@ -72,7 +73,7 @@ def _absolute_sources(config: "Config", pipeline: PipelineSection, directory: Pa
 
 def _absolute_sinks(config: "Config", pipeline: PipelineSection, directory: Path) -> SinkSection:
     """Return the sinks with absolute paths; ConfigError if the table of one lies among tables that it is computed of."""
-    kafka, delta = config.sink.kafka, config.sink.delta
+    kafka, delta, postgres = config.sink.kafka, config.sink.delta, config.sink.postgres
     if delta is not None:
         delta = delta.model_copy(update={"path": resolved(delta.path, directory)})
         path, warehouse = (f"{normal_path(place)}/" for place in (delta.path, pipeline.warehouse))
@@ -80,7 +81,9 @@ def _absolute_sinks(config: "Config", pipeline: PipelineSection, directory: Path
             raise ConfigError(
                 f"sink.delta.path: {delta.path!r} is a place of the pipeline's own tables, {pipeline.warehouse!r}; write a path outside of it"
             )
-    return SinkSection(kafka=kafka and with_absolute_secrets(kafka, directory), delta=delta)
+    if postgres is not None:
+        postgres = postgres.model_copy(update={"url": with_absolute_files(postgres.url, directory)})
+    return SinkSection(kafka=kafka and with_absolute_secrets(kafka, directory), delta=delta, postgres=postgres)
 
 
 def _absolute_lookup(section: LookupSection, directory: Path) -> LookupSection:

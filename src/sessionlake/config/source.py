@@ -27,8 +27,8 @@ _OURS = {
 }
 
 
-TOPIC, TABLE = "kafka", "delta"
-"""The sinks by their names in the config: a topic, and a table."""
+TOPIC, TABLE, DATABASE = "kafka", "delta", "postgres"
+"""The sinks by their names in the config: a topic, a table, and a table of a database."""
 
 
 class SourceSection(Section):
@@ -135,16 +135,30 @@ class DeltaSink(Section):
     """Whether a step marks rows as deleted, and does not write their files again. Some readers know no deletion vectors."""
 
 
+class PostgresSink(Section):
+    """A table of a PostgreSQL database that `sessionlake publish` keeps equal to the results."""
+
+    url: str
+    """For example postgresql://user@host/database; `${env:NAME}` and `${file:PATH}` in it stand for a secret's value."""
+    table: str
+    """Its name, which may have a schema: public.sessions. It is made if it is not there."""
+    emit: Literal["changes", "final"] | None = None
+    """The rows of the table: all, or those that events can't change any more. Without a setting as `session.emit`, otherwise all."""
+    every: Duration = "1 second"
+    """While `publish` runs on, the table is brought up to date at most this often."""
+
+
 class SinkSection(Section):
     """The targets of sessions or windows besides the warehouse."""
 
     kafka: KafkaSink | None = None
     delta: DeltaSink | None = None
+    postgres: PostgresSink | None = None
 
     @property
-    def targets(self) -> dict[str, KafkaSink | DeltaSink]:
+    def targets(self) -> dict[str, KafkaSink | DeltaSink | PostgresSink]:
         """The targets that there are, by their names in the config."""
-        named = {TOPIC: self.kafka, TABLE: self.delta}
+        named = {TOPIC: self.kafka, TABLE: self.delta, DATABASE: self.postgres}
         return {name: sink for name, sink in named.items() if sink is not None}
 
 
@@ -170,10 +184,10 @@ def check_references(value: object, *where: str) -> None:
         section = (
             where[:-1] if where[-1:] == ("bootstrap_servers",) else where[:-2] if "options" in where[-2:-1] else ()
         )
-        if section[-1:] == ("source",) or section == ("sink", "kafka"):
+        if section[-1:] == ("source",) or section == ("sink", "kafka") or where == ("sink", "postgres", "url"):
             return
         raise ConfigError(
-            f"{'.'.join(where)}: {value!r} refers to a secret; that goes in bootstrap_servers and [source.options] or [sink.kafka.options] only"
+            f"{'.'.join(where)}: {value!r} refers to a secret; that goes in bootstrap_servers, in [source.options] or [sink.kafka.options], and in sink.postgres.url only"
         )
 
 
@@ -194,6 +208,21 @@ def require_path(source: SourceSection) -> None:
     """Raise a ConfigError if a source that lies at a path has none."""
     if not source.path:
         raise ConfigError(f"{source.AT}.path: is missing; add it to the config")
+
+
+_TABLE_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}(\.[a-z_][a-z0-9_]{0,62})?")
+
+
+def check_database(sink: PostgresSink) -> None:
+    """Raise a ConfigError for a URL or a table that can't be."""
+    if not has_reference(sink.url) and not sink.url.startswith(("postgresql://", "postgres://")):
+        raise ConfigError(
+            "sink.postgres.url: must begin with postgresql://; write for example postgresql://user@host/database"
+        )
+    if not _TABLE_NAME.fullmatch(sink.table):
+        raise ConfigError(
+            f"sink.postgres.table: {sink.table!r} is no name of a table; write lower-case letters, digits and _, and a schema before a point if it has one"
+        )
 
 
 def check_sink(sink: KafkaSink) -> None:

@@ -429,10 +429,16 @@ class Expire(Section):
 class Sink(Section):
     """The targets of sessions or windows besides the warehouse.
 
-    Its keys are those of [sink]: kafka, delta.
+    Its keys are those of [sink]: kafka, delta, postgres.
     """
 
-    def __init__(self, *, kafka: Mapping[str, Any] | None = ..., delta: Mapping[str, Any] | None = ...) -> None: ...
+    def __init__(
+        self,
+        *,
+        kafka: Mapping[str, Any] | None = ...,
+        delta: Mapping[str, Any] | None = ...,
+        postgres: Mapping[str, Any] | None = ...,
+    ) -> None: ...
 
 class Metrics(Section):
     """The places for Prometheus' metrics; without a port and a textfile there are none.

@@ -337,12 +337,12 @@ JOBS: tuple[Job, ...] = (
     ),
     Job(
         "publish",
-        "Publish the results to the compacted Kafka topic of [sink.kafka], and keep the Delta table of [sink.delta].",
+        "Publish the results to the compacted Kafka topic of [sink.kafka], and keep the tables of [sink.delta] and [sink.postgres].",
         "sessionlake.jobs.publish:publish",
         (
             Option("once", "Publish all changes up to now, then exit.", Kind.FLAG, in_dag=False),
-            Option("only", "Serve this sink alone.", Kind.CHOICE, choices=("kafka", "delta"), in_dag=False),
-            Option("resync", "Replace all rows of the table of [sink.delta] first, in one transaction.", Kind.FLAG, in_dag=False),
+            Option("only", "Serve this sink alone.", Kind.CHOICE, choices=("kafka", "delta", "postgres"), in_dag=False),
+            Option("resync", "Replace all rows of the tables of [sink.delta] and [sink.postgres] first, each in one transaction.", Kind.FLAG, in_dag=False),
         ),
         more="It runs until it is stopped (ctrl-C), or once with --once.",
         reads=_rows(*_COMPUTED),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from sessionlake.config.load import Config
-from sessionlake.config.source import SourceSection
+from sessionlake.config.source import PostgresSink, SourceSection
 from sessionlake.jobs.registry import (
     BY_NAME,
     CHANGES,
@@ -123,6 +123,16 @@ def _sinks(config: Config) -> Iterator[Dataset]:
         yield _topic(config.sink.kafka.bootstrap_servers, config.sink.kafka.topic)
     if config.sink.delta is not None:
         yield located(config.sink.delta.path)
+    if config.sink.postgres is not None:
+        yield _database(config.sink.postgres)
+
+
+def _database(sink: PostgresSink) -> Dataset:
+    """Return the dataset of a table of PostgreSQL; a URL that is a secret as a whole is not told."""
+    parts = urlsplit(sink.url)
+    server = f"postgres://{parts.hostname}:{parts.port or 5432}" if parts.hostname else "postgres"
+    table = sink.table if "." in sink.table else f"public.{sink.table}"
+    return Dataset(server, ".".join(part for part in (parts.path.strip("/"), table) if part))
 
 
 def _topic(servers: str, topic: str, rows: int | None = None) -> Dataset:

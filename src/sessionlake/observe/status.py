@@ -61,7 +61,7 @@ class Status:
     reads: list[UpstreamState] = field(default_factory=list)
     """The pipelines whose results are read."""
     table_batch: int | None = None
-    """The batch that the table of [sink.delta] is at; None if there is no such table."""
+    """The batch that the table of [sink.delta] is at; None if there is no such table. Of [sink.postgres] the database knows."""
     refused: str | None = None
     """The reason for which a run of the config would be refused: a setting to which the tables are bound has changed. None if there is none."""
 

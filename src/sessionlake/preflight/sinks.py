@@ -5,6 +5,7 @@ from sessionlake.config.problems import Gathered, Problem
 from sessionlake.config.secrets import reveal, reveal_all
 from sessionlake.config.source import option_texts
 from sessionlake.errors import LakeError
+from sessionlake.extras import require_extra
 from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.sink_position import position_of, table_without_spark
@@ -18,6 +19,11 @@ def sink_problems(config: Config) -> list[Problem]:
             reveal("sink.kafka.bootstrap_servers", sink.bootstrap_servers)
         with found.one():
             reveal_all("sink.kafka.options", option_texts(sink.options))
+    if config.sink.postgres is not None:
+        with found.one():
+            reveal("sink.postgres.url", config.sink.postgres.url)
+        with found.one():
+            require_extra("sink.postgres", "psycopg", "postgres")
     if config.sink.delta is not None:
         with found.one():
             require_table(config)

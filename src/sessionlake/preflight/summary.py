@@ -79,6 +79,8 @@ def _written(config: Config) -> str:
     topic, table = config.sink.kafka, config.sink.delta
     sent = f"; `sessionlake publish` sends them to topic {topic.topic}" if topic else ""
     sent += f"; `sessionlake publish` keeps them in the table {table.path}" if table else ""
+    base = config.sink.postgres
+    sent += f"; `sessionlake publish` keeps them in the table {base.table} of PostgreSQL" if base else ""
     whole = " and every row to source_rows" if config.pipeline.archive == "all" else ""
     archive = f", and every event to events{whole}" if config.pipeline.archive else ""
     archive += ", and the rows that it replaces to replaced_rows" if config.pipeline.keep_replaced else ""

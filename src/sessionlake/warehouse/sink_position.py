@@ -1,11 +1,12 @@
-"""How far the table of [sink.delta] is: the position that each of its steps wrote into the table's own log, with the rows."""
+"""How far the table of a sink is: the position that each of its steps wrote with the rows, into the log of [sink.delta], or a row of [sink.postgres]."""
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from sessionlake.config.load import Config
-from sessionlake.config.source import DeltaSink
+from sessionlake.config.source import TABLE, DeltaSink
 from sessionlake.errors import ConfigError, PipelineStateError
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.changelog import SPARK, changelog_of
@@ -43,8 +44,10 @@ class Position:
     """Of the table; the step's commit made it."""
 
     @classmethod
-    def after(cls, before: "Position | None", config: Config, last: BatchCommit, *, anew: bool = False) -> "Position":
-        """Return the position of the next step, which leads to a batch. `before` is None if there is no table.
+    def after(
+        cls, before: "Position | None", config: Config, last: BatchCommit, *, anew: bool = False, sink: str = TABLE
+    ) -> "Position":
+        """Return the position of the next step of a sink, by its name, which leads to a batch. `before` is None if there is no table.
 
         With `anew` the rows of the table do not count: they may be another pipeline's.
         """
@@ -53,37 +56,50 @@ class Position:
             1 if before is None else before.step + 1,
             config.pipeline.name,
             last.checkpoint_id,
-            rows_of(config),
+            rows_of(config, sink),
             config.quarantined_sql(SPARK.micros),
             seen,
             uuid.uuid4().hex,
         )
 
+    def values(self) -> dict[str, Any]:
+        """Return it as JSON values, which `read` reads."""
+        names = ("step", "pipeline", "checkpoint_id", "rows", "without", "attempt")
+        return {**{name: getattr(self, name) for name in names}, "seen": self.seen.text()}
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any], version: int = -1) -> "Position":
+        """Invert `values`; `version` is that of a Delta table."""
+        return cls(**{**values, "seen": Visible.read(values["seen"])}, version=version)
+
     def metadata(self) -> dict[str, Any]:
         """Return it as the commit of its step has it."""
-        names = ("step", "pipeline", "checkpoint_id", "rows", "without", "attempt")
-        return {_SINK: {**{name: getattr(self, name) for name in names}, "seen": self.seen.text()}}
+        return {_SINK: self.values()}
 
-    def require(self, config: Config, logs: Logs, table: DeltaLog, last: BatchCommit) -> None:
-        """Raise PipelineStateError, in one line, if no step can go on from here: then the table must be loaded anew."""
-        sink = sink_of(config)
+    def require_same(self, config: Config, logs: Logs, last: BatchCommit, sink: str, place: str) -> None:
+        """Raise PipelineStateError, in one line, if the rows in a place of a sink are not those that its next step goes on from."""
         same = self.checkpoint_id == last.checkpoint_id and self.seen.batch_id <= last.batch_id
         if not (same and self.seen.is_in(logs)):
             raise PipelineStateError(
-                f"sink.delta: {sink.path!r} has the rows of another {self.pipeline!r}, which was rebuilt or put back since its batch {self.seen.batch_id}; {RESYNC}"
+                f"sink.{sink}: {place!r} has the rows of another {self.pipeline!r}, which was rebuilt or put back since its batch {self.seen.batch_id}; {RESYNC}"
             )
-        if self.rows != rows_of(config):
+        if self.rows != rows_of(config, sink):
             raise PipelineStateError(
-                f"sink.delta.emit: is {rows_of(config)!r}, and {sink.path!r} has the rows of {self.rows!r}; {RESYNC}"
+                f"sink.{sink}.emit: is {rows_of(config, sink)!r}, and {place!r} has the rows of {self.rows!r}; {RESYNC}"
             )
         if self.without != config.quarantined_sql(SPARK.micros):
             raise PipelineStateError(
-                f"quarantine: has changed, and {sink.path!r} leaves out rows by the old thresholds; {RESYNC}"
+                f"quarantine: has changed, and {place!r} leaves out rows by the old thresholds; {RESYNC}"
             )
+
+    def require(self, config: Config, logs: Logs, table: DeltaLog, last: BatchCommit) -> None:
+        """Raise PipelineStateError, in one line, if no step of the table of [sink.delta] can go on from here: then it must be loaded again."""
+        path = sink_of(config).path
+        self.require_same(config, logs, last, TABLE, path)
         foreign = table.foreign_change(self.version)
         if foreign is not None:
             raise PipelineStateError(
-                f"sink.delta: version {foreign.version} of {sink.path!r} is a {foreign.operation} of somebody else, so its rows are not the results; {RESYNC}"
+                f"sink.delta: version {foreign.version} of {path!r} is a {foreign.operation} of somebody else, so its rows are not the results; {RESYNC}"
             )
 
 
@@ -100,9 +116,9 @@ def table_without_spark(config: Config) -> DeltaLog:
     return Lake(folder, changelog_of(config))[name]
 
 
-def rows_of(config: Config) -> str:
-    """Return which rows the table is to have: `final` or `changes`."""
-    return "final" if config.is_final("delta") else "changes"
+def rows_of(config: Config, sink: str) -> str:
+    """Return which rows the table of a sink is to have: `final` or `changes`."""
+    return "final" if config.is_final(sink) else "changes"
 
 
 def position_of(table: DeltaLog, config: Config) -> Position | None:
@@ -129,6 +145,5 @@ def newest_position(table: DeltaLog) -> Position | None:
     for version in table.versions():
         commit = table.commit(version)
         if commit is not None and _SINK in commit.metadata:
-            values = commit.metadata[_SINK]
-            return Position(**{**values, "seen": Visible.read(values["seen"])}, version=version)
+            return Position.read(commit.metadata[_SINK], version)
     return None

@@ -6,6 +6,7 @@ from pyspark.sql import functions as F
 
 from sessionlake.jobs.forget.lake import SINK_TABLE, Lake
 from sessionlake.jobs.publish.changes import from_version
+from sessionlake.jobs.publish.database import newest_position as position_in_database
 from sessionlake.jobs.publish.final import read_reached
 from sessionlake.jobs.publish.job import newest_checkpoint
 from sessionlake.warehouse import schemas
@@ -25,12 +26,19 @@ def unread_from(lake: Lake, name: str) -> int | None:
         return _consumed(lake, name, lake.config.checkpoint)
     if name != lake.tables.changelog.changes:
         return None
-    return min((version for version in (_published(lake), _in_table(lake)) if version is not None), default=None)
+    sinks = (_published(lake), _in_table(lake), _in_database(lake))
+    return min((version for version in sinks if version is not None), default=None)
 
 
 def _in_table(lake: Lake) -> int | None:
     """Return it of the table of [sink.delta]; None if there is none."""
     position = newest_position(lake.tables[SINK_TABLE]) if SINK_TABLE in lake.holders else None
+    return None if position is None else position.seen.version + 1
+
+
+def _in_database(lake: Lake) -> int | None:
+    """Return it of the table of [sink.postgres]; None if there is none."""
+    position = position_in_database(lake.config)
     return None if position is None else position.seen.version + 1
 
 

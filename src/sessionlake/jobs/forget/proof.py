@@ -17,6 +17,7 @@ from sessionlake.jobs.forget.lake import Lake
 from sessionlake.jobs.forget.logs import find_in_logs
 from sessionlake.jobs.forget.lookups import find_in_versions
 from sessionlake.jobs.forget.stores import elsewhere, find_in_stores
+from sessionlake.jobs.publish.database import rows_with
 
 SEARCHED = ("tables", "data files", "logs", "stores", "pending files", "lookups", "validation results and data docs")
 
@@ -69,6 +70,10 @@ def prove(lake: Lake, hosts: Iterable[str], documents: Path, *, alone: bool) -> 
     places["files of local stores"] = len(stores) - places["local stores still to be removed"]
     places["versions of tables that are looked up"] = len(find_in_versions(lake))
     places[f"validation results and data docs in {documents}"] = len(find_documents(documents, lake.keys))
+    if lake.config.sink.postgres is not None:
+        places[f"rows of {lake.config.sink.postgres.table} in PostgreSQL"] = rows_with(
+            lake.config, lake.tables.changelog.key, lake.keys.values
+        )
     rows, limits = 0, []
     for name, side in lake.config.inputs.items():
         held, limit = _searched(lake, name, side.source)

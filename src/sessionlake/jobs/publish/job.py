@@ -1,4 +1,4 @@
-"""Results to the sinks of a config: records of a compacted Kafka topic, and the rows of a plain Delta table."""
+"""Results to the sinks of a config: records of a compacted Kafka topic, and the rows of tables: a plain one of Delta, one of PostgreSQL."""
 
 import time
 from collections.abc import Callable
@@ -9,20 +9,24 @@ from pyspark.sql import SparkSession
 
 from sessionlake.config.durations import parse_duration
 from sessionlake.config.load import Config
-from sessionlake.config.source import TABLE, TOPIC, KafkaSink
+from sessionlake.config.source import DATABASE, TABLE, TOPIC, DeltaSink, KafkaSink, PostgresSink
 from sessionlake.errors import ConfigError, NoBatchesError
 from sessionlake.jobs.publish.changes import from_version, pin_version, publish_changes
+from sessionlake.jobs.publish.database import PostgresTable, postgres_of
 from sessionlake.jobs.publish.final import publish_final
 from sessionlake.jobs.publish.records import OnBatch, OnTurn, topic_of
-from sessionlake.jobs.publish.table import SinkTable, Step
+from sessionlake.jobs.publish.steps import Step
+from sessionlake.jobs.publish.table import SinkTable
 from sessionlake.warehouse.batches import changelogs_in, check_history
 from sessionlake.warehouse.sink_position import sink_of as table_of
 from sessionlake.warehouse.tables import Tables
 
 _ID_LENGTH = 22
 _POLL_S = 1.0
-OnStep = Callable[[Step], None]
-"""Called after each step of the table."""
+OnStep = Callable[[str, Step], None]
+"""Called after each step of a table, with the sink's name."""
+KEPT: dict[str, type[SinkTable] | type[PostgresTable]] = {TABLE: SinkTable, DATABASE: PostgresTable}
+"""The sinks that keep a table, by their names."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,7 @@ class Published:
     from_the_beginning: bool
     """Whether the run began by sending all there was to the topic."""
     steps: int = 0
-    """How many steps the table has made."""
+    """How many steps the tables have made."""
 
 
 def publish(
@@ -45,15 +49,15 @@ def publish(
     only: str | None = None,
     resync: bool = False,
     on_batch: OnBatch = lambda *_: None,
-    on_step: OnStep = lambda _: None,
+    on_step: OnStep = lambda *_: None,
 ) -> Published:
     """Publish all results at the first start, and from then on changes, until stopped or, with `once`, up to now.
 
-    `only` names the one sink that is served, `kafka` or `delta`. To a topic at least once: after a crash records are sent
+    `only` names the one sink that is served: `kafka`, `delta` or `postgres`. To a topic at least once: after a crash records are sent
     again. A reader may for a moment see an older state, until the newer one is sent again. A topic that was recreated gets
     all rows again. With emit = "final" each row is sent when it closes, and again only if it changes after that.
-    The table of [sink.delta] equals the results as of a batch at each of its versions; with `resync` all of its rows are
-    replaced first.
+    The table of [sink.delta] or [sink.postgres] equals the results as of a batch at each moment; with `resync` all of its
+    rows are replaced first.
     """
     sinks = sinks_of(config, only, resync=resync)
     tables = Tables.of(spark, config)
@@ -66,17 +70,23 @@ def publish(
     if not {*of.key_columns} <= {*tables[of.changes].read().columns}:
         # Tables of 0.2 lack them, and records of a topic go on with the key that they have.
         tables = tables.seen_by(replace(of, key_columns=()))
-    table = TableSteps(SinkTable(tables, config), on_step, resync=resync) if TABLE in sinks else None
+    kept = [
+        TableSteps(name, make(tables, config), on_step, resync=resync) for name, make in KEPT.items() if name in sinks
+    ]
+
+    def turn() -> None:
+        for one in kept:
+            one.turn()
+
     sent = (0, False)
     if TOPIC in sinks:
-        turn = (lambda: None) if table is None or once else table.turn
-        sent = _to_topic(tables, config, once=once, on_batch=on_batch, meanwhile=turn)
-    if table is not None:
-        table.make()
-        while not once:
-            time.sleep(_POLL_S)
-            table.turn()
-    return Published(*sent, 0 if table is None else table.made)
+        sent = _to_topic(tables, config, once=once, on_batch=on_batch, meanwhile=(lambda: None) if once else turn)
+    for one in kept:
+        one.make()
+    while kept and not once:
+        time.sleep(_POLL_S)
+        turn()
+    return Published(*sent, sum(one.made for one in kept))
 
 
 def sinks_of(config: Config, only: str | None = None, *, resync: bool = False) -> list[str]:
@@ -84,24 +94,27 @@ def sinks_of(config: Config, only: str | None = None, *, resync: bool = False) -
     there = list(config.sink.targets) if only is None else [only]
     if not there:
         raise ConfigError(
-            "sink: is missing; add [sink.kafka] with bootstrap_servers and topic, or [sink.delta] with path"
+            "sink: is missing; add [sink.kafka] with bootstrap_servers and topic, [sink.delta] with path, or [sink.postgres] with url and table"
         )
     if TOPIC in there:
         sink_of(config)
     if TABLE in there:
         table_of(config)
-    elif resync:
+    if DATABASE in there:
+        postgres_of(config)
+    if resync and not {*KEPT} & {*there}:
         raise ConfigError(
-            "--resync: replaces the rows of the table of [sink.delta]; a topic that is recreated gets all rows"
+            "--resync: replaces the rows of the table of [sink.delta] or [sink.postgres]; a topic that is recreated gets all rows"
         )
     return there
 
 
 @dataclass
 class TableSteps:
-    """The steps of a table while a process runs: one at most in the time `sink.delta.every`."""
+    """The steps of a table while a process runs: one at most in the time `every` of its section."""
 
-    table: SinkTable
+    name: str
+    table: SinkTable | PostgresTable
     on_step: OnStep
     resync: bool = False
     made: int = 0
@@ -113,8 +126,12 @@ class TableSteps:
         self.resync = False
         if step is not None:
             self.made += 1
-            self._next = time.monotonic() + parse_duration(table_of(self.table.config).every) / 1e6
-            self.on_step(step)
+            self._next = time.monotonic() + parse_duration(self._section.every) / 1e6
+            self.on_step(self.name, step)
+
+    @property
+    def _section(self) -> DeltaSink | PostgresSink:
+        return self.table.sink
 
     def turn(self) -> None:
         """Make a step if it is time for one."""

@@ -11,12 +11,14 @@ from functools import cached_property
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField
 from pyspark.storagelevel import StorageLevel
 
 from sessionlake.config.load import Config
+from sessionlake.config.source import TABLE, DeltaSink
 from sessionlake.engine import failpoints
 from sessionlake.errors import FencedError, PipelineStateError, SourceError
+from sessionlake.jobs.publish.results import Results
+from sessionlake.jobs.publish.steps import Step
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.changelog import SIGN, SPARK
 from sessionlake.warehouse.delta_log import USER_METADATA
@@ -25,12 +27,13 @@ from sessionlake.warehouse.sink_position import STEPS, Position, newest_position
 from sessionlake.warehouse.streamed_files import are_gone
 from sessionlake.warehouse.tables import Table, Tables
 from sessionlake.warehouse.views import whole
-from sessionlake.warehouse.visible import View
+from sessionlake.warehouse.visible import CHANGED_IN
 
 _ATTEMPTS = 10
 _FILE_ROWS = 1_000_000
-_STATE = "state"
 _CHANGES = "sink_changes"
+_RANK, _LEAST = "_rank", "_least"
+"""Of a change its place among those of its row, the last one first, and the least sign of them all."""
 _MERGE = """
 merge into {table} t using {changes} s on {same}
 when matched and s.{sign} < 0 then delete
@@ -41,24 +44,13 @@ _log = logging.getLogger("sessionlake")
 
 
 @dataclass(frozen=True)
-class Step:
-    """A step of the table."""
-
-    batch_id: int
-    """The batch whose rows it has now."""
-    rows: int | None
-    """How many rows are new or changed; None if all were loaded."""
-    deleted: int = 0
-    """How many rows are gone."""
-
-
-@dataclass(frozen=True)
 class _Found:
-    """The rows to write: those that are added, SIGN 1, and those that are taken back, -1."""
+    """The last change of each row: those that are there now, SIGN 1, and those that are gone, -1."""
 
     rows: DataFrame
     added: int
     taken_back: int
+    """How many rows were there before."""
     span: tuple[int, int] | None
     """The least and the greatest start among them, if a row is known by its start."""
 
@@ -70,10 +62,15 @@ class SinkTable:
     tables: Tables
     config: Config
 
+    @property
+    def sink(self) -> DeltaSink:
+        """The section."""
+        return sink_of(self.config)
+
     @cached_property
     def table(self) -> Table:
         """The table itself, which need not be there."""
-        return Table(self.tables, sink_of(self.config).path)
+        return Table(self.tables, self.sink.path)
 
     def step(self, *, anew: bool = False) -> Step | None:
         """Bring the table to the last batch, in one transaction; None if it is there.
@@ -112,7 +109,7 @@ class SinkTable:
     def _load(self, now: Position, *, anew: bool = False) -> Step | None:
         """Replace all rows, and the columns by those that there are."""
         failpoints.hit("sink_read")
-        rows = self._shown(self._view.difference(None, now.seen, self._names(now)))
+        rows = self._results.signed(None, now.seen)
         of, rows = self.tables.changelog, rows.select(*self._columns(now))
         if of.start in of.identity:  # in an order by which a step can leave files out
             rows = rows.repartitionByRange(of.start).sortWithinPartitions(of.start)
@@ -139,10 +136,13 @@ class SinkTable:
         of = self.tables.changelog
         by_start = of.start in of.identity
         try:
-            rows = self._shown(self._view.difference(before.seen, now.seen, self._names(now)))
+            row = Window.partitionBy(*of.identity)
+            last = F.row_number().over(row.orderBy(F.desc(CHANGED_IN), F.desc(SIGN)))
+            signed = self._results.signed(before.seen, now.seen)
+            rows = signed.withColumns({_RANK: last, _LEAST: F.min(SIGN).over(row)}).where(F.col(_RANK) == 1)
             rows.persist(StorageLevel.MEMORY_AND_DISK)
             start = whole(of, of.start) if by_start else F.lit(None)
-            signs = [F.count_if(F.col(SIGN) == sign) for sign in (1, -1)]
+            signs = [F.count_if(F.col(SIGN) == 1), F.count_if(F.col(_LEAST) == -1)]
             ((added, taken_back, low, high),) = rows.agg(*signs, F.min(start), F.max(start)).collect()
         except (PipelineStateError, SourceError):
             return None
@@ -168,9 +168,7 @@ class SinkTable:
     def _merge(self, found: _Found, now: Position) -> int:
         """Replace the rows that changed, add the new ones, and delete the others that are taken back; return the number of deletes."""
         of = self.tables.changelog
-        first = Window.partitionBy(*of.identity).orderBy(F.desc(SIGN))
-        rows = found.rows.withColumn("_rank", F.row_number().over(first)).where("_rank = 1")
-        rows.createOrReplaceTempView(_CHANGES)
+        found.rows.createOrReplaceTempView(_CHANGES)
         same = [f"t.{name} = s.{name}" for name in of.identity]
         if found.span is not None:
             # Literals, so that files that can't have one of the rows are left out.
@@ -193,7 +191,7 @@ class SinkTable:
 
     def _grow(self, now: Position) -> None:
         """Add the columns that the table lacks."""
-        lacking = [field for field in self._fields(now) if field.name not in self.table.read().columns]
+        lacking = [field for field in self._results.fields(now.seen) if field.name not in self.table.read().columns]
         try:
             self.table.add_columns(lacking)
         except Exception:
@@ -203,7 +201,7 @@ class SinkTable:
 
     @property
     def _properties(self) -> dict[str, str]:
-        sink = sink_of(self.config)
+        sink = self.sink
         asked = {"enableChangeDataFeed": sink.change_feed, "enableDeletionVectors": sink.deletion_vectors}
         return {f"delta.{name}": str(value).lower() for name, value in asked.items()}
 
@@ -215,27 +213,16 @@ class SinkTable:
         if new:
             self.tables.spark.sql(f"alter table {name} set tblproperties ({', '.join(new)})")
 
-    def _shown(self, rows: DataFrame) -> DataFrame:
-        """Return signed rows without those in quarantine: one that gets there is only taken back."""
-        rule = self.config.quarantined_sql(SPARK.micros)
-        return rows if rule is None else rows.where(f"{rule} is null")
-
     @cached_property
-    def _view(self) -> View:
-        return View(self.tables, self.config.section, final=self.config.is_final("delta"))
+    def _results(self) -> Results:
+        return Results(self.tables, self.config, TABLE)
 
     def _names(self, now: Position) -> list[str]:
-        return [field.name for field in self._fields(now)]
+        return [field.name for field in self._results.fields(now.seen)]
 
     def _columns(self, now: Position) -> list[Column]:
         """Return the columns with their comments."""
-        return [F.col(SPARK.named(f.name)).alias(f.name, metadata=f.metadata) for f in self._fields(now)]
-
-    def _fields(self, now: Position) -> list[StructField]:
-        """Return the columns of the live view as of a batch, but for the operator's state."""
-        of = self.tables.changelog
-        there = {*self.tables[of.changes].read(now.seen.version).columns, *of.stored_sql(SPARK)} - {_STATE, *of.hidden}
-        return [field for field in self.tables[of.snapshot].read().schema if field.name in there]
+        return [F.col(SPARK.named(f.name)).alias(f.name, metadata=f.metadata) for f in self._results.fields(now.seen)]
 
 
 def _transaction(now: Position) -> Mapping[str, str]:
