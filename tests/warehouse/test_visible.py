@@ -20,6 +20,7 @@ from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.visible import View
 from tests.engine.crash_support import FIRST, SECOND, run_once
 from tests.operators_table import FORMS, LAKES, MINUTE_US, OperatorLake, Row, us
+from tests.warehouse.replaced_support import replaced_by
 
 pytestmark = pytest.mark.slow
 UNSEEN = {"op", "batch_id", "commit_id", "at", "emitted_at", "written_at", "inserted_at"}
@@ -138,14 +139,9 @@ def test_the_steps_of_any_reader_add_up(story: Story, rows: str) -> None:
 def test_rows_are_kept_as_a_batch_found_them(story: Story) -> None:
     if not story.lake.config.section.knows_replaced:
         pytest.skip("its shards do not know the rows that they replace")
-    newest: dict[tuple[Any, ...], Row] = {}
-    wanted: Counter[tuple[Any, ...]] = Counter()
-    for row in sorted(story.changes, key=lambda row: row["batch_id"]):
-        identity = tuple(row[name] for name in story.tables.changelog.identity)
-        before = newest.get(identity)
-        if before is not None and before["op"] == "upsert":
-            wanted[(row["batch_id"], *plain(before, story.kept))] += 1
-        newest[identity] = row
+    of = story.tables.changelog
+    replaced = replaced_by(story.changes, of.identity)
+    wanted = Counter((batch, *plain(row, story.kept)) for batch, row in replaced)
     kept = story.lake.rows(schemas.REPLACED_ROWS)
     assert Counter((row["batch_id"], *plain(row, story.kept)) for row in kept) == wanted
     assert len(wanted) > len({batch for batch, *_ in wanted}) > 1

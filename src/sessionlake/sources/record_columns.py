@@ -1,12 +1,15 @@
 """Columns of a topic's record that a config may name besides those of its value: its key, time and place, and whether it has a value."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from sessionlake.aggregates import positions
-from sessionlake.config.source import SourceSection
 from sessionlake.sources.columns import TIMESTAMP
+
+if TYPE_CHECKING:  # workers and stores do without pydantic
+    from sessionlake.config.source import SourceSection
 
 KEY, TIME, PARTITION, OFFSET = "_key", "_timestamp", positions.PARTITION, positions.OFFSET
 NO_VALUE = "_no_value"
@@ -25,7 +28,7 @@ TOMBSTONE_KIND, EXPIRY = "tombstone", "expiry"
 """Kinds of the corrections that tombstones of a topic are: those without a cause, and those with one."""
 
 
-def meta_of(source: SourceSection) -> Mapping[str, pa.DataType]:
+def meta_of(source: "SourceSection") -> Mapping[str, pa.DataType]:
     """Return the columns that rows of a source have besides those of its values."""
     if source.entry.has_changes:
         return {**FEED_COLUMNS, **CHANGE_PLACES}

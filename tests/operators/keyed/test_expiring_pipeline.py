@@ -24,11 +24,13 @@ from sessionlake.stream import clock as stream_clock
 from sessionlake.stream import run as stream_run
 from sessionlake.stream import ticks as stream_ticks
 from sessionlake.testing.tables import TableHarness
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import assert_stands_sigkill, run_once
 from tests.operators.keyed.table_support import EVENTS, changes, live, run_files, table_sections
 from tests.operators_table import TableLake
 from tests.support import write_rows
+from tests.warehouse.replaced_support import assert_replaced
 
 NAMES = ("op", "table_key", "event_time", "v", "s", "revision", "event_id", "cause")
 
@@ -50,6 +52,8 @@ def logged(config: Config) -> list[list[Any]]:
 def test_every_batch_takes_away_what_the_harness_does_with_stores_lost(spark: SparkSession, tmp_path: Path) -> None:
     ttl = {"pattern": "index", "ttl": "12 minutes", "clock": "stream"}
     config = expiring(tmp_path, ttl, retention="20 minutes")
+    keeping = config.pipeline.model_copy(update={"keep_replaced": True})
+    config = config.model_copy(update={"pipeline": keeping})
     columns = {"v": "long", "s": "string"}
     with TableHarness(columns, retention="20 minutes", event_id="id", ttl=ttl, shards=2) as harness:
         for number in range(4):
@@ -67,6 +71,9 @@ def test_every_batch_takes_away_what_the_harness_does_with_stores_lost(spark: Sp
         last = Tables.of(spark, config)["table_changelog"].last_commit()
         assert last is not None
         assert last.metadata["state"] == harness.state
+    kept = Tables.of(spark, config)[schemas.REPLACED_ROWS].read().toArrow().to_pylist()
+    log = Tables.of(spark, config)["table_changelog"].read().toArrow().to_pylist()
+    assert assert_replaced(kept, log, ["table_key"], ["table_key", "event_time", "v", "s", "revision", "event_id"])
 
 
 def test_run_once_ends_with_a_cleanup_by_the_clock(spark: SparkSession, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import CONFIG, TABLES, Lake, assert_same, assert_stands_sigkill, crashes, run_once
 from tests.support import make_config, write_rows
+from tests.warehouse.replaced_support import assert_replaced
 
 Row = dict[str, Any]
 WHOLE: Any = {"from_us": 0, "to_us": 1_000_000}
@@ -85,7 +86,7 @@ def assert_exact(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_batch_removes_what_the_harness_does_with_stores_lost(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = config_of(tmp_path, TTL)
+    config = config_of(tmp_path, TTL, pipeline={"keep_replaced": True})
     windows = SessionWindows.with_gap("10 us").grace("20 us").until("60 us")
     with SessionizerHarness(windows, {"total": "sum(v)"}, ttl=TTL) as harness:
         wanted: list[tuple[Any, ...]] = []
@@ -98,6 +99,9 @@ def test_every_batch_removes_what_the_harness_does_with_stores_lost(
                 shutil.rmtree(config.driver_store_dir)
         names = ("batch_id", "op", "session_key", "session_start", "event_count")
         log = sorted(tuple(row[name] for name in names) for row in rows_of(config, schemas.CHANGELOG))
+        kept, columns = rows_of(config, schemas.REPLACED_ROWS), ("session_key", "session_start", "session_end")
+        logged = rows_of(config, schemas.CHANGELOG)
+        assert assert_replaced(kept, logged, columns[:2], (*columns, "event_count", "total", "revision"))
         assert log == sorted((*w[:4], 0 if w[1] == "delete" else w[4]) for w in wanted)
         there = sessions_in(config)
         assert there == [(row["key"], row["start_us"], row["end_us"]) for row in harness.sessions()]
