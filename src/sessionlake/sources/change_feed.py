@@ -56,7 +56,8 @@ class ChangeFeedSource(DeltaSource):
     def check(self) -> None:
         """Raise SourceError if the table records no changes."""
         source = self._config.source
-        if self._schema() and self._properties().get(_ENABLED, "false").lower() != "true":
+        self._schema()  # the error for a table that is not there is a plainer one
+        if self._properties().get(_ENABLED, "false").lower() != "true":
             raise SourceError(
                 f"{source.place_at}: {source.path!r} records no changes; switch its change data feed on: "
                 f"alter table delta.`{source.path}` set tblproperties ({_ENABLED} = true)"

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import reduce
 from io import BytesIO
 from operator import or_
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -115,8 +114,3 @@ def _as_text(field: T.StructField) -> Column:
     elif isinstance(field.dataType, T.BinaryType):
         value = F.concat(F.lit("\\x"), F.hex(value))
     return value.alias(field.name)
-
-
-def told(error: Any) -> str:
-    """Return the first line of a database's message."""
-    return str(error).strip().partition("\n")[0]

@@ -20,9 +20,17 @@ from sessionlake.config.load import Config
 from sessionlake.config.secrets import hide, reveal
 from sessionlake.config.source import DATABASE, PostgresSink
 from sessionlake.engine import failpoints
-from sessionlake.errors import ConfigError, FencedError, JobError, PipelineStateError, SourceError, UnreachableError
+from sessionlake.errors import (
+    ConfigError,
+    FencedError,
+    JobError,
+    PipelineStateError,
+    SourceError,
+    UnreachableError,
+    first_line,
+)
 from sessionlake.extras import require_extra
-from sessionlake.jobs.publish.copying import Columns, told
+from sessionlake.jobs.publish.copying import Columns
 from sessionlake.jobs.publish.results import Results
 from sessionlake.jobs.publish.steps import Step
 from sessionlake.warehouse.batches import last_batch
@@ -201,10 +209,10 @@ def connected(sink: PostgresSink) -> Iterator["Connection"]:
             yield connection
     except psycopg.OperationalError as error:
         raise UnreachableError(
-            f"sink.postgres: {sink.table!r} can't be reached ({hide(told(error))}); see that the database runs, then run it again"
+            f"sink.postgres: {sink.table!r} can't be reached ({hide(first_line(error))}); see that the database runs, then run it again"
         ) from error
     except psycopg.Error as error:
-        raise JobError(f"sink.postgres: {sink.table!r} can't be written ({hide(told(error))})") from error
+        raise JobError(f"sink.postgres: {sink.table!r} can't be written ({hide(first_line(error))})") from error
 
 
 def _is_gone(error: Exception) -> bool:

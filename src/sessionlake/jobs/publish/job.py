@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from sessionlake.config.durations import parse_duration
 from sessionlake.config.load import Config
-from sessionlake.config.source import DATABASE, TABLE, TOPIC, DeltaSink, KafkaSink, PostgresSink
+from sessionlake.config.source import DATABASE, TABLE, TOPIC, KafkaSink
 from sessionlake.errors import ConfigError, NoBatchesError
 from sessionlake.jobs.publish.changes import from_version, pin_version, publish_changes
 from sessionlake.jobs.publish.database import PostgresTable, postgres_of
@@ -126,12 +126,8 @@ class TableSteps:
         self.resync = False
         if step is not None:
             self.made += 1
-            self._next = time.monotonic() + parse_duration(self._section.every) / 1e6
+            self._next = time.monotonic() + parse_duration(self.table.sink.every) / 1e6
             self.on_step(self.name, step)
-
-    @property
-    def _section(self) -> DeltaSink | PostgresSink:
-        return self.table.sink
 
     def turn(self) -> None:
         """Make a step if it is time for one."""

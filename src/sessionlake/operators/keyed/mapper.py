@@ -20,7 +20,7 @@ UPDATES = "updates"
 UNKNOWN = "unknown"
 """The count of values that were not said, and that no row before says."""
 UNSAID = "unsaid"
-"""The column of updates with a bit for each column whose value is not said, in bytes; null if all are."""
+"""The begin of the names of the columns that say whether a value of an update is not said."""
 
 
 def update_schema(spec: KeyedSpec) -> pa.Schema:
@@ -34,7 +34,7 @@ def update_schema(spec: KeyedSpec) -> pa.Schema:
             ("id", pa.string()),
             ("deleted", pa.bool_()),
             *((f"column_{i}", type_) for i, type_ in enumerate(spec.types.values())),
-            *([(UNSAID, pa.binary())] if spec.unsaid else []),
+            *((f"{UNSAID}_{i}", pa.bool_()) for i in range(len(spec.unsaid))),
         ]
     )
 
@@ -94,22 +94,8 @@ def packed_of(spec: KeyedSpec, updates: pa.Table, at: Ints) -> pa.Array:
 
 def unsaid_of(spec: KeyedSpec, updates: pa.Table) -> Unsaid:
     """Return which values of updates are not said."""
-    found = np.zeros((len(updates), len(spec.columns)), bool)
-    bits = combined(updates[UNSAID])
-    at = np.flatnonzero(bits.is_valid().to_numpy(zero_copy_only=False))
-    if len(at):
-        packed = np.frombuffer(b"".join(bits.take(pa.array(at)).to_pylist()), np.uint8).reshape(len(at), -1)
-        found[at] = np.unpackbits(packed, axis=1, count=len(spec.columns)).astype(bool)
-    return found
-
-
-def _bits(missing: Unsaid) -> pa.Array:
-    """Invert `unsaid_of`."""
-    if not missing.any():
-        return pa.nulls(len(missing), pa.binary())
-    packed = np.packbits(missing, axis=1)
-    some: Bools = missing.sum(axis=1) > 0
-    return pa.array([row.tobytes() if one else None for row, one in zip(packed, some, strict=True)], pa.binary())
+    each = [combined(updates[f"{UNSAID}_{i}"]).to_numpy(zero_copy_only=False) for i in range(len(spec.columns))]
+    return np.stack(each, axis=1)
 
 
 def _updates(spec: KeyedSpec, events: Events, keys: pa.Array, deleted: Bools, codes: Ints) -> tuple[pa.Table, Unsaid]:
@@ -122,13 +108,14 @@ def _updates(spec: KeyedSpec, events: Events, keys: pa.Array, deleted: Bools, co
     ids = pc.fill_null(events.event_id, "") if spec.has_ids and events.event_id is not None else pa.repeat("", n)
     none = pa.array(np.zeros(n, np.int64))
     place = [combined(events.columns[name]) if spec.has_offsets else none for name in (OFFSET, PARTITION)]
-    bits, lost = [], np.zeros((n, len(values)), bool)
+    bits: list[pa.Array] = []
+    lost = np.zeros((n, len(values)), bool)
     if spec.unsaid:
         source = events.columns if events.source is None else events.source
         missing = unsaid([[combined(source[name]) for name in spec.unsaid[column]] for column in spec.columns], n)
         missing &= ~deleted[:, None]
         found = said(values, missing, codes, combined(place[0]).to_numpy(), deleted)
         values, lost = found.columns, found.gone
-        bits.append(_bits(found.still))
+        bits = [pa.array(found.still[:, i]) for i in range(len(values))]
     arrays = [keys, pa.array(events.time_us), *place, ids, gone, *values, *bits]
     return pa.Table.from_arrays(arrays, schema=update_schema(spec)), lost

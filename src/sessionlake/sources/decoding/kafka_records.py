@@ -85,8 +85,8 @@ class RecordDecoder:
         """Yield the records' rows."""
         if self.topic.changes:
             table, ignored = without_ignored(table)
-            nothing = self.columns.schema.empty_table()
-            yield Rows(nothing, None, no_text, no_text, ignored=ignored)
+            if ignored:
+                yield Rows(self.columns.schema.empty_table(), None, no_text, no_text, ignored=ignored)
         for found in decode_records(table, self.topic, self.columns):
             yield Rows(found.table, found.error, found.raw, found.position, whole=found.whole)
 
