@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from sessionlake.cli.jobs import command_of
 from sessionlake.cli.progress import progress
-from sessionlake.cli.shared import console, format_time, open_session
+from sessionlake.cli.shared import console, format_time, has_little_data, open_session
 from sessionlake.config.load import load_config
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def backup_command(config_path: str, directory: str) -> None:
     from sessionlake.jobs.backup import backup
 
     with progress() as shown:
-        spark = open_session(config)
+        spark = open_session(config, little_java=has_little_data(config))
         shown.step("copying")
         made = backup(spark, config, _absolute(directory), shown.count)
     console.print(f"saved {_manifest_line(made)}")

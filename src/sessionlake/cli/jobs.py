@@ -14,7 +14,7 @@ from sessionlake.cli.operands import CONFIG, EITHER, complete_place
 from sessionlake.cli.progress import CHECKING, progress
 from sessionlake.cli.reports import report_lines
 from sessionlake.cli.rows import form_parameters
-from sessionlake.cli.shared import console, one_line_errors, open_session
+from sessionlake.cli.shared import console, has_little_data, one_line_errors, open_session
 from sessionlake.cli.stream import print_batch
 from sessionlake.config.load import Config, load_config
 from sessionlake.config.times import parse_time
@@ -130,7 +130,7 @@ def run_job(
         with progress() as shown:
             shown.step(CHECKING)
             require_job(config, config_path, job)
-            spark = open_session(config)
+            spark = open_session(config, little_java=has_little_data(config))
             shown.step("looking at the tables")
             report = work(spark, config, shown.step)
         changed = apply and job.corrections and report.counts[job.corrections] and not dry_run

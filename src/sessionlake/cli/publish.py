@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from sessionlake.cli.jobs import command_of
 from sessionlake.cli.observed import observed_publisher
-from sessionlake.cli.shared import console, open_session
+from sessionlake.cli.shared import console, has_little_data, open_session
 from sessionlake.config.load import load_config
 from sessionlake.config.source import TABLE, TOPIC
 
@@ -33,8 +33,15 @@ def publish_command(config_path: str, once: bool, only: str | None, resync: bool
             console.print(f"{name} at batch {step.batch_id}  {rows} written")
             batch_done()
 
+        little_java = once and has_little_data(config)
         published = publish(
-            open_session(config), config, once=once, only=only, resync=resync, on_batch=show, on_step=show_step
+            open_session(config, little_java=little_java),
+            config,
+            once=once,
+            only=only,
+            resync=resync,
+            on_batch=show,
+            on_step=show_step,
         )
     if TOPIC in sinks:
         console.print(f"{published.batches} batches published")

@@ -208,6 +208,11 @@ class Transactions(DeltaLog):
         """Return the id that the table got when it was made."""
         return str(self._snapshot().metadata().id())
 
+    def created_us(self) -> int | None:
+        """Return the time at which the table was made, in microseconds; None if its log does not say it."""
+        created = self._snapshot().metadata().createdTime()
+        return int(created.get()) * 1000 if created.isDefined() else None
+
     def partitioned_by(self) -> list[str]:
         """Return the columns that the table is partitioned by."""
         columns = self._snapshot().metadata().partitionColumns()

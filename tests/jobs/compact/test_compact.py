@@ -7,7 +7,8 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
@@ -203,3 +204,21 @@ def test_sigkill(spark: SparkSession, lake: Lake, tmp_path: Path, point: str) ->
     report = compact(spark, ours.config, run_id="r")
     assert report.counts["rows_folded"] == len(ours.rows(schemas.CHANGELOG))
     assert live(tables_of(spark, ours)) == sessions(tables_of(spark, ours)[schemas.SESSIONS].read()) == expected
+
+
+@pytest.mark.parametrize(
+    ("vacuum", "days", "listed"), [("7 days", 6, False), ("7 days", 8, True), ("0 hours", 0, True)]
+)
+def test_vacuum_lists_the_files_of_no_table_that_is_younger_than_its_retention(
+    spark: SparkSession, lake: Lake, *, vacuum: str, days: int, listed: bool
+) -> None:
+    tables, statements = tables_of(spark, lake), list[str]()
+    created_us = tables[schemas.CHANGELOG].created_us()
+    assert created_us is not None
+    upkeep = SimpleNamespace(
+        tables=tables,
+        run=SimpleNamespace(started_us=created_us + days * 86_400_000_000),
+        execute=lambda *told: statements.append(told[-1]),
+    )
+    layout.vacuum(cast("Any", upkeep), impatient(lake, vacuum=vacuum), schemas.CHANGELOG)
+    assert bool(statements) is listed

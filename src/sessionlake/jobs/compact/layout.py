@@ -70,5 +70,8 @@ def optimize_appended(upkeep: Upkeep, config: Config, table: str) -> None:
 def vacuum(upkeep: Upkeep, config: Config, table: str) -> None:
     """Delete files that no version within the retention needs: the table's own, or the config's if that is longer."""
     kept_us = max(parse_duration(config.compact.vacuum), upkeep.tables[table].vacuum_retention_us())
+    created_us = upkeep.tables[table].created_us()
+    if created_us is not None and upkeep.run.started_us - created_us < kept_us:
+        return  # none of its files is old enough, and to list them takes Delta seconds
     hours = ceil(timedelta(microseconds=kept_us) / timedelta(hours=1))
     upkeep.execute(table, STEP_VACUUM, f"vacuum {upkeep.tables[table].sql_name()} retain {hours} hours")
