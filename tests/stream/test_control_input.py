@@ -50,6 +50,7 @@ def test_column_of_corrections_is_there_in_the_batches_that_read_some() -> None:
         rows = Rows(conf)
         control.rows(rows, batch, text)
         found.append((rows.dropped, conf[RECORDS]))
+        assert control.has_rows is not rows.dropped
     usual, few = (True, "100000"), (False, "2000")
     assert found == [usual, usual, few, usual, few]
 

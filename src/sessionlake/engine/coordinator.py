@@ -20,7 +20,15 @@ from sessionlake.engine.exchange import WIRE_DDL
 from sessionlake.engine.operator import LOOKUP, RESTORE, BatchContext, counts_of
 from sessionlake.engine.outputs import Output
 from sessionlake.engine.pipeline import Pipeline
-from sessionlake.engine.placement import ExecutorLostError, is_local, on_shards, place, watched
+from sessionlake.engine.placement import (
+    ExecutorLostError,
+    in_one_task,
+    is_local,
+    on_shards,
+    place,
+    run_by,
+    watched,
+)
 from sessionlake.engine.reports import Outcome, places_of, read_reports
 from sessionlake.engine.shard import LAYOUT, ShardTask
 from sessionlake.engine.split import SplitTask
@@ -32,6 +40,9 @@ from sessionlake.warehouse.tables import Tables, spark_schema
 _log = logging.getLogger("sessionlake")
 _ATTEMPTS = 5
 _LOSSES = 10
+_FEW_SHARDS, _FEW_CORES = 8, 2
+"""To open a shard's store takes as long as to start a task for it, some 8 ms, and a stage of tasks some 40 ms more. So a stage is worth
+that for many shards on many cores alone."""
 
 
 @dataclass
@@ -69,12 +80,15 @@ class Coordinator:
         planned: str | None,
         clock_us: int,
         files: Mapping[str, Mapping[str, int]] = MappingProxyType({}),
+        *,
+        is_small: bool = False,
     ) -> None:
         """Run and commit a batch; one that is committed already is left alone.
 
         `rows` returns, given the batch's pins, its input rows, which the operator splits. `planned` is the result of `Pipeline.input_of` before
         the batch runs. The same call is made again before the first commit, and both results must be equal.
-        `clock_us` is the batch's time as the stream logged it. `files` is as in BatchContext.
+        `clock_us` is the batch's time as the stream logged it. `files` is as in BatchContext. `is_small` says that the input is
+        so little that one task is to do it all.
 
         Raises the error with which `Pipeline.checked` refuses the batch. Raises FencedError if another driver committed
         this batch_id or plans it too. Not every file system keeps a second driver from writing the batch's offsets, and the
@@ -92,7 +106,7 @@ class Coordinator:
         context = BatchContext(
             batch_id, commit_id, state, clock_us, last, dict(files), pins, keeps_replaced=p.keeps_replaced
         )
-        outcome = self._compute(p, rows(pins), context)
+        outcome = self._compute(p, rows(pins), context, is_small=is_small and self._fits_one_task(p))
         failpoints.hit("computed")
         if p.input_of(batch_id) != planned:
             raise FencedError(
@@ -153,18 +167,22 @@ class Coordinator:
             if commit is not None and (batch_id := self._batch_of(commit.metadata)) > committed
         }
 
-    def _compute(self, p: Pipeline, rows: DataFrame, context: BatchContext) -> Outcome:
+    def _compute(self, p: Pipeline, rows: DataFrame, context: BatchContext, *, is_small: bool) -> Outcome:
         """Run the shards until none is stale and none needs more rows.
 
         Files that a round wrote in vain are named by no commit; VACUUM removes them.
         """
         operator = p.operator
+        split = SplitTask(operator, context, p.outputs, p.shards)
         task = ShardTask(operator, context, p.outputs, p.store_dir, self._expected(p), cursors=self._cursors(p))
-        wire = self._split(p, rows, context)
+        wire = rows.mapInArrow(run_by(split), WIRE_DDL)
         handed: dict[str, DataFrame] = {}
         causes: dict[int, str] = {}
-        for _ in range(_ATTEMPTS):
-            outcome = self._round(reduce(DataFrame.unionAll, handed.values(), wire), task)
+        for attempt in range(_ATTEMPTS):
+            if is_small and attempt == 0:
+                outcome = read_reports(in_one_task(rows, split, task))
+            else:
+                outcome = self._round(reduce(DataFrame.unionAll, handed.values(), wire), task)
             causes = {**outcome.stale, **causes}
             if not outcome.stale and not outcome.needs:
                 return replace(outcome, causes=dict.fromkeys(causes, LAYOUT) if self._is_relaid(p) else causes)
@@ -184,6 +202,11 @@ class Coordinator:
             f"batch {context.batch_id}: shards {sorted(outcome.stale)} stayed stale after {_ATTEMPTS} attempts; "
             f"delete {p.store_dir!r} and start again"
         )
+
+    def _fits_one_task(self, p: Pipeline) -> bool:
+        """Say whether the shards of a small batch are done sooner by one task, one after the other, than by a second stage."""
+        spark = self._spark
+        return is_local(spark) and (p.shards <= _FEW_SHARDS or spark.sparkContext.defaultParallelism <= _FEW_CORES)
 
     def _round(self, wire: DataFrame, task: ShardTask) -> Outcome:
         """Run the shards once; again, with the executors that are left, if one is lost meanwhile."""
@@ -216,14 +239,6 @@ class Coordinator:
 
     def _cursors(self, p: Pipeline) -> tuple[Mapping[str, Any], ...]:
         return () if self.last is None or self._is_relaid(p) else self.last.cursors
-
-    def _split(self, p: Pipeline, rows: DataFrame, context: BatchContext) -> DataFrame:
-        task = SplitTask(p.operator, context, p.outputs, p.shards)
-
-        def split(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-            yield from task.run(batches)
-
-        return rows.mapInArrow(split, WIRE_DDL)
 
     def _wired(self, rows: DataFrame, kind: str, shards: frozenset[int] | None) -> DataFrame:
         """Return rows with a column `key` as wire rows of a kind, for some shards or (None) all."""

@@ -3,7 +3,7 @@
 import threading
 import uuid
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sessionlake.engine import exchange
 from sessionlake.engine.shard import ShardTask
+from sessionlake.engine.split import SplitTask
 from sessionlake.errors import ConfigError
 
 _WATCH_SECONDS = 0.5
@@ -40,6 +41,27 @@ def is_local(spark: SparkSession) -> bool:
     return master == "local" or master.startswith("local[")
 
 
+def run_by(task: SplitTask | ShardTask) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
+    """Return a task as the function of a stage."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        yield from task.run(batches)
+
+    return run
+
+
+def in_one_task(rows: DataFrame, split: SplitTask, task: ShardTask) -> DataFrame:
+    """Split a batch's input and run its shards in one task, one after the other and without a shuffle; for one local process.
+
+    For a few rows a stage of shards, with a task for each, takes longer than the work that it shares out.
+    """
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        yield from task.run(split.run(batches))
+
+    return rows.coalesce(1).mapInArrow(run, exchange.REPORT_DDL)
+
+
 def on_shards(wire: DataFrame, task: ShardTask, shards: int, placed: Placed | None) -> DataFrame:
     """Shuffle wire rows by shard and run the task on each.
 
@@ -48,11 +70,7 @@ def on_shards(wire: DataFrame, task: ShardTask, shards: int, placed: Placed | No
     """
     by_shard = wire.repartitionById(shards, "shard")
     if placed is None:
-
-        def run(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-            yield from task.run(batches)
-
-        return by_shard.mapInArrow(run, exchange.REPORT_DDL)
+        return by_shard.mapInArrow(run_by(task), exchange.REPORT_DDL)
 
     def run_group(rows: pa.Table, anchor: pa.Table) -> pa.Table:
         del anchor

@@ -88,6 +88,13 @@ class Source(Protocol):
         `column` gives the name, among a batch's rows, of a column of the source's stream.
         """
 
+    def is_small(self, before: str, planned: str) -> bool:
+        """Say whether a batch reads so little that sharing it out among tasks takes longer than the work; False if nobody knows.
+
+        `before` and `planned` are the positions before and after the batch, as Spark's log of offsets has them. The rows of the
+        batch that Spark leaves out were asked for before (`planned`).
+        """
+
     def versioned(self) -> Versioned | None:
         """Return how batches read the source by versions; None if Spark's positions say all."""
 

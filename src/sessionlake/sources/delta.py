@@ -95,6 +95,11 @@ class DeltaSource:
     def planned(self, tables: Tables, column: Callable[[str], str] = same) -> None:
         """Return None: the log says all, and Spark reads all of it."""
 
+    def is_small(self, before: str, planned: str) -> bool:
+        """Return False: positions don't say how many rows the files between them have."""
+        del before, planned
+        return False
+
     def versioned(self) -> Versioned | None:
         """Return None: Spark's positions say all."""
         return None

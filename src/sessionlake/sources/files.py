@@ -22,7 +22,7 @@ from sessionlake.sources.decoding.files import CONTENT, PATH, FileDecoder, base_
 from sessionlake.sources.decoding.json_lines import is_utf8
 from sessionlake.sources.decoding.rows import BATCH
 from sessionlake.sources.infer import all_columns, declared_and_inferred, infer_types
-from sessionlake.sources.limits import limits_of
+from sessionlake.sources.limits import SMALL_BYTES, limits_of
 from sessionlake.sources.planned_files import PlannedFiles, log_names
 from sessionlake.warehouse.tables import Tables
 
@@ -45,6 +45,7 @@ class FileSource:
         self._spark, self._config, self._path, self._number = spark, config, config.source.path, number
         self._warned: set[str] = set()
         self._next_look = 0.0
+        self._planned: PlannedFiles | None = None
 
     def check(self) -> None:
         """Refuse a local directory that is not there, as Spark does, and warn of names that can't be read.
@@ -121,7 +122,13 @@ class FileSource:
 
     def planned(self, tables: Tables, column: Callable[[str], str] = same) -> PlannedFiles:
         """Return the files that batches are planned to read."""
-        return PlannedFiles(tables, self._config, self._number, column)
+        self._planned = PlannedFiles(tables, self._config, self._number, column)
+        return self._planned
+
+    def is_small(self, before: str, planned: str) -> bool:
+        """Say whether the planned files have few bytes together, which of those in an object store nobody has asked for."""
+        del before, planned
+        return self._planned is not None and self._planned.size is not None and self._planned.size <= SMALL_BYTES
 
     def versioned(self) -> None:
         """Return None: Spark's positions say all."""

@@ -1,5 +1,6 @@
 """A Kafka topic as a source: the stream of its records, its columns, and warnings about its settings."""
 
+import json
 import logging
 from collections.abc import Callable, Collection, Sequence
 from functools import reduce
@@ -24,6 +25,7 @@ from sessionlake.sources.debezium import unwrapped
 from sessionlake.sources.decoding.kafka_records import DECODED, EVENT, HEADERS, TOMBSTONE, RecordDecoder, Topic
 from sessionlake.sources.infer import declared_and_inferred, infer_values
 from sessionlake.sources.kafka_cluster import Cluster, explained
+from sessionlake.sources.limits import SMALL_RECORDS
 from sessionlake.sources.record_columns import KEY, META, meta_of
 from sessionlake.warehouse.tables import Tables
 
@@ -92,6 +94,14 @@ class KafkaSource:
 
     def planned(self, tables: Tables, column: Callable[[str], str] = same) -> None:
         """Return None: Spark reads the offsets that it planned, or fails."""
+
+    def is_small(self, before: str, planned: str) -> bool:
+        """Say whether few offsets lie between the positions."""
+        first, last = (json.loads(position) for position in (before, planned))
+        ends = {(topic, number): end for topic, offsets in last.items() for number, end in offsets.items()}
+        begins = {(topic, number): begin for topic, offsets in first.items() for number, begin in offsets.items()}
+        # A partition that is new may have any number of records.
+        return ends.keys() <= begins.keys() and sum(end - begins[at] for at, end in ends.items()) <= SMALL_RECORDS
 
     def versioned(self) -> None:
         """Return None: Spark's positions say all."""

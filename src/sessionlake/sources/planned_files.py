@@ -35,6 +35,8 @@ class PlannedFiles:
         self._local = is_local(self._place)
         self._cores = tables.spark.sparkContext.defaultParallelism
         self._reached: dict[int, int] = {-1: -1}
+        self.size: int | None = None
+        """The bytes of the files whose rows were asked for last; None if unknown."""
 
     def rows(self, rows: DataFrame, batch_id: int, offsets: str | None) -> DataFrame:
         """Return the rows of a batch as they are, or with NUMBER and PARTS.
@@ -45,6 +47,7 @@ class PlannedFiles:
         self._reached[batch_id] = _last_entry(offsets, self._number)
         planned = self._planned(batch_id)
         sizes = self._sizes(batch_id)
+        self.size = sum(size or 0 for size in sizes.values()) if self._local else None
         parts = {path: self._parts(path, size, len(sizes)) for path, size in sizes.items()}
         special = {path: count for path, count in parts.items() if count != 1}
         if offsets is None or not (special or set(sizes) != set(planned)):

@@ -100,7 +100,9 @@ def is_damage(text: str, path: Path) -> bool:
     if any(os.strerror(number) in text for number in errno.errorcode if number not in _ERRORS_OF_DAMAGE):
         return False
     missing = os.strerror(errno.ENOENT) in text and f"{path}/" in text
-    return "Corruption: " in text or missing or "larger than file length" in text
+    # An empty file can't be mapped: after a loss of power a file may have its name, and none of its bytes.
+    empty = "while mmap file for read" in text and os.strerror(errno.EINVAL) in text
+    return "Corruption: " in text or missing or empty or "larger than file length" in text
 
 
 _ERRORS_OF_DAMAGE = (errno.ENOENT, errno.EINVAL)

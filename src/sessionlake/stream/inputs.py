@@ -54,13 +54,27 @@ class PlannedInputs:
         self._planned = {name: input_ for name, input_ in planned.items() if input_ is not None}
         self._versioned = versioned(config, sources)
         self._names = {pin_of(side): name for name, side in config.inputs.items()}
-        self._inputs = inputs
+        self._inputs, self._sources = inputs, sources
+        self._before: tuple[int, str | None] | None = None
+        self.is_small = False
+        """Whether all inputs of the batch whose rows were asked for last have few rows, corrections aside."""
 
     def rows(self, rows: DataFrame, batch_id: int, offsets: str | None) -> DataFrame:
         """Return a batch's rows, with the rows that Spark leaves out; `offsets` is the text of the batch's offset file."""
         for name, input_ in self._planned.items():
             rows = _named(input_.rows(rows, batch_id, offsets), name)
+        self.is_small = self._is_small(batch_id, offsets)
         return rows
+
+    def _is_small(self, batch_id: int, offsets: str | None) -> bool:
+        before, self._before = self._before, (batch_id, offsets)
+        if before is None or before[0] != batch_id - 1 or self._versioned:
+            return False  # the first batch of a run; or positions that don't say what is read
+        first, last = (event_positions(text, len(self._sources)) for text in (before[1], offsets))
+        return all(
+            a == b or ("-" not in (a, b) and source.is_small(a, b))
+            for source, a, b in zip(self._sources.values(), first, last, strict=True)
+        )
 
     def with_versions(self, rows: DataFrame, last: Mapping[str, str], pins: Mapping[str, str]) -> DataFrame:
         """Return a batch's rows with those of sources that have versions: `pins` are the batch's, `last` those of the batch before."""
@@ -97,6 +111,8 @@ class ControlInput:
         self._unneeded = (CORRECTION, INPUT) if tuple(sources) == (EVENTS,) else (CORRECTION,)
         self._before: tuple[int, str | None] | None = None
         self._records: str | None = None
+        self.has_rows = False
+        """Whether the batch whose rows were asked for last reads corrections."""
 
     def rows(self, rows: DataFrame, batch_id: int, offsets: str | None) -> DataFrame:
         """Return a batch's rows, without the columns of corrections if it reads only events.
@@ -106,7 +122,7 @@ class ControlInput:
         # On the way to Python Spark estimates the size of the rows after each row. For a null list column, as events have
         # it for corrections, it scans all earlier rows: 100,000 rows took 20 seconds. So in a batch with
         # corrections few rows are sent together. Files need no such limit, since a file is one row.
-        reads = self._reads(batch_id, offsets)
+        reads = self.has_rows = self._reads(batch_id, offsets)
         if not self._one_row_a_file and reads != (self._records is not None):
             conf = rows.sparkSession.conf
             usual = self._records or conf.get(RECORDS)
@@ -123,6 +139,11 @@ class ControlInput:
         if batch_id == 0 and self._tables[schemas.CORRECTIONS].latest_version() == 0:
             return False  # the table was made, and nobody has written to it
         return control_position(offsets) != control_position(before) or offsets is None
+
+
+def event_positions(offsets: str | None, inputs: int) -> list[str]:
+    """Return the positions in the inputs of events, of an offset file's text; `-` of one that has none yet."""
+    return [*(offsets or "").splitlines()[2 : 2 + inputs], *["-"] * inputs][:inputs]
 
 
 def control_position(offsets: str | None) -> str:

@@ -222,11 +222,14 @@ class _Run:
                     raise _EndedError
                 with self._batch_runs:
                     planned_rows = events.rows(control.rows(rows, batch_id, offsets), batch_id, offsets)
+                    is_small = events.is_small and not control.has_rows
                     last = self.coordinator.last
                     pinned = partial(events.with_versions, planned_rows, {} if last is None else last.pins)
                     numbered = ranked if self.kind.numbers_messages else {}
                     files = {name: order.ranks(batch_id) for name, order in numbered.items() if order is not None}
-                    self.coordinator.run_batch(pinned, batch_id, fingerprint(offsets), clock_of(offsets), files)
+                    self.coordinator.run_batch(
+                        pinned, batch_id, fingerprint(offsets), clock_of(offsets), files, is_small=is_small
+                    )
                     remove_all_marked(Path(self.config.driver_store_dir))
             except BaseException as error:
                 failures.append(error)
