@@ -163,8 +163,8 @@ def test_the_sinks_secrets_are_for_publish_and_no_run_needs_them(project: Projec
 
 
 def test_publish_says_without_java_that_there_is_no_sink(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sessionlake.cli.publish.open_session", lambda _: pytest.fail("Spark was started"))
-    told = "sink: is missing; add [sink.kafka] with bootstrap_servers and topic, [sink.delta] with path, or [sink.postgres] with url and table"
+    monkeypatch.setattr("sessionlake.cli.publish.open_session", lambda *_, **__: pytest.fail("Spark was started"))
+    told = "sink: is missing; add [sink.kafka] with bootstrap_servers and topic, [sink.delta] with path, [sink.postgres] with url and table, or [sink.python] with call"
     project.assert_error(told, "publish")
 
 

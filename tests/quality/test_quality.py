@@ -336,7 +336,7 @@ def test_missing_column_fails_the_schema(spark: SparkSession, lake: Path, table:
 
 @pytest.mark.slow
 def test_fail_on(spark: SparkSession, lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sessionlake.cli.jobs.open_session", lambda _: spark)
+    monkeypatch.setattr("sessionlake.cli.jobs.open_session", lambda *_, **__: spark)
     file = write_config(lake, event={"id": "id"})
 
     def code(*arguments: str) -> int:

@@ -7,9 +7,7 @@ single row is to blame, and the batch stops. A MemoryError never counts as the u
 """
 
 import base64
-import importlib
 import json
-import sys
 import traceback
 import zlib
 from abc import abstractmethod
@@ -25,18 +23,15 @@ import pyarrow as pa
 from sessionlake.aggregates.base import Aggregate, Events, States
 from sessionlake.aggregates.scalars import BYTES
 from sessionlake.errors import AggregateError, BadEventsError, ConfigError, first_line
+from sessionlake.user_code import load
 
 _VALUE_TYPES = {"long": pa.int64(), "double": pa.float64(), "string": pa.string(), "boolean": pa.bool_()}
 
 
 def load_user(name: str, path: str, directory: str | None) -> Any:
     """Return an object of the class that an aggregate names by import path; ConfigError if that can't be had."""
-    module, _, attribute = path.partition(":")
-    if directory and directory not in sys.path:
-        # Last: a file there must not stand before an installed module of its name.
-        sys.path.append(directory)
     try:
-        return getattr(importlib.import_module(module), attribute)()
+        return load(path, directory)()
     except Exception as error:
         raise ConfigError(
             f"aggregates.{name}: {path!r} can't be loaded ({error}); write 'package.module:Class', of an installed package or one in pipeline.code"

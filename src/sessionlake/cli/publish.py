@@ -6,7 +6,7 @@ from sessionlake.cli.jobs import command_of
 from sessionlake.cli.observed import observed_publisher
 from sessionlake.cli.shared import console, has_little_data, open_session
 from sessionlake.config.load import load_config
-from sessionlake.config.source import TABLE, TOPIC
+from sessionlake.config.source import FUNCTION, TABLE, TOPIC
 
 if TYPE_CHECKING:
     from sessionlake.jobs.publish import Step
@@ -30,7 +30,7 @@ def publish_command(config_path: str, once: bool, only: str | None, resync: bool
 
         def show_step(name: str, step: "Step") -> None:
             rows = "all rows" if step.rows is None else f"{step.rows:,} rows and {step.deleted:,} deletes"
-            console.print(f"{name} at batch {step.batch_id}  {rows} written")
+            console.print(f"{name} at batch {step.batch_id}  {rows} {'sent' if name == FUNCTION else 'written'}")
             batch_done()
 
         little_java = once and has_little_data(config)
@@ -46,4 +46,4 @@ def publish_command(config_path: str, once: bool, only: str | None, resync: bool
     if TOPIC in sinks:
         console.print(f"{published.batches} batches published")
     if {*sinks} - {TOPIC}:
-        console.print(f"{published.steps} steps of tables")
+        console.print(f"{published.steps} steps")

@@ -83,7 +83,12 @@ def _absolute_sinks(config: "Config", pipeline: PipelineSection, directory: Path
             )
     if postgres is not None:
         postgres = postgres.model_copy(update={"url": with_absolute_files(postgres.url, directory)})
-    return SinkSection(kafka=kafka and with_absolute_secrets(kafka, directory), delta=delta, postgres=postgres)
+    return SinkSection(
+        kafka=kafka and with_absolute_secrets(kafka, directory),
+        delta=delta,
+        postgres=postgres,
+        python=config.sink.python,
+    )
 
 
 def _absolute_lookup(section: LookupSection, directory: Path) -> LookupSection:

@@ -12,7 +12,7 @@ from sessionlake.config.lookups import checks_of_lookups
 from sessionlake.config.names import RESERVED
 from sessionlake.config.observed import check_observed
 from sessionlake.config.paths import check_store_path
-from sessionlake.config.source import check_database, check_references, check_sink, check_source
+from sessionlake.config.source import check_database, check_function, check_references, check_sink, check_source
 from sessionlake.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -142,6 +142,8 @@ def _check_sinks(config: "Config") -> None:
         check_sink(config.sink.kafka)
     if config.sink.postgres is not None:
         check_database(config.sink.postgres)
+    if config.sink.python is not None:
+        check_function(config.sink.python)
     for name, sink in config.sink.targets.items():
         at = f"sink.{name}"
         if config.section.hides_us is not None:

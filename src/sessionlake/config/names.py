@@ -1,5 +1,7 @@
 """Names that the config has to know next to the tables' schemas, whose module costs the import of pyarrow."""
 
+import re
+
 EVENTS = "events"
 """The table that is the archive."""
 SOURCE_ROWS = "source_rows"
@@ -8,6 +10,9 @@ EVENT_INPUT = "events"
 """The event input of pipelines that have one."""
 DEAD_LETTER = "dead_letter"
 """The choice, for events that can't be taken as they are, of a row in dead_letters."""
+
+IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+"""The form of users' classes and functions in a config: package.module:Name."""
 
 RESERVED = frozenset(
     (

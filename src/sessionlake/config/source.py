@@ -7,6 +7,7 @@ from typing import ClassVar, Literal, TypeVar
 
 from pydantic import Field
 
+from sessionlake.config.names import IMPORT_PATH
 from sessionlake.config.operators import named
 from sessionlake.config.secrets import has_reference, with_absolute_files
 from sessionlake.config.sections import Duration, Section
@@ -27,7 +28,7 @@ _OURS = {
 }
 
 
-TOPIC, TABLE, DATABASE = "kafka", "delta", "postgres"
+TOPIC, TABLE, DATABASE, FUNCTION = "kafka", "delta", "postgres", "python"
 """The sinks by their names in the config: a topic, a table, and a table of a database."""
 
 
@@ -148,17 +149,33 @@ class PostgresSink(Section):
     """While `publish` runs on, the table is brought up to date at most this often."""
 
 
+class PythonSink(Section):
+    """A function of the user's that `sessionlake publish` calls with the rows that have changed."""
+
+    call: str
+    """Import path module:function, installed or in pipeline.code: `function(rows, delivery)`."""
+    emit: Literal["changes", "final"] | None = None
+    """The rows that it gets: all, or those that events can't change any more. Without a setting as `session.emit`, otherwise all."""
+    first: Literal["all", "none"] = "all"
+    """Whether the first step brings all rows that there are, or none of them."""
+    every: Duration = "1 second"
+    """While `publish` runs on, it is called at most this often."""
+    max_rows: int = Field(default=100_000, ge=1)
+    """The rows of a call at most: more come in several calls of one step."""
+
+
 class SinkSection(Section):
     """The targets of sessions or windows besides the warehouse."""
 
     kafka: KafkaSink | None = None
     delta: DeltaSink | None = None
     postgres: PostgresSink | None = None
+    python: PythonSink | None = None
 
     @property
-    def targets(self) -> dict[str, KafkaSink | DeltaSink | PostgresSink]:
+    def targets(self) -> dict[str, KafkaSink | DeltaSink | PostgresSink | PythonSink]:
         """The targets that there are, by their names in the config."""
-        named = {TOPIC: self.kafka, TABLE: self.delta, DATABASE: self.postgres}
+        named = {TOPIC: self.kafka, TABLE: self.delta, DATABASE: self.postgres, FUNCTION: self.python}
         return {name: sink for name, sink in named.items() if sink is not None}
 
 
@@ -222,6 +239,14 @@ def check_database(sink: PostgresSink) -> None:
     if not _TABLE_NAME.fullmatch(sink.table):
         raise ConfigError(
             f"sink.postgres.table: {sink.table!r} is no name of a table; write lower-case letters, digits and _, and a schema before a point if it has one"
+        )
+
+
+def check_function(sink: PythonSink) -> None:
+    """Raise a ConfigError for a path of no function."""
+    if not IMPORT_PATH.fullmatch(sink.call):
+        raise ConfigError(
+            f"sink.python.call: {sink.call!r} is no import path; write 'package.module:function', for example 'shop.alerts:on_rows'"
         )
 
 

@@ -429,7 +429,7 @@ class Expire(Section):
 class Sink(Section):
     """The targets of sessions or windows besides the warehouse.
 
-    Its keys are those of [sink]: kafka, delta, postgres.
+    Its keys are those of [sink]: kafka, delta, postgres, python.
     """
 
     def __init__(
@@ -438,6 +438,7 @@ class Sink(Section):
         kafka: Mapping[str, Any] | None = ...,
         delta: Mapping[str, Any] | None = ...,
         postgres: Mapping[str, Any] | None = ...,
+        python: Mapping[str, Any] | None = ...,
     ) -> None: ...
 
 class Metrics(Section):

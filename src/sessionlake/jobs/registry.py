@@ -337,12 +337,12 @@ JOBS: tuple[Job, ...] = (
     ),
     Job(
         "publish",
-        "Publish the results to the compacted Kafka topic of [sink.kafka], and keep the tables of [sink.delta] and [sink.postgres].",
+        "Publish the results to the compacted Kafka topic of [sink.kafka], keep the tables of [sink.delta] and [sink.postgres], and call the function of [sink.python].",
         "sessionlake.jobs.publish:publish",
         (
             Option("once", "Publish all changes up to now, then exit.", Kind.FLAG, in_dag=False),
-            Option("only", "Serve this sink alone.", Kind.CHOICE, choices=("kafka", "delta", "postgres"), in_dag=False),
-            Option("resync", "Replace all rows of the tables of [sink.delta] and [sink.postgres] first, each in one transaction.", Kind.FLAG, in_dag=False),
+            Option("only", "Serve this sink alone.", Kind.CHOICE, choices=("kafka", "delta", "postgres", "python"), in_dag=False),
+            Option("resync", "Load all rows of [sink.delta], [sink.postgres] and [sink.python] again first; those of a table are replaced in one transaction.", Kind.FLAG, in_dag=False),
         ),
         more="It runs until it is stopped (ctrl-C), or once with --once.",
         reads=_rows(*_COMPUTED),

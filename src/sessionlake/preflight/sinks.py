@@ -6,6 +6,7 @@ from sessionlake.config.secrets import reveal, reveal_all
 from sessionlake.config.source import option_texts
 from sessionlake.errors import LakeError
 from sessionlake.extras import require_extra
+from sessionlake.user_code import load_function
 from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.sink_position import position_of, table_without_spark
@@ -24,6 +25,9 @@ def sink_problems(config: Config) -> list[Problem]:
             reveal("sink.postgres.url", config.sink.postgres.url)
         with found.one():
             require_extra("sink.postgres", "psycopg", "postgres")
+    if config.sink.python is not None:
+        with found.one():
+            load_function("sink.python.call", config.sink.python.call, config.pipeline.code)
     if config.sink.delta is not None:
         with found.one():
             require_table(config)

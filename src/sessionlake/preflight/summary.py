@@ -81,6 +81,8 @@ def _written(config: Config) -> str:
     sent += f"; `sessionlake publish` keeps them in the table {table.path}" if table else ""
     base = config.sink.postgres
     sent += f"; `sessionlake publish` keeps them in the table {base.table} of PostgreSQL" if base else ""
+    called = config.sink.python
+    sent += f"; `sessionlake publish` calls {called.call} with those that change" if called else ""
     whole = " and every row to source_rows" if config.pipeline.archive == "all" else ""
     archive = f", and every event to events{whole}" if config.pipeline.archive else ""
     archive += ", and the rows that it replaces to replaced_rows" if config.pipeline.keep_replaced else ""

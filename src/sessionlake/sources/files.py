@@ -126,7 +126,7 @@ class FileSource:
         return self._planned
 
     def is_small(self, before: str, planned: str) -> bool:
-        """Say whether the planned files have few bytes together, which of those in an object store nobody has asked for."""
+        """Say whether the planned files have few bytes together. An object store is not asked for sizes, so no file there is small."""
         del before, planned
         return self._planned is not None and self._planned.size is not None and self._planned.size <= SMALL_BYTES
 

@@ -1,4 +1,4 @@
-"""How far the table of a sink is: the position that each of its steps wrote with the rows, into the log of [sink.delta], or a row of [sink.postgres]."""
+"""How far the table of a sink is: the position that each of its steps wrote with the rows, into the log of [sink.delta], a row of [sink.postgres], or a file of [sink.python]."""
 
 import uuid
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ since the position was read, to a batch before it.
 """
 _SINK = "sink"
 _AT = "sink.delta.path"
-RESYNC = "load the table anew with `sessionlake publish --resync`"
+RESYNC = "load all rows again with `sessionlake publish --resync`"
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from sessionlake.jobs.forget.lake import SINK_TABLE, Lake
 from sessionlake.jobs.publish.changes import from_version
 from sessionlake.jobs.publish.database import newest_position as position_in_database
 from sessionlake.jobs.publish.final import read_reached
+from sessionlake.jobs.publish.function import position_of as position_of_function
 from sessionlake.jobs.publish.job import newest_checkpoint
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.sink_position import newest_position
@@ -26,7 +27,7 @@ def unread_from(lake: Lake, name: str) -> int | None:
         return _consumed(lake, name, lake.config.checkpoint)
     if name != lake.tables.changelog.changes:
         return None
-    sinks = (_published(lake), _in_table(lake), _in_database(lake))
+    sinks = (_published(lake), _in_table(lake), _in_database(lake), _in_function(lake))
     return min((version for version in sinks if version is not None), default=None)
 
 
@@ -39,6 +40,12 @@ def _in_table(lake: Lake) -> int | None:
 def _in_database(lake: Lake) -> int | None:
     """Return it of the table of [sink.postgres]; None if there is none."""
     position = position_in_database(lake.config)
+    return None if position is None else position.seen.version + 1
+
+
+def _in_function(lake: Lake) -> int | None:
+    """Return it of the function of [sink.python]; None if there is none."""
+    position = None if lake.config.sink.python is None else position_of_function(lake.tables, lake.config)
     return None if position is None else position.seen.version + 1
 
 

@@ -24,19 +24,16 @@ from sessionlake.errors import (
     ConfigError,
     FencedError,
     JobError,
-    PipelineStateError,
-    SourceError,
     UnreachableError,
     first_line,
 )
 from sessionlake.extras import require_extra
 from sessionlake.jobs.publish.copying import Columns
-from sessionlake.jobs.publish.results import Results
+from sessionlake.jobs.publish.results import Results, is_gone
 from sessionlake.jobs.publish.steps import Step
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.changelog import SIGN
 from sessionlake.warehouse.sink_position import Position
-from sessionlake.warehouse.streamed_files import are_gone
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.visible import CHANGED_IN
 
@@ -81,7 +78,7 @@ class PostgresTable:
             try:
                 return self._write(self._results.signed(before.seen, now.seen), before, now, whole=False)
             except Exception as error:
-                if not _is_gone(error):
+                if not is_gone(error):
                     raise
             _log.warning(
                 "sink.postgres: changes since batch %d are gone from the tables, so all rows are loaded again",
@@ -213,13 +210,6 @@ def connected(sink: PostgresSink) -> Iterator["Connection"]:
         ) from error
     except psycopg.Error as error:
         raise JobError(f"sink.postgres: {sink.table!r} can't be written ({hide(first_line(error))})") from error
-
-
-def _is_gone(error: Exception) -> bool:
-    """Say whether an error is for a part of the tables, between two batches, that they no longer have."""
-    if isinstance(error, (PipelineStateError, SourceError)):
-        return not isinstance(error, UnreachableError)
-    return are_gone(str(error))
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Results to the sinks of a config: records of a compacted Kafka topic, and the rows of tables: a plain one of Delta, one of PostgreSQL."""
+"""Results to the sinks of a config: records of a compacted Kafka topic, the rows of tables of Delta and PostgreSQL, and calls of a function."""
 
 import time
 from collections.abc import Callable
@@ -9,11 +9,12 @@ from pyspark.sql import SparkSession
 
 from sessionlake.config.durations import parse_duration
 from sessionlake.config.load import Config
-from sessionlake.config.source import DATABASE, TABLE, TOPIC, KafkaSink
+from sessionlake.config.source import DATABASE, FUNCTION, TABLE, TOPIC, KafkaSink
 from sessionlake.errors import ConfigError, NoBatchesError
 from sessionlake.jobs.publish.changes import from_version, pin_version, publish_changes
 from sessionlake.jobs.publish.database import PostgresTable, postgres_of
 from sessionlake.jobs.publish.final import publish_final
+from sessionlake.jobs.publish.function import PythonFunction, python_of
 from sessionlake.jobs.publish.records import OnBatch, OnTurn, topic_of
 from sessionlake.jobs.publish.steps import Step
 from sessionlake.jobs.publish.table import SinkTable
@@ -25,8 +26,12 @@ _ID_LENGTH = 22
 _POLL_S = 1.0
 OnStep = Callable[[str, Step], None]
 """Called after each step of a table, with the sink's name."""
-KEPT: dict[str, type[SinkTable] | type[PostgresTable]] = {TABLE: SinkTable, DATABASE: PostgresTable}
-"""The sinks that keep a table, by their names."""
+STEPPED: dict[str, type[SinkTable] | type[PostgresTable] | type[PythonFunction]] = {
+    TABLE: SinkTable,
+    DATABASE: PostgresTable,
+    FUNCTION: PythonFunction,
+}
+"""The sinks that get the rows by which two batches differ, by their names."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +58,11 @@ def publish(
 ) -> Published:
     """Publish all results at the first start, and from then on changes, until stopped or, with `once`, up to now.
 
-    `only` names the one sink that is served: `kafka`, `delta` or `postgres`. To a topic at least once: after a crash records are sent
+    `only` names the one sink that is served: `kafka`, `delta`, `postgres` or `python`. To a topic at least once: after a crash records are sent
     again. A reader may for a moment see an older state, until the newer one is sent again. A topic that was recreated gets
     all rows again. With emit = "final" each row is sent when it closes, and again only if it changes after that.
     The table of [sink.delta] or [sink.postgres] equals the results as of a batch at each moment; with `resync` all of its
-    rows are replaced first.
+    rows are replaced first. The function of [sink.python] gets each difference at least once, and with `resync` all rows.
     """
     sinks = sinks_of(config, only, resync=resync)
     tables = Tables.of(spark, config)
@@ -71,7 +76,9 @@ def publish(
         # Tables of 0.2 lack them, and records of a topic go on with the key that they have.
         tables = tables.seen_by(replace(of, key_columns=()))
     kept = [
-        TableSteps(name, make(tables, config), on_step, resync=resync) for name, make in KEPT.items() if name in sinks
+        TableSteps(name, make(tables, config), on_step, resync=resync)
+        for name, make in STEPPED.items()
+        if name in sinks
     ]
 
     def turn() -> None:
@@ -94,7 +101,7 @@ def sinks_of(config: Config, only: str | None = None, *, resync: bool = False) -
     there = list(config.sink.targets) if only is None else [only]
     if not there:
         raise ConfigError(
-            "sink: is missing; add [sink.kafka] with bootstrap_servers and topic, [sink.delta] with path, or [sink.postgres] with url and table"
+            "sink: is missing; add [sink.kafka] with bootstrap_servers and topic, [sink.delta] with path, [sink.postgres] with url and table, or [sink.python] with call"
         )
     if TOPIC in there:
         sink_of(config)
@@ -102,9 +109,11 @@ def sinks_of(config: Config, only: str | None = None, *, resync: bool = False) -
         table_of(config)
     if DATABASE in there:
         postgres_of(config)
-    if resync and not {*KEPT} & {*there}:
+    if FUNCTION in there:
+        python_of(config)
+    if resync and not {*STEPPED} & {*there}:
         raise ConfigError(
-            "--resync: replaces the rows of the table of [sink.delta] or [sink.postgres]; a topic that is recreated gets all rows"
+            "--resync: loads all rows of [sink.delta], [sink.postgres] or [sink.python] again; a topic that is recreated gets all rows"
         )
     return there
 
@@ -114,7 +123,7 @@ class TableSteps:
     """The steps of a table while a process runs: one at most in the time `every` of its section."""
 
     name: str
-    table: SinkTable | PostgresTable
+    table: SinkTable | PostgresTable | PythonFunction
     on_step: OnStep
     resync: bool = False
     made: int = 0

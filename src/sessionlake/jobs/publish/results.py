@@ -1,18 +1,29 @@
-"""The rows that a sink which keeps a table is to have: all of them, or those by which two batches differ."""
+"""The rows that a sink is to have: all of them, or those by which two batches differ."""
 
 from dataclasses import dataclass
 from functools import cached_property
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructField
 
 from sessionlake.config.load import Config
-from sessionlake.warehouse.changelog import SPARK
+from sessionlake.errors import PipelineStateError, SourceError, UnreachableError
+from sessionlake.warehouse.changelog import SIGN, SPARK
 from sessionlake.warehouse.seen import Visible
+from sessionlake.warehouse.streamed_files import are_gone
 from sessionlake.warehouse.tables import Tables
-from sessionlake.warehouse.visible import View
+from sessionlake.warehouse.visible import CHANGED_IN, View
 
-_STATE = "state"
+LEAST_SIGN = "_least"
+_STATE, _RANK = "state", "_rank"
+
+
+def is_gone(error: Exception) -> bool:
+    """Say whether an error is for a part of the tables, between two batches, that they no longer have."""
+    if isinstance(error, (PipelineStateError, SourceError)):
+        return not isinstance(error, UnreachableError)
+    return are_gone(str(error))
 
 
 @dataclass(frozen=True)
@@ -29,6 +40,13 @@ class Results:
         Sessions in quarantine are not among them: one that gets there is only taken back.
         """
         return self._shown(self._view.signed(before, now, self._names(now)))
+
+    def latest(self, before: Visible | None, now: Visible) -> DataFrame:
+        """Return the last change of each row among those of `signed`, with the least SIGN of its changes as LEAST_SIGN: -1 if it was there before."""
+        row = Window.partitionBy(*self.tables.changelog.identity)
+        last = F.row_number().over(row.orderBy(F.desc(CHANGED_IN), F.desc(SIGN)))
+        rows = self.signed(before, now).withColumns({_RANK: last, LEAST_SIGN: F.min(SIGN).over(row)})
+        return rows.where(F.col(_RANK) == 1)
 
     def _shown(self, rows: DataFrame) -> DataFrame:
         rule = self.config.quarantined_sql(SPARK.micros)

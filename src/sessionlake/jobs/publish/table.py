@@ -9,31 +9,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
 from sessionlake.config.load import Config
 from sessionlake.config.source import TABLE, DeltaSink
 from sessionlake.engine import failpoints
-from sessionlake.errors import FencedError, PipelineStateError, SourceError
-from sessionlake.jobs.publish.results import Results
+from sessionlake.errors import FencedError
+from sessionlake.jobs.publish.results import LEAST_SIGN, Results, is_gone
 from sessionlake.jobs.publish.steps import Step
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.changelog import SIGN, SPARK
 from sessionlake.warehouse.delta_log import USER_METADATA
 from sessionlake.warehouse.history import user_metadata
 from sessionlake.warehouse.sink_position import STEPS, Position, newest_position, position_of, sink_of
-from sessionlake.warehouse.streamed_files import are_gone
 from sessionlake.warehouse.tables import Table, Tables
 from sessionlake.warehouse.views import whole
-from sessionlake.warehouse.visible import CHANGED_IN
 
 _ATTEMPTS = 10
 _FILE_ROWS = 1_000_000
 _CHANGES = "sink_changes"
-_RANK, _LEAST = "_rank", "_least"
-"""Of a change its place among those of its row, the last one first, and the least sign of them all."""
 _MERGE = """
 merge into {table} t using {changes} s on {same}
 when matched and s.{sign} < 0 then delete
@@ -136,18 +132,12 @@ class SinkTable:
         of = self.tables.changelog
         by_start = of.start in of.identity
         try:
-            row = Window.partitionBy(*of.identity)
-            last = F.row_number().over(row.orderBy(F.desc(CHANGED_IN), F.desc(SIGN)))
-            signed = self._results.signed(before.seen, now.seen)
-            rows = signed.withColumns({_RANK: last, _LEAST: F.min(SIGN).over(row)}).where(F.col(_RANK) == 1)
-            rows.persist(StorageLevel.MEMORY_AND_DISK)
+            rows = self._results.latest(before.seen, now.seen).persist(StorageLevel.MEMORY_AND_DISK)
             start = whole(of, of.start) if by_start else F.lit(None)
-            signs = [F.count_if(F.col(SIGN) == 1), F.count_if(F.col(_LEAST) == -1)]
+            signs = [F.count_if(F.col(SIGN) == 1), F.count_if(F.col(LEAST_SIGN) == -1)]
             ((added, taken_back, low, high),) = rows.agg(*signs, F.min(start), F.max(start)).collect()
-        except (PipelineStateError, SourceError):
-            return None
         except Exception as error:
-            if are_gone(str(error)):
+            if is_gone(error):
                 return None
             raise
         return _Found(rows, added, taken_back, (low, high) if by_start and low is not None else None)

@@ -1,11 +1,11 @@
 """The section [process] of a config."""
 
-import re
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from sessionlake.config.durations import parse_duration
+from sessionlake.config.names import IMPORT_PATH
 from sessionlake.config.sections import Duration, OperatorSection
 from sessionlake.errors import ConfigError
 
@@ -17,7 +17,6 @@ RESERVED_OUTPUT = frozenset(
     )
 )
 """Columns that every output has; in lower case."""
-_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 class ProcessSection(OperatorSection):
@@ -84,7 +83,7 @@ class ProcessSection(OperatorSection):
 
     def check(self) -> None:
         """Refuse a path that is none, columns that every output has, and a retention shorter than the grace."""
-        if not _PATH.fullmatch(self.processor):
+        if not IMPORT_PATH.fullmatch(self.processor):
             raise ConfigError(
                 f"process.class: {self.processor!r} is no import path; write 'package.module:Class', for example 'shop.rules:Funnel'"
             )

@@ -12,11 +12,12 @@ from sessionlake.errors import ConfigError
 from sessionlake.operators.process.api import Context, Processor
 from sessionlake.operators.process.changelog import OUTPUTS, STATES
 from sessionlake.operators.process.output import OutputColumns
-from sessionlake.operators.process.user_class import described, load_class, made
+from sessionlake.operators.process.user_class import load_class, made
 from sessionlake.stream import ingest
 from sessionlake.stream.ingest import EventSpec
 from sessionlake.stream.positions import counted
 from sessionlake.stream.watermark import NO_WATERMARK, advanced, watermark_of
+from sessionlake.user_code import described
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.changelog import DELETED
 from sessionlake.warehouse.schemas import TIME

@@ -1,14 +1,14 @@
 """Users' processors: how a class is loaded, and how its errors are described."""
 
-import importlib
 import sys
 import traceback
 from collections.abc import Iterable
 from types import GeneratorType
 from typing import Any
 
-from sessionlake.errors import ConfigError, first_line
+from sessionlake.errors import ConfigError
 from sessionlake.operators.process.api import Processor
+from sessionlake.user_code import described, load, short
 
 _LONGEST = 300
 _NAME = "process.class"
@@ -19,15 +19,13 @@ def load_class(path: str, directory: str | None) -> type[Processor]:
 
     `directory` is pipeline.code: searched after everything that is installed.
     """
-    module, _, name = path.partition(":")
-    if directory and directory not in sys.path:
-        sys.path.append(directory)
     try:
-        found: Any = getattr(importlib.import_module(module), name)
+        found: Any = load(path, directory)
     except Exception as error:
         raise ConfigError(
             f"{_NAME}: {path!r} can't be loaded ({described(error)}); write 'package.module:Class', of an installed package or one in pipeline.code"
         ) from error
+    name = path.partition(":")[2]
     if not (isinstance(found, type) and issubclass(found, Processor)):
         raise ConfigError(
             f"{_NAME}: {path!r} is no subclass of Processor; write `class {name}(Processor):`, with Processor of sessionlake.operators.process"
@@ -52,28 +50,8 @@ def failure(path: str, processor: Processor, error: Exception, rows: Iterable[An
     """
     own = sys.modules[type(processor).__module__].__file__ or ""
     inside = any(frame.filename == own for frame in traceback.extract_tb(error.__traceback__))
-    place = f" at {_short(own)}"
+    place = f" at {short(own)}"
     if not inside and isinstance(rows, GeneratorType) and rows.gi_frame is not None:
-        place = f" at {_short(own)}:{rows.gi_frame.f_lineno}"
+        place = f" at {short(own)}:{rows.gi_frame.f_lineno}"
         rows.close()
     return f"class {path} raised {described(error, own)}{'' if inside else place}"[:_LONGEST]
-
-
-def described(error: Exception, own: str = "") -> str:
-    """Return an error in one line with the file and line that raised it: of the file `own`, if the error passed it."""
-    text = f"{type(error).__name__}: {first_line(error)}"
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_loading(frame.filename)]
-    in_own = [frame for frame in frames if frame.filename == own]
-    if not frames or (own and not in_own):
-        return text
-    frame = (in_own or frames)[-1]
-    return f"{text} at {_short(frame.filename)}:{frame.lineno}"
-
-
-def _is_loading(filename: str) -> bool:
-    """Say whether a file is this one or the import system's, which only call the user's code."""
-    return filename == __file__ or "importlib" in filename
-
-
-def _short(filename: str) -> str:
-    return filename.rpartition("/")[2]

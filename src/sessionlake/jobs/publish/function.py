@@ -1,0 +1,182 @@
+"""The function of [sink.python], called with the rows by which two batches differ: at least once, step by step in order (rule 335)."""
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.storagelevel import StorageLevel
+
+from sessionlake.config.load import Config
+from sessionlake.config.source import FUNCTION, PythonSink
+from sessionlake.engine import failpoints
+from sessionlake.engine.exchange import from_payload, to_payload
+from sessionlake.errors import ConfigError, JobError, PipelineStateError
+from sessionlake.jobs.publish.results import Results, is_gone
+from sessionlake.jobs.publish.steps import Step
+from sessionlake.user_code import described, load_function
+from sessionlake.warehouse.batches import last_batch
+from sessionlake.warehouse.changelog import SIGN, SPARK
+from sessionlake.warehouse.sink_position import Position
+from sessionlake.warehouse.tables import Tables
+
+OP, UPSERT, DELETE = "op", "upsert", "delete"
+_PAYLOAD = "payload"
+_log = logging.getLogger("sessionlake")
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What a call of the function is told next to the rows."""
+
+    pipeline: str
+    batch_id: int
+    """The batch whose results the rows lead to. Rows that come again after a crash lead to the same batch or to a later one."""
+    after: int | None
+    """The batch that the step before led to; None if the rows are all that there are."""
+    part: int
+    """The number of the call within the step, from 0 on."""
+
+
+Function = Callable[[pa.Table, Delivery], object]
+
+
+@dataclass(frozen=True)
+class PythonFunction:
+    """The function of a pipeline's config, and the tables whose rows it gets."""
+
+    tables: Tables
+    config: Config
+
+    @property
+    def sink(self) -> PythonSink:
+        """The section."""
+        return python_of(self.config)
+
+    @cached_property
+    def function(self) -> Function:
+        """The function itself; ConfigError if it can't be loaded."""
+        return load_function("sink.python.call", self.sink.call, self.config.pipeline.code)
+
+    def step(self, *, anew: bool = False) -> Step | None:
+        """Call the function with the rows that have changed up to the last batch; None if it had them. With `anew` it gets all rows.
+
+        JobError if it raises. The rows come again then.
+        """
+        call = self.function  # before any row is read
+        last, before = last_batch(self.tables), position_of(self.tables, self.config)
+        if before is not None and not anew:
+            before.require_same(self.config, self.tables, last, FUNCTION, self.sink.call)
+            if before.seen.batch_id == last.batch_id:
+                return None
+        now = Position.after(before, self.config, last, anew=anew, sink=FUNCTION)
+        is_whole = before is None or anew
+        if before is None and self.sink.first == "none" and not anew:
+            _write(self.tables, self.config, now)
+            return Step(last.batch_id, 0)
+        failpoints.hit("function_read")
+        rows = self._results.latest(None if is_whole or before is None else before.seen, now.seen)
+        rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
+        try:
+            added, deleted = _counted(rows)
+        except Exception as error:
+            rows.unpersist()
+            if is_whole or before is None or not is_gone(error):
+                raise
+            _log.warning(
+                "sink.python: changes since batch %d are gone from the tables, so all rows are sent again",
+                before.seen.batch_id,
+            )
+            is_whole, rows = True, self._results.latest(None, now.seen).persist(StorageLevel.MEMORY_AND_DISK)
+            added, deleted = _counted(rows)
+        try:
+            after = None if is_whole or before is None else before.seen.batch_id
+            for part, table in enumerate(self._tables_of(rows, added + deleted, now)):
+                self._call(call, table, Delivery(self.config.pipeline.name, last.batch_id, after, part))
+        finally:
+            rows.unpersist()
+        failpoints.hit("function_called")
+        _write(self.tables, self.config, now)
+        return Step(last.batch_id, None if is_whole else added, deleted)
+
+    def _call(self, call: Function, rows: pa.Table, delivery: Delivery) -> None:
+        try:
+            call(rows, delivery)
+        except Exception as error:
+            raise JobError(
+                f"sink.python: {self.sink.call} raised {described(error)}, at batch {delivery.batch_id}; correct it and start again: the step's rows come again"
+            ) from error
+
+    def _tables_of(self, rows: DataFrame, count: int, now: Position) -> Iterator[pa.Table]:
+        """Yield the rows as tables of the columns of the live view and OP, none with more rows than `max_rows`."""
+        most = self.sink.max_rows
+        op = F.when(F.col(SIGN) > 0, UPSERT).otherwise(DELETE).alias(OP)
+        names = [F.col(SPARK.named(field.name)) for field in self._results.fields(now.seen)]
+        # A partition comes to this process as a whole.
+        parted = rows.select(op, *names).repartition(-(-count // most)) if count > most else rows.select(op, *names)
+        held, size = list[pa.Table](), 0
+        for row in parted.mapInArrow(_packed, f"{_PAYLOAD} binary").toLocalIterator():
+            table = from_payload(pa.scalar(row[0], pa.binary()))
+            while size + table.num_rows >= most:
+                yield pa.concat_tables([*held, table.slice(0, most - size)])
+                table, held, size = table.slice(most - size), [], 0
+            if table.num_rows:
+                held, size = [*held, table], size + table.num_rows
+        if held:
+            yield pa.concat_tables(held)
+
+    @cached_property
+    def _results(self) -> Results:
+        return Results(self.tables, self.config, FUNCTION)
+
+
+def python_of(config: Config) -> PythonSink:
+    """Return the section; ConfigError if there is none."""
+    if config.sink.python is None:
+        raise ConfigError("sink.python: is missing; add [sink.python] with call")
+    return config.sink.python
+
+
+def position_of(tables: Tables, config: Config) -> Position | None:
+    """Return how far the function is; None before its first step."""
+    steps = _steps(tables, config)
+    text = tables.read_text(f"{_folder(config)}/{steps[-1]}") if steps else None
+    position = Position.read(json.loads(text)) if text else None
+    if position is not None and position.pipeline != config.pipeline.name:
+        raise PipelineStateError(
+            f"sink.python: {_folder(config)!r} is of pipeline {position.pipeline!r}; remove it to begin with all rows"
+        )
+    return position
+
+
+def _write(tables: Tables, config: Config, position: Position) -> None:
+    """Record a step in a new file: not every file system can replace a file in one step."""
+    done = _steps(tables, config)
+    tables.write_text_once(f"{_folder(config)}/{position.step}", json.dumps(position.values()))
+    for step in done:
+        tables.delete(f"{_folder(config)}/{step}")
+
+
+def _steps(tables: Tables, config: Config) -> list[int]:
+    return sorted(int(name) for name in tables.names(_folder(config)) if name.isdigit())
+
+
+def _folder(config: Config) -> str:
+    return f"{config.checkpoint}-publish/{FUNCTION}"
+
+
+def _counted(rows: DataFrame) -> tuple[int, int]:
+    """Return how many rows are there now, and how many are gone."""
+    ((added, deleted),) = rows.agg(F.count_if(F.col(SIGN) > 0), F.count_if(F.col(SIGN) < 0)).collect()
+    return added, deleted
+
+
+def _packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield each batch as a row of bytes."""
+    for batch in batches:
+        payload = to_payload(pa.Table.from_batches([batch]))
+        yield pa.RecordBatch.from_arrays([pa.array([payload], pa.binary())], names=[_PAYLOAD])

@@ -1,0 +1,54 @@
+"""Users' code, named by import path: how it is loaded, and how its errors are described."""
+
+import importlib
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any, cast
+
+from sessionlake.errors import ConfigError, first_line
+
+
+def load(path: str, directory: str | None) -> Any:
+    """Return what an import path module:name names; raise whatever the import raises.
+
+    `directory` is pipeline.code. It is searched last: a file there must not stand before an installed module of its name.
+    """
+    module, _, name = path.partition(":")
+    if directory and directory not in sys.path:
+        sys.path.append(directory)
+    return getattr(importlib.import_module(module), name)
+
+
+def load_function(at: str, path: str, directory: str | None) -> Callable[..., object]:
+    """Return the function of an import path; ConfigError if it can't be had. `at` is the key in the config."""
+    try:
+        found = load(path, directory)
+    except Exception as error:
+        raise ConfigError(
+            f"{at}: {path!r} can't be loaded ({described(error)}); write 'package.module:function', of an installed package or one in pipeline.code"
+        ) from error
+    if not callable(found):
+        raise ConfigError(f"{at}: {path!r} can't be called; name a function, `def on_rows(rows, delivery):`")
+    return cast("Callable[..., object]", found)
+
+
+def described(error: Exception, own: str = "") -> str:
+    """Return an error in one line with the file and line that raised it: of the file `own`, if the error passed it."""
+    text = f"{type(error).__name__}: {first_line(error)}"
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_loading(frame.filename)]
+    in_own = [frame for frame in frames if frame.filename == own]
+    if not frames or (own and not in_own):
+        return text
+    frame = (in_own or frames)[-1]
+    return f"{text} at {short(frame.filename)}:{frame.lineno}"
+
+
+def short(filename: str) -> str:
+    """Return the name of a file without its folder."""
+    return filename.rpartition("/")[2]
+
+
+def _is_loading(filename: str) -> bool:
+    """Say whether a file is this one or the import system's, which only call the user's code."""
+    return filename == __file__ or "importlib" in filename
