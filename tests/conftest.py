@@ -31,7 +31,12 @@ SECONDS: dict[str, list[float]] = json.loads(Path(__file__).with_name("seconds.j
 SHARING = {
     "a broker": (
         *("tests/sources/test_kafka.py", "tests/sources/test_kafka_join.py", "tests/sources/test_debezium.py"),
-        *("tests/stream/test_kafka_crash.py", "tests/jobs/test_publish.py", "tests/operators/counts/test_kafka.py"),
+        *(
+            "tests/stream/test_kafka_crash.py",
+            "tests/jobs/test_publish.py",
+            "tests/jobs/test_publish_errors.py",
+            "tests/operators/counts/test_kafka.py",
+        ),
     ),
     "a JVM": (
         "tests/operators/sessions/test_invariants_kafka.py",

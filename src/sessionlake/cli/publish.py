@@ -6,7 +6,7 @@ from sessionlake.cli.jobs import command_of
 from sessionlake.cli.observed import observed_publisher
 from sessionlake.cli.shared import console, has_little_data, open_session
 from sessionlake.config.load import load_config
-from sessionlake.config.source import FUNCTION, TABLE, TOPIC
+from sessionlake.config.source import DATABASE, TABLE, TOPIC
 
 if TYPE_CHECKING:
     from sessionlake.jobs.publish import Step
@@ -30,7 +30,9 @@ def publish_command(config_path: str, once: bool, only: str | None, resync: bool
 
         def show_step(name: str, step: "Step") -> None:
             rows = "all rows" if step.rows is None else f"{step.rows:,} rows and {step.deleted:,} deletes"
-            console.print(f"{name} at batch {step.batch_id}  {rows} {'sent' if name == FUNCTION else 'written'}")
+            console.print(
+                f"{name} at batch {step.batch_id}  {rows} {'written' if name in (TABLE, DATABASE) else 'sent'}"
+            )
             batch_done()
 
         little_java = once and has_little_data(config)
@@ -45,5 +47,5 @@ def publish_command(config_path: str, once: bool, only: str | None, resync: bool
         )
     if TOPIC in sinks:
         console.print(f"{published.batches} batches published")
-    if {*sinks} - {TOPIC}:
+    if published.steps or {*sinks} - {TOPIC}:
         console.print(f"{published.steps} steps")

@@ -119,6 +119,8 @@ class KafkaSink(Section):
     """The published rows: every change, or rows once they are final. Without a setting as `session.emit`, otherwise changes."""
     max_lag: int | None = Field(default=None, ge=1)
     """Batches that `publish` may be behind: of more, a running stream takes none until it has caught up."""
+    errors: str | None = None
+    """A topic that gets late events and dead letters."""
     options: dict[str, str | int | bool] = Field(default={})
 
 
@@ -253,6 +255,10 @@ def check_function(sink: PythonSink) -> None:
 def check_sink(sink: KafkaSink) -> None:
     """Raise a ConfigError for a topic or options that can't be."""
     check_topic_name("sink.kafka.topic", sink.topic)
+    if sink.errors is not None:
+        check_topic_name("sink.kafka.errors", sink.errors)
+        if sink.errors == sink.topic:
+            raise ConfigError(f"sink.kafka.errors: {sink.errors!r} is the topic of the results; write another one")
     check_options("sink.kafka.options", sink.options)
 
 

@@ -121,6 +121,8 @@ def _source(source: SourceSection, rows: int | None) -> Dataset:
 def _sinks(config: Config) -> Iterator[Dataset]:
     if config.sink.kafka is not None:
         yield _topic(config.sink.kafka.bootstrap_servers, config.sink.kafka.topic)
+        if config.sink.kafka.errors is not None:
+            yield _topic(config.sink.kafka.bootstrap_servers, config.sink.kafka.errors)
     if config.sink.delta is not None:
         yield located(config.sink.delta.path)
     if config.sink.postgres is not None:

@@ -78,6 +78,7 @@ def _written(config: Config) -> str:
     of = changelog_of(config)
     topic, table = config.sink.kafka, config.sink.delta
     sent = f"; `sessionlake publish` sends them to topic {topic.topic}" if topic else ""
+    sent += f", and late events and dead letters to topic {topic.errors}" if topic and topic.errors else ""
     sent += f"; `sessionlake publish` keeps them in the table {table.path}" if table else ""
     base = config.sink.postgres
     sent += f"; `sessionlake publish` keeps them in the table {base.table} of PostgreSQL" if base else ""

@@ -95,15 +95,17 @@ class Cluster:
                 policy = ""
             return Topic(described.topicId().toString(), policy)
 
-    def create_compacted(self, spark: SparkSession, topic: str) -> None:
-        """Create a compacted topic with the cluster's own default of partitions and replicas."""
+    def create(self, spark: SparkSession, topic: str, settings: Mapping[str, str]) -> None:
+        """Create a topic with these settings, and the cluster's own default of partitions and replicas."""
         jvm: Any = spark._jvm
         with self._admin(jvm) as admin:
             default = jvm.java.util.Optional.empty()
             new = jvm.org.apache.kafka.clients.admin.NewTopic(topic, default, default)
-            compacted = new.configs(jvm.java.util.Map.of("cleanup.policy", "compact"))
+            configs = jvm.java.util.HashMap()
+            for name, value in settings.items():
+                configs.put(name, value)
             try:
-                admin.createTopics(jvm.java.util.List.of(compacted)).all().get()
+                admin.createTopics(jvm.java.util.List.of(new.configs(configs))).all().get()
             except Py4JJavaError as error:
                 if "TopicExistsException" not in str(error.java_exception):
                     raise self._explained(topic, str(error.java_exception)) from error

@@ -60,6 +60,11 @@ class PostgresTable:
         """The section."""
         return postgres_of(self.config)
 
+    @property
+    def every(self) -> str:
+        """The least time between two steps."""
+        return self.sink.every
+
     def step(self, *, anew: bool = False) -> Step | None:
         """Bring the table to the last batch, in one transaction; None if it is there.
 

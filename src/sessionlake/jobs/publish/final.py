@@ -23,6 +23,7 @@ from sessionlake.config.sections import OperatorSection
 from sessionlake.config.source import KafkaSink
 from sessionlake.engine import failpoints
 from sessionlake.errors import PipelineStateError
+from sessionlake.jobs.publish.progress import Progress
 from sessionlake.jobs.publish.records import OnBatch, OnTurn, send, without_quarantined
 from sessionlake.stream.positions import POSITIONS
 from sessionlake.stream.watermark import NO_WATERMARK
@@ -69,7 +70,7 @@ def publish_final(
             send(without_quarantined(found, config), tables.changelog, sink)
             # Killed here, the same are sent again, as they are by then: a reader sees nothing that was not so.
             failpoints.hit("published_final")
-            _write(tables, checkpoint, now)
+            _progress(tables, checkpoint).write(now.batch_id, json.dumps(asdict(now)))
             reached, sent = now, sent + 1
             on_batch(sent, first and sent == 1)
         if once:
@@ -80,21 +81,12 @@ def publish_final(
 
 def read_reached(tables: Tables, checkpoint: str) -> Reached:
     """Return how far a topic is."""
-    steps = _steps(tables, checkpoint)
-    text = tables.read_text(f"{checkpoint}/final/{steps[-1]}") if steps else None
+    text = _progress(tables, checkpoint).read()
     return Reached(**json.loads(text)) if text else Reached()
 
 
-def _write(tables: Tables, checkpoint: str, reached: Reached) -> None:
-    """Record the progress of the topic as a new file: not every file system can replace a file in one step."""
-    done = _steps(tables, checkpoint)
-    tables.write_text_once(f"{checkpoint}/final/{reached.batch_id}", json.dumps(asdict(reached)))
-    for step in done:
-        tables.delete(f"{checkpoint}/final/{step}")
-
-
-def _steps(tables: Tables, checkpoint: str) -> list[int]:
-    return sorted(int(name) for name in tables.names(f"{checkpoint}/final") if name.isdigit())
+def _progress(tables: Tables, checkpoint: str) -> Progress:
+    return Progress(tables, f"{checkpoint}/final")
 
 
 def closed_us(config: Config, last: BatchCommit) -> int:

@@ -15,7 +15,8 @@ from sessionlake.config.load import Config
 from sessionlake.config.source import FUNCTION, PythonSink
 from sessionlake.engine import failpoints
 from sessionlake.engine.exchange import from_payload, to_payload
-from sessionlake.errors import ConfigError, JobError, PipelineStateError
+from sessionlake.errors import ConfigError, JobError
+from sessionlake.jobs.publish.progress import Progress
 from sessionlake.jobs.publish.results import Results, is_gone
 from sessionlake.jobs.publish.steps import Step
 from sessionlake.user_code import described, load_function
@@ -57,6 +58,11 @@ class PythonFunction:
         """The section."""
         return python_of(self.config)
 
+    @property
+    def every(self) -> str:
+        """The least time between two steps."""
+        return self.sink.every
+
     @cached_property
     def function(self) -> Function:
         """The function itself; ConfigError if it can't be loaded."""
@@ -76,7 +82,7 @@ class PythonFunction:
         now = Position.after(before, self.config, last, anew=anew, sink=FUNCTION)
         is_whole = before is None or anew
         if before is None and self.sink.first == "none" and not anew:
-            _write(self.tables, self.config, now)
+            _progress(self.tables, self.config).write(now.step, json.dumps(now.values()))
             return Step(last.batch_id, 0)
         failpoints.hit("function_read")
         rows = self._results.latest(None if is_whole or before is None else before.seen, now.seen)
@@ -100,7 +106,7 @@ class PythonFunction:
         finally:
             rows.unpersist()
         failpoints.hit("function_called")
-        _write(self.tables, self.config, now)
+        _progress(self.tables, self.config).write(now.step, json.dumps(now.values()))
         return Step(last.batch_id, None if is_whole else added, deleted)
 
     def _call(self, call: Function, rows: pa.Table, delivery: Delivery) -> None:
@@ -143,30 +149,12 @@ def python_of(config: Config) -> PythonSink:
 
 def position_of(tables: Tables, config: Config) -> Position | None:
     """Return how far the function is; None before its first step."""
-    steps = _steps(tables, config)
-    text = tables.read_text(f"{_folder(config)}/{steps[-1]}") if steps else None
-    position = Position.read(json.loads(text)) if text else None
-    if position is not None and position.pipeline != config.pipeline.name:
-        raise PipelineStateError(
-            f"sink.python: {_folder(config)!r} is of pipeline {position.pipeline!r}; remove it to begin with all rows"
-        )
-    return position
+    text = _progress(tables, config).read()
+    return Position.read(json.loads(text)) if text else None
 
 
-def _write(tables: Tables, config: Config, position: Position) -> None:
-    """Record a step in a new file: not every file system can replace a file in one step."""
-    done = _steps(tables, config)
-    tables.write_text_once(f"{_folder(config)}/{position.step}", json.dumps(position.values()))
-    for step in done:
-        tables.delete(f"{_folder(config)}/{step}")
-
-
-def _steps(tables: Tables, config: Config) -> list[int]:
-    return sorted(int(name) for name in tables.names(_folder(config)) if name.isdigit())
-
-
-def _folder(config: Config) -> str:
-    return f"{config.checkpoint}-publish/{FUNCTION}"
+def _progress(tables: Tables, config: Config) -> Progress:
+    return Progress(tables, f"{config.checkpoint}-publish/{FUNCTION}")
 
 
 def _counted(rows: DataFrame) -> tuple[int, int]:

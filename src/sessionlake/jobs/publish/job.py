@@ -13,10 +13,11 @@ from sessionlake.config.source import DATABASE, FUNCTION, TABLE, TOPIC, KafkaSin
 from sessionlake.errors import ConfigError, NoBatchesError
 from sessionlake.jobs.publish.changes import from_version, pin_version, publish_changes
 from sessionlake.jobs.publish.database import PostgresTable, postgres_of
+from sessionlake.jobs.publish.errors import ERRORS, ErrorsTopic
 from sessionlake.jobs.publish.final import publish_final
 from sessionlake.jobs.publish.function import PythonFunction, python_of
 from sessionlake.jobs.publish.records import OnBatch, OnTurn, topic_of
-from sessionlake.jobs.publish.steps import Step
+from sessionlake.jobs.publish.steps import Step, Stepped
 from sessionlake.jobs.publish.table import SinkTable
 from sessionlake.warehouse.batches import changelogs_in, check_history
 from sessionlake.warehouse.sink_position import sink_of as table_of
@@ -25,8 +26,8 @@ from sessionlake.warehouse.tables import Tables
 _ID_LENGTH = 22
 _POLL_S = 1.0
 OnStep = Callable[[str, Step], None]
-"""Called after each step of a table, with the sink's name."""
-STEPPED: dict[str, type[SinkTable] | type[PostgresTable] | type[PythonFunction]] = {
+"""Called after each step, with the sink's name."""
+STEPPED: dict[str, Callable[[Tables, Config], Stepped]] = {
     TABLE: SinkTable,
     DATABASE: PostgresTable,
     FUNCTION: PythonFunction,
@@ -43,7 +44,7 @@ class Published:
     from_the_beginning: bool
     """Whether the run began by sending all there was to the topic."""
     steps: int = 0
-    """How many steps the tables have made."""
+    """How many steps the other sinks have made."""
 
 
 def publish(
@@ -76,10 +77,10 @@ def publish(
         # Tables of 0.2 lack them, and records of a topic go on with the key that they have.
         tables = tables.seen_by(replace(of, key_columns=()))
     kept = [
-        TableSteps(name, make(tables, config), on_step, resync=resync)
-        for name, make in STEPPED.items()
-        if name in sinks
+        Steps(name, make(tables, config), on_step, resync=resync) for name, make in STEPPED.items() if name in sinks
     ]
+    if TOPIC in sinks and sink_of(config).errors is not None:
+        kept.append(Steps(ERRORS, ErrorsTopic(tables, config), on_step))
 
     def turn() -> None:
         for one in kept:
@@ -119,11 +120,11 @@ def sinks_of(config: Config, only: str | None = None, *, resync: bool = False) -
 
 
 @dataclass
-class TableSteps:
-    """The steps of a table while a process runs: one at most in the time `every` of its section."""
+class Steps:
+    """The steps of a sink while a process runs: one at most in the time `every`."""
 
     name: str
-    table: SinkTable | PostgresTable | PythonFunction
+    sink: Stepped
     on_step: OnStep
     resync: bool = False
     made: int = 0
@@ -131,11 +132,11 @@ class TableSteps:
 
     def make(self) -> None:
         """Make a step, if there is a newer batch."""
-        step = self.table.step(anew=self.resync)
+        step = self.sink.step(anew=self.resync)
         self.resync = False
         if step is not None:
             self.made += 1
-            self._next = time.monotonic() + parse_duration(self.table.sink.every) / 1e6
+            self._next = time.monotonic() + parse_duration(self.sink.every) / 1e6
             self.on_step(self.name, step)
 
     def turn(self) -> None:
@@ -171,6 +172,7 @@ def sink_of(config: Config) -> KafkaSink:
     """Return the topic to publish to; ConfigError if there is none."""
     if config.sink.kafka is None:
         raise ConfigError("sink.kafka: is missing; add [sink.kafka] with bootstrap_servers and topic")
-    if config.sink.kafka.topic in config.topics:
-        raise ConfigError(f"sink.kafka.topic: {config.sink.kafka.topic!r} is the source's topic; write another one")
+    for key, topic in (("topic", config.sink.kafka.topic), ("errors", config.sink.kafka.errors)):
+        if topic in config.topics:
+            raise ConfigError(f"sink.kafka.{key}: {topic!r} is the source's topic; write another one")
     return config.sink.kafka

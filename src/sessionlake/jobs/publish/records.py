@@ -1,7 +1,7 @@
 """Sessions or windows as records of a compacted topic, and the topic that takes them."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -13,8 +13,8 @@ from sessionlake.warehouse.changelog import SPARK, Changelog
 from sessionlake.warehouse.views import CHANGE_COUNT
 
 _HIDDEN = ("state", "op", "commit_id", "batch_id", CHANGE_COUNT)
-# To the microsecond: cut to milliseconds, as to_json does by itself, two rows of a key could be one.
-_JSON = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSX", "ignoreNullFields": "false"}
+JSON = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSX", "ignoreNullFields": "false"}
+"""The form of values. Times are to the microsecond: cut to milliseconds, as to_json does by itself, two rows of a key could be one."""
 _log = logging.getLogger("sessionlake")
 
 OnBatch = Callable[[int, bool], None]
@@ -29,8 +29,8 @@ def to_records(rows: DataFrame, of: Changelog) -> DataFrame:
     named = dict.fromkeys((*identity, of.end, of.id, "event_count", "revision"))
     first = [name for name in named if name in rows.columns]
     columns = [*first, *(c for c in rows.columns if c not in (*first, of.date, *of.hidden, *_HIDDEN))]
-    value = F.when(F.col("op") != "delete", F.to_json(F.struct(*columns), _JSON))
-    return rows.select(F.to_json(F.struct(*identity), _JSON).alias("key"), value.alias("value"))
+    value = F.when(F.col("op") != "delete", F.to_json(F.struct(*columns), JSON))
+    return rows.select(F.to_json(F.struct(*identity), JSON).alias("key"), value.alias("value"))
 
 
 def without_quarantined(rows: DataFrame, config: Config) -> DataFrame:
@@ -43,21 +43,26 @@ def without_quarantined(rows: DataFrame, config: Config) -> DataFrame:
 
 def send(rows: DataFrame, of: Changelog, sink: KafkaSink) -> None:
     """Send rows (with op) to the topic."""
-    _cluster(sink).write(to_records(rows, of), sink.topic)
+    cluster_of(sink).write(to_records(rows, of), sink.topic)
 
 
-def _cluster(sink: KafkaSink) -> kafka.Cluster:
+def cluster_of(sink: KafkaSink) -> kafka.Cluster:
+    """Return the cluster that a sink's topics are on."""
     return kafka.Cluster("sink.kafka", sink.bootstrap_servers, option_texts(sink.options))
+
+
+def made_topic(spark: SparkSession, cluster: kafka.Cluster, name: str, settings: Mapping[str, str]) -> kafka.Topic:
+    """Return a topic; a missing one is created with these settings."""
+    try:
+        return cluster.describe(spark, name)
+    except kafka.MissingTopicError:
+        cluster.create(spark, name, settings)
+        return cluster.describe(spark, name)
 
 
 def topic_of(spark: SparkSession, sink: KafkaSink) -> kafka.Topic:
     """Return the topic; a missing one is created, compacted."""
-    cluster = _cluster(sink)
-    try:
-        topic = cluster.describe(spark, sink.topic)
-    except kafka.MissingTopicError:
-        cluster.create_compacted(spark, sink.topic)
-        topic = cluster.describe(spark, sink.topic)
+    topic = made_topic(spark, cluster_of(sink), sink.topic, {"cleanup.policy": "compact"})
     if topic.cleanup_policy and not topic.compacted:
         _log.warning(
             "sessionlake: warning: sink.kafka.topic: %r has cleanup.policy=%s: what does not change for long goes missing; "

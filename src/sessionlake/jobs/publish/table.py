@@ -63,6 +63,11 @@ class SinkTable:
         """The section."""
         return sink_of(self.config)
 
+    @property
+    def every(self) -> str:
+        """The least time between two steps."""
+        return self.sink.every
+
     @cached_property
     def table(self) -> Table:
         """The table itself, which need not be there."""

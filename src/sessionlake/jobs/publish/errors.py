@@ -1,0 +1,91 @@
+"""Late events and dead letters to a topic: those of committed batches, in their order, each at least once (rule 333)."""
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from sessionlake.config.load import Config
+from sessionlake.config.source import KafkaSink
+from sessionlake.engine import failpoints
+from sessionlake.errors import ConfigError
+from sessionlake.jobs.publish.progress import Progress
+from sessionlake.jobs.publish.records import JSON, cluster_of, made_topic
+from sessionlake.jobs.publish.steps import Step
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.batches import last_batch
+from sessionlake.warehouse.changelog import SPARK
+from sessionlake.warehouse.tables import Tables
+
+ERRORS = "errors"
+TABLES = (schemas.LATE_EVENTS, schemas.DEAD_LETTERS)
+MOST_BYTES, _MOST_KEY_BYTES = 900_000, 100_000
+"""The size of a record's value and of its key: by default Kafka takes no record of more than a mebibyte."""
+_SHORT = ("reason", "kind", "event_time", "source", "close_time", "batch_id")
+"""The columns of a record that would be larger with all of them."""
+
+
+@dataclass(frozen=True)
+class ErrorsTopic:
+    """The topic of a pipeline's config, and the tables whose rows it gets."""
+
+    tables: Tables
+    config: Config
+
+    @property
+    def every(self) -> str:
+        """The least time between two steps."""
+        return "1 second"
+
+    def step(self, *, anew: bool = False) -> Step | None:
+        """Send the rows of the batches after the last step; None if there is no such batch."""
+        last, text = last_batch(self.tables), self._progress.read()
+        before = -1 if text is None or anew else int(json.loads(text)["batch_id"])
+        if last.batch_id <= before:
+            return None
+        late, dead = (self._records(name, before, last.batch_id) for name in TABLES)
+        failpoints.hit("errors_read")
+        sent = self._sent(late.unionAll(dead))
+        failpoints.hit("errors_sent")
+        self._progress.write(last.batch_id, json.dumps({"batch_id": last.batch_id}))
+        return Step(last.batch_id, sent)
+
+    def _sent(self, records: DataFrame) -> int:
+        """Send records, if there are any; return how many."""
+        count = records.count()
+        if count:
+            cluster_of(self._sink).write(records, self._topic)
+        return count
+
+    def _records(self, name: str, after: int, until: int) -> DataFrame:
+        """Return rows of a table as records: the event's key, and a JSON object of the table's name and its columns."""
+        rows = self.tables[name].read().where((F.col("batch_id") > after) & (F.col("batch_id") <= until))
+        columns = [column for column in rows.columns if column != "commit_id"]
+        whole = self._value(name, columns)
+        short = self._value(name, [column for column in columns if column in _SHORT], cut=True)
+        key = F.when(F.octet_length("key") <= _MOST_KEY_BYTES, F.col("key"))
+        value = F.when(F.octet_length(whole) <= MOST_BYTES, whole).otherwise(short)
+        return rows.select(key.alias("key"), value.alias("value"))
+
+    @staticmethod
+    def _value(name: str, columns: list[str], *, cut: bool = False) -> Column:
+        first = [F.lit(name).alias("table_name"), *([F.lit(True).alias("cut")] if cut else [])]
+        return F.to_json(F.struct(*first, *(F.col(SPARK.named(column)) for column in columns)), JSON)
+
+    @property
+    def _sink(self) -> KafkaSink:
+        if self.config.sink.kafka is None:
+            raise ConfigError("sink.kafka: is missing; add [sink.kafka] with bootstrap_servers, topic and errors")
+        return self.config.sink.kafka
+
+    @property
+    def _topic(self) -> str:
+        return self._sink.errors or ""
+
+    @cached_property
+    def _progress(self) -> Progress:
+        """The progress with this topic, which is made if it is not there: one that was made again gets all rows."""
+        topic = made_topic(self.tables.spark, cluster_of(self._sink), self._topic, {})
+        return Progress(self.tables, f"{self.config.checkpoint}-publish/{ERRORS}/{self._topic}-{topic.id}")
