@@ -30,7 +30,12 @@ SECONDS: dict[str, list[float]] = json.loads(Path(__file__).with_name("seconds.j
 # Modules that use one fixture of all tests' that takes long to make.
 SHARING = {
     "a broker": (
-        *("tests/sources/test_kafka.py", "tests/sources/test_kafka_join.py", "tests/sources/test_debezium.py"),
+        *(
+            "tests/sources/test_kafka.py",
+            "tests/sources/test_kafka_join.py",
+            "tests/sources/test_debezium.py",
+            "tests/sources/test_topics.py",
+        ),
         *(
             "tests/stream/test_kafka_crash.py",
             "tests/jobs/test_publish.py",

@@ -298,7 +298,7 @@ def test_no_step_into_a_table_of_others(tmp_path: Path) -> None:
         ):
             make_config(tmp_path, sink={"delta": {"path": path}})
     with pytest.raises(
-        ConfigError, match=r"^sink: is missing; add \[sink.kafka\] with .*, or \[sink.postgres\] with url and table$"
+        ConfigError, match=r"^sink: is missing; add \[sink.kafka\] with .*, or \[sink.python\] with call$"
     ):
         sinks_of(make_config(tmp_path))
     with pytest.raises(ConfigError, match=r"^sink.kafka: is missing"):

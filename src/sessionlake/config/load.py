@@ -116,7 +116,9 @@ class Config(Section):
     @property
     def topics(self) -> list[str]:
         """The topics that are read."""
-        return [side.source.topic or "" for side in self.inputs.values() if side.source.entry.has_topic]
+        return [
+            name for side in self.inputs.values() if side.source.entry.has_topic for name in side.source.topic_names
+        ]
 
     @property
     def event_at(self) -> str:
@@ -221,6 +223,8 @@ class Config(Section):
             )
             event["columns"] = event["columns"] or None
             events |= {f"{side.event_at}.{name}": value for name, value in event.items()}
+            if side.source.topics is not None:  # partitions then have other numbers
+                events[f"{side.source.AT}.topics"] = "several"
             if side.source.entry.is_pipeline:
                 events |= {f"{side.source.AT}.{name}": getattr(side.source, name) for name in ("of", "rows")}
             if side.source.takes_back:  # a row is taken back if it was let pass before, and only then

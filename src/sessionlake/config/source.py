@@ -51,6 +51,8 @@ class SourceSection(Section):
     """Column types of text files, if inference from the files at first start is not enough."""
     bootstrap_servers: str | None = None
     topic: str | None = None
+    topics: list[str] | None = Field(default=None, min_length=1)
+    """Several topics, whose records are read as if they were one's, in place of `topic`."""
     avro_schema: str | None = None
     """File of the schema that Avro values are written with."""
     confluent_header: bool = False
@@ -83,14 +85,19 @@ class SourceSection(Section):
         return SOURCES[self.kind]
 
     @property
+    def topic_names(self) -> list[str]:
+        """The topics that are read."""
+        return self.topics if self.topics is not None else [self.topic or ""]
+
+    @property
     def place(self) -> str:
-        """The topic, the pipeline, or the path."""
-        return getattr(self, self.entry.place) or ""
+        """The topic or topics, the pipeline, or the path."""
+        return ", ".join(self.topics) if self.topics is not None else getattr(self, self.entry.place) or ""
 
     @property
     def place_at(self) -> str:
         """The place of the input's path or topic in the config."""
-        return f"{self.AT}.{self.entry.place}"
+        return f"{self.AT}.{self.entry.place if self.topics is None else 'topics'}"
 
     @property
     def files_per_batch(self) -> int | None:

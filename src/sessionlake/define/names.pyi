@@ -263,7 +263,7 @@ class ChangeFeed(Source):
 class Kafka(Source):
     """The input of a pipeline.
 
-    Its keys are those of [source]: path, format, max_files_per_batch, max_bytes_per_batch, max_line_bytes, types, bootstrap_servers, topic, avro_schema, confluent_header, max_offsets_per_batch, tombstones, options, envelope.
+    Its keys are those of [source]: path, format, max_files_per_batch, max_bytes_per_batch, max_line_bytes, types, bootstrap_servers, topic, topics, avro_schema, confluent_header, max_offsets_per_batch, tombstones, options, envelope.
     """
 
     def __init__(
@@ -277,6 +277,7 @@ class Kafka(Source):
         max_line_bytes: int = ...,
         types: Mapping[str, Literal["long", "double", "string", "boolean", "timestamp", "date"]] = ...,
         bootstrap_servers: str | None = ...,
+        topics: list[str] | None = ...,
         avro_schema: str | None = ...,
         confluent_header: bool = ...,
         max_offsets_per_batch: int = ...,

@@ -1,7 +1,7 @@
 """Which datasets each job reads and writes, named as OpenLineage's naming rules ask."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from sessionlake.config.load import Config
@@ -83,7 +83,9 @@ def _named(config: Config, name: str, rows: int | None) -> list[Dataset]:
     if name == SOURCE:
         sources = [side.source for side in config.inputs.values()]
         # Of several nothing says how many rows are which one's.
-        read = [_source(source, rows if len(sources) == 1 else None) for source in sources]
+        read = [place for source in sources for place in _source(source)]
+        if len(read) == 1:
+            read = [replace(read[0], rows=rows)]
         return read + [dataset for side in config.inputs.values() for dataset in _looked_up(side)]
     return [located(f"{config.pipeline.warehouse}/{table}", rows) for table in _tables(config, name)]
 
@@ -112,10 +114,10 @@ def _looked_up(side: Config) -> Iterator[Dataset]:
             yield located(section.path)
 
 
-def _source(source: SourceSection, rows: int | None) -> Dataset:
+def _source(source: SourceSection) -> list[Dataset]:
     if source.entry.has_topic:
-        return _topic(source.bootstrap_servers or "", source.topic or "", rows)
-    return located(source.path, rows)
+        return [_topic(source.bootstrap_servers or "", name) for name in source.topic_names]
+    return [located(source.path)]
 
 
 def _sinks(config: Config) -> Iterator[Dataset]:

@@ -26,6 +26,7 @@ from sessionlake.sources.decoding.kafka_records import DECODED, EVENT, HEADERS, 
 from sessionlake.sources.infer import declared_and_inferred, infer_values
 from sessionlake.sources.kafka_cluster import Cluster, explained
 from sessionlake.sources.limits import SMALL_RECORDS
+from sessionlake.sources.partitions import PARTITIONS, first_partition
 from sessionlake.sources.record_columns import KEY, META, meta_of
 from sessionlake.warehouse.tables import Tables
 
@@ -50,14 +51,14 @@ class KafkaSource:
     def check(self) -> None:
         """Raise SourceError if the topic can't be read; warn if it is compacted."""
         cluster = Cluster(self._source.AT, self._source.bootstrap_servers or "", option_texts(self._source.options))
-        topic = self._source.topic or ""
-        if cluster.describe(self._spark, topic).compacted:
-            _log.warning(
-                "sessionlake: warning: %s.topic: %r is compacted: Kafka removes events that have a newer record of the same key, "
-                "and all of a key once a tombstone is sent to it; set cleanup.policy=delete for a topic of events",
-                self._source.AT,
-                topic,
-            )
+        for topic in self._source.topic_names:
+            if cluster.describe(self._spark, topic).compacted:
+                _log.warning(
+                    "sessionlake: warning: %s: %r is compacted: Kafka removes events that have a newer record of the same key, "
+                    "and all of a key once a tombstone is sent to it; set cleanup.policy=delete for a topic of events",
+                    self._source.place_at,
+                    topic,
+                )
 
     def watch(self) -> None:
         """Do nothing: Spark reads all of a topic, or fails."""
@@ -123,13 +124,13 @@ class KafkaSource:
             found: dict[str, pa.DataType | None] = {field.name: normal_type(field.type) for field in schema}
         else:
             found = _sample(self._spark, self._source)
-        missing = [name for name in names if name not in found]
+        missing, meta = [name for name in names if name not in found], meta_of(self._source)
         if missing:
             raise MissingColumnsError(
-                f"{self._source.AT}.topic: {self._source.topic!r} has no column {missing[0]!r}; pick one of {', '.join([*found, *META])}, "
+                f"{self._source.place_at}: {self._source.place!r} has no column {missing[0]!r}; pick one of {', '.join([*found, *meta])}, "
                 f"or declare it in [{self._source.AT}.types]",
                 missing,
-                [*found, *META],
+                [*found, *meta],
             )
         # A column that is null throughout is left out, as it is for files.
         kinds = {name: kind for name in names if (kind := found[name]) is not None}
@@ -141,7 +142,9 @@ class KafkaSource:
 
 def _needed(spark: SparkSession, source: SourceSection, columns: EventColumns) -> list[Column]:
     # All side by side: after each row Spark looks how large each column is by now, in structs for many times longer.
-    fields = [F.col(name) for name in _FIELDS] + ([F.col("key")] if KEY in columns.needed or columns.whole else [])
+    fields = [_partition(source) if name == "partition" else F.col(name) for name in _FIELDS] + (
+        [F.col("key")] if KEY in columns.needed or columns.whole else []
+    )
     built = [_tombstone().alias(TOMBSTONE)] if source.tombstones else []
     if source.envelope is not None:
         built += unwrapped(F.col("value"))
@@ -154,9 +157,20 @@ def _needed(spark: SparkSession, source: SourceSection, columns: EventColumns) -
     return [*fields, *built]
 
 
+def _partition(source: SourceSection) -> Column:
+    """Return a record's partition; of several topics as a number that no partition of another one has."""
+    if source.topics is None:
+        return F.col("partition")
+    at, of_topic = F.col("partition"), F.lit(None).cast("int")
+    for name in source.topics:
+        of_topic = F.when(F.col("topic") == name, F.lit(first_partition(name))).otherwise(of_topic)
+    refused = F.raise_error(f"{source.AT}.topics: a topic has more than {PARTITIONS:,} partitions; read it alone")
+    return F.when(at < PARTITIONS, of_topic + at).otherwise(refused.cast("int")).alias("partition")
+
+
 def topic_of(source: SourceSection) -> Topic:
     """Return the settings that decoding needs."""
-    return Topic(source.topic or "", source.format == "avro", changes=source.envelope is not None)
+    return Topic(source.place, source.format == "avro", source.envelope is not None, tuple(source.topics or ()))
 
 
 def _tombstone() -> Column:
@@ -180,7 +194,7 @@ def _options(source: SourceSection) -> dict[str, str]:
     defaults = {"startingOffsets": "earliest", "kafka.max.poll.records": "20000"}
     ours = {
         "kafka.bootstrap.servers": reveal(f"{source.AT}.bootstrap_servers", source.bootstrap_servers or ""),
-        "subscribe": source.topic or "",
+        "subscribe": ",".join(source.topic_names),
         # Only tombstones have some; Spark would build them for every record.
         "includeHeaders": str(source.tombstones).lower(),
     }
@@ -199,7 +213,7 @@ def _sample(spark: SparkSession, source: SourceSection) -> dict[str, pa.DataType
     if not found:
         state = "is empty" if not values else "has no JSON object among its first records"
         raise SourceError(
-            f"{source.AT}.topic: {source.topic!r} {state}, so that no column types can be learnt; declare each in [{source.AT}.types]"
+            f"{source.place_at}: {source.place!r} {state}, so that no column types can be learnt; declare each in [{source.AT}.types]"
         )
     return found
 

@@ -14,8 +14,10 @@ if TYPE_CHECKING:  # workers and stores do without pydantic
 KEY, TIME, PARTITION, OFFSET = "_key", "_timestamp", positions.PARTITION, positions.OFFSET
 NO_VALUE = "_no_value"
 """If this column is read, a record without a value is a row like others; else the record is refused."""
+TOPIC = "_topic"
+"""The column of a record's topic, if several topics are read."""
 META = {KEY: pa.string(), TIME: TIMESTAMP, PARTITION: pa.int64(), OFFSET: pa.int64(), NO_VALUE: pa.bool_()}
-"""All of them, with their types."""
+"""All of them, with their types, of one topic."""
 OP, SOURCE_TIME = "_op", "_source_time"
 CHANGE_META = {**META, OP: pa.string(), SOURCE_TIME: TIMESTAMP}
 """The same of records that hold changes of a database's rows: the kind of a change, too, and when the database made it."""
@@ -32,4 +34,5 @@ def meta_of(source: "SourceSection") -> Mapping[str, pa.DataType]:
     """Return the columns that rows of a source have besides those of its values."""
     if source.entry.has_changes:
         return {**FEED_COLUMNS, **CHANGE_PLACES}
-    return META if source.envelope is None else CHANGE_META
+    found = META if source.envelope is None else CHANGE_META
+    return found if source.topics is None else {**found, TOPIC: pa.string()}

@@ -36,7 +36,7 @@ from sessionlake.jobs.run import JobReport, JobRun, OnStep, require_known, start
 from sessionlake.jobs.stored_kind import stored_kind
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.lookups.versions import Pins
-from sessionlake.sources.record_columns import META
+from sessionlake.sources.record_columns import meta_of
 from sessionlake.sources.registry import sources_of
 from sessionlake.stream.kind import Kind
 from sessionlake.stream.redeeming import Redeeming
@@ -106,9 +106,9 @@ def _check_readable(config: Config, columns: EventColumns) -> None:
         raise JobError(
             "source.format: a dead letter of 'csv' lacks the header; put its rows into a new file of the source"
         )
-    if source.entry.has_topic and (source.format == "avro" or set(META) & set(columns.types)):
+    if source.entry.has_topic and (source.format == "avro" or set(meta_of(source)) & set(columns.types)):
         what = "is Avro" if source.format == "avro" else "lacks the record's own columns"
-        raise JobError(f"source.topic: a dead letter of {source.topic!r} {what}; send its record to the topic again")
+        raise JobError(f"source.topic: a dead letter of {source.place!r} {what}; send its record to the topic again")
 
 
 def _pin(config: Config, tables: Tables) -> dict[str, Any]:

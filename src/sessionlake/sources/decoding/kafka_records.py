@@ -18,6 +18,7 @@ from sessionlake.sources.decoding.raw import raw_text
 from sessionlake.sources.decoding.rows import Origin, Rows, no_text
 from sessionlake.sources.decoding.safe_cast import cast_each, nulls_of
 from sessionlake.sources.decoding.whole import RECORD, SCHEMA, Whole, json_rows
+from sessionlake.sources.partitions import PARTITIONS, slot_of
 from sessionlake.sources.record_columns import (
     CHANGE_META,
     EXPIRY,
@@ -30,6 +31,7 @@ from sessionlake.sources.record_columns import (
     SOURCE_TIME,
     TIME,
     TOMBSTONE_KIND,
+    TOPIC,
 )
 from sessionlake.warehouse import schemas
 
@@ -54,14 +56,27 @@ class Topic:
     """The settings that decoding needs for a topic."""
 
     name: str
+    """The topic; of several all of them, for people."""
     avro: bool
     changes: bool = False
     """Whether records hold changes of rows, whose envelope is opened already (`sources/debezium.py`)."""
+    several: tuple[str, ...] = ()
+    """The topics, if several are read: partitions then have the numbers of `sources/partitions.py`."""
 
     @property
     def meta(self) -> Mapping[str, pa.DataType]:
         """The columns of a record besides those of its value."""
-        return CHANGE_META if self.changes else META
+        found = CHANGE_META if self.changes else META
+        return {**found, TOPIC: pa.string()} if self.several else found
+
+    def places(self, partitions: pa.Array) -> tuple[pa.Array, pa.Array]:
+        """Return for each number of a partition the topic, and the partition in its topic."""
+        if not self.several:
+            return pa.repeat(self.name, len(partitions)), partitions
+        numbers = partitions.to_numpy()
+        slots = pa.array([slot_of(name) for name in self.several])
+        names = pa.array(self.several).take(pc.index_in(pa.array(numbers // PARTITIONS), value_set=slots))
+        return names, pa.array(numbers % PARTITIONS)
 
     @property
     def body(self) -> str:
@@ -120,7 +135,7 @@ class _Records:
 
     def position(self, indices: Indices) -> pa.Array:
         """Give `<topic>/<partition>/<offset>@<timestamp>`."""
-        return positions(self.table.take(pa.array(indices)), self.topic.name)
+        return positions(self.table.take(pa.array(indices)), self.topic)
 
     def whole(self, indices: Indices) -> pa.Table:
         """Give the records whole: values of JSON, which must be UTF-8, with key, time and place."""
@@ -151,12 +166,13 @@ class DecodedRecords:
         return self.origin.position(indices)
 
 
-def positions(records: pa.Table, topic: str) -> pa.Array:
+def positions(records: pa.Table, topic: Topic) -> pa.Array:
     """Give `<topic>/<partition>/<offset>@<timestamp>` of each record, the time in UTC to the millisecond."""
     milliseconds = records["timestamp"].combine_chunks().cast(pa.timestamp("ms", "UTC"), safe=False)
     time = pc.binary_join_element_wise(pc.strftime(milliseconds, "%Y-%m-%dT%H:%M:%S"), "Z", "")
-    place = [records[name].combine_chunks().cast(pa.string()) for name in ("partition", "offset")]
-    return pc.binary_join_element_wise(pc.binary_join_element_wise(topic, *place, "/"), time, "@")
+    name, partition = topic.places(combined(records["partition"]))
+    place = [number.cast(pa.string()) for number in (partition, combined(records["offset"]))]
+    return pc.binary_join_element_wise(pc.binary_join_element_wise(name, *place, "/"), time, "@")
 
 
 def split_tombstones(records: pa.Table, topic: Topic) -> tuple[pa.Table, pa.Table]:
@@ -170,7 +186,7 @@ def split_tombstones(records: pa.Table, topic: Topic) -> tuple[pa.Table, pa.Tabl
         return records, schemas.CORRECTIONS_SCHEMA.empty_table()
     rows = records.filter(sent)
     header = {name: _text(pc.struct_field(rows[TOMBSTONE].combine_chunks(), name)) for name in HEADERS}
-    place = positions(rows, topic.name)
+    place = positions(rows, topic)
     named = pc.binary_join_element_wise(header["correction"], place, "@")
     expired = header["cause"].is_valid()
     numbers = {name: cast_each(header[name], pa.int64()) for name in ("revision", "offset")}
@@ -263,7 +279,9 @@ def _with_meta(read: pa.Table, records: pa.Table, topic: Topic, columns: EventCo
         if name in topic.meta:
             if name in read.column_names:
                 read = read.drop_columns([name])
-            if name != NO_VALUE:
+            if name == TOPIC:
+                found = topic.places(combined(records["partition"]))[0]
+            elif name != NO_VALUE:
                 found = records[names[name]]
             else:
                 found = pc.equal(records[OP], "d") if topic.changes else records["value"].is_null()

@@ -1,7 +1,8 @@
-"""The keys of a source that is a topic of Kafka."""
+"""The keys of a source that is a topic of Kafka, or several."""
 
 from sessionlake.config.source import SourceSection, check_options, check_topic_name
 from sessionlake.errors import ConfigError
+from sessionlake.sources.partitions import slot_of
 
 
 def check(source: SourceSection) -> None:
@@ -17,7 +18,7 @@ def check(source: SourceSection) -> None:
         )
     if not source.bootstrap_servers:
         raise ConfigError(f"{source.AT}.bootstrap_servers: is missing; write for example 'localhost:9092'")
-    check_topic_name(f"{source.AT}.topic", source.topic or "")
+    _check_topics(source)
     if source.format not in ("json", "avro"):
         what = "is missing" if source.format is None else f"{source.format!r} is no format of records"
         raise ConfigError(f"{source.AT}.format: {what}; write 'json' or 'avro'")
@@ -33,3 +34,25 @@ def check(source: SourceSection) -> None:
             f"{source.AT}.tombstones: a record without a value says nothing more than the delete before it; remove it"
         )
     check_options(f"{source.AT}.options", source.options)
+
+
+def _check_topics(source: SourceSection) -> None:
+    """Raise a ConfigError for topics that can't be, or can't be read together."""
+    if source.topics is None:
+        check_topic_name(f"{source.AT}.topic", source.topic or "")
+        return
+    at = f"{source.AT}.topics"
+    if source.topic is not None:
+        raise ConfigError(f"{source.AT}.topic: is one of topics; write all names in topics, and remove this key")
+    if source.tombstones:
+        raise ConfigError(f"{source.AT}.tombstones: go with one topic; read the topics in pipelines of their own")
+    slots: dict[int, str] = {}
+    for name in source.topics:
+        check_topic_name(at, name)
+        other = slots.setdefault(slot_of(name), name)
+        if other == name and source.topics.count(name) > 1:
+            raise ConfigError(f"{at}: {name!r} is there twice; name it once")
+        if other != name:
+            raise ConfigError(
+                f"{at}: the partitions of {other!r} and {name!r} get the same numbers; read one of them in another pipeline"
+            )
