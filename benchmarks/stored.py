@@ -7,10 +7,9 @@ import argparse
 import json
 import tempfile
 import time
-from collections import defaultdict
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -24,18 +23,33 @@ from sessionlake.operators.sessions.kind import Sessions
 from sessionlake.sources.decoding.files import PATH
 from sessionlake.sources.files import source_files
 from sessionlake.sources.registry import sources_of
+from sessionlake.stream.tables import outputs_of
+from sessionlake.warehouse.changelog import changelog_of
+
+
+class Folder:
+    """Stands for the tables, which all lie in one folder: a task asks for their places alone."""
+
+    def __init__(self, config: Config) -> None:
+        self.changelog = changelog_of(config)
+        self._table = SimpleNamespace(
+            uri=config.pipeline.warehouse, read=lambda: SimpleNamespace(columns=self.changelog.key_columns)
+        )
+
+    def __getitem__(self, name: str) -> SimpleNamespace:
+        return self._table
 
 
 def batch(config: Config, kind: Sessions, number: int, files: list[str]) -> dict[str, Any]:
     """Run a batch of files through one shard after another; return the reports' sums."""
     shards = config.pipeline.shards
     context = BatchContext(number, f"c{number}", {}, clock_us=time.time_ns() // 1000)
-    *_, output = kind.outputs(defaultdict(lambda: SimpleNamespace(uri=config.pipeline.warehouse)))
+    outputs = outputs_of(cast("Any", Folder(config)), config, kind)
     operator = kind.operator()
     expected = ((f"c{number - 1}" if number else None),) * shards
-    task = ShardTask(operator, context, (output,), config.driver_store_dir, expected)
+    task = ShardTask(operator, context, outputs, config.driver_store_dir, expected)
 
-    split = SplitTask(operator, context, (output,), shards)
+    split = SplitTask(operator, context, outputs, shards)
     wire = split.run(pa.RecordBatch.from_pydict({PATH: [file]}) for file in files)
     sums = {"changes": 0, "changelog_bytes": 0, "shards": 0}
     for report in task.run(wire):
@@ -52,7 +66,7 @@ def batch(config: Config, kind: Sessions, number: int, files: list[str]) -> dict
 
 def measure(config: Config) -> dict[str, Any]:
     kind = Sessions.make(config, sources_of(None, config), None)  # type: ignore[arg-type]
-    Path(config.pipeline.warehouse).mkdir()
+    Path(config.pipeline.warehouse).mkdir(parents=True)
     files = source_files(config)
     first = batch(config, kind, 0, files)
     few_more(config, 0)

@@ -1,7 +1,10 @@
 """Benchmarks are run by hand and seldom: here at least what they import from the package is there, and each has a reader."""
 
 import importlib
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +22,15 @@ CITING = (ROOT / "Makefile", *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))
 @pytest.mark.parametrize("name", FILES)
 def test_a_benchmark_can_be_started(name: str) -> None:
     importlib.import_module(name)
+
+
+def test_the_sizes_of_stores_can_be_measured() -> None:
+    """It calls the engine's tasks by hand, so that a change of these breaks it unnoticed."""
+    command = [sys.executable, "-m", "benchmarks.stored", "--sessions", "2000"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    sets = [json.loads(line.partition("{")[1] + line.partition("{")[2]) for line in done.stdout.splitlines()]
+    assert [found["sessions"] > 0 < found["store_bytes_per_session"] for found in sets] == [True] * 3
 
 
 def is_named(module: str, text: str) -> bool:
