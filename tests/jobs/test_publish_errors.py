@@ -102,6 +102,24 @@ def test_each_late_event_and_each_dead_letter_is_sent(
 
 
 @pytest.mark.slow
+def test_rows_of_a_batch_that_is_not_committed_wait(
+    spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = Topic.create(broker).name
+    config = lake(tmp_path, broker.bootstrap_servers, f"{topic}-results", errors=topic)
+    ran(spark, config, "a", ("ann", 5000))
+    with crash_at(monkeypatch, "before_changelog"), pytest.raises(Exception, match="CrashError"):
+        ran(spark, config, "b", ("ann", 6000), "{broken")
+    assert sum(rows_of(spark, config).values()) == 1, "its dead letter is in the table already"
+    step = ErrorsTopic(Tables.of(spark, config), config).step
+    assert step() == Step(0, 0)
+    assert sent(broker, topic) == []
+    run(spark, config, once=True)
+    assert step() == Step(1, 1)
+    assert counted(sent(broker, topic)) == rows_of(spark, config)
+
+
+@pytest.mark.slow
 def test_a_row_that_kafka_would_refuse_is_sent_without_its_text(
     spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ from sessionlake.sources import files as file_source
 from sessionlake.sources import kafka as kafka_source
 from sessionlake.sources.files import FileSource
 from sessionlake.sources.kafka import KafkaSource
-from sessionlake.stream.inputs import event_positions
+from sessionlake.stream.inputs import ControlInput, PlannedInputs, event_positions
 from tests.engine.crash_support import Lake, assert_same, run_once
 
 SECTIONS: dict[str, Any] = {
@@ -73,6 +73,55 @@ def test_a_store_that_is_lost_meanwhile_is_restored_for_the_reason_that_the_one_
     assert causes[1] == {"missing": 3}
     assert causes[2] == {"corrupt": 1}
     assert_same(ours, expected)
+
+
+def test_a_batch_with_corrections_has_its_stages(
+    spark: SparkSession, tmp_path: Path, together: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake(tmp_path / "lake", tmp_path / "events")
+    lake.write_files(range(3))
+    monkeypatch.setattr(ControlInput, "_reads", lambda *_: True)
+    run_once(spark, lake)
+    assert len(lake.commits()) == 3
+    assert together == []
+
+
+class Few:
+    """A source whose batches are all small; the second of its kind is read by versions."""
+
+    def __init__(self, *, by_version: bool = False) -> None:
+        self.by_version = by_version
+
+    def planned(self, *_: Any) -> None:
+        """Return None."""
+
+    def versioned(self) -> object | None:
+        return self if self.by_version else None
+
+    def is_small(self, before: str, planned: str) -> bool:
+        return (before, planned) != ("1", "9")
+
+
+@pytest.mark.parametrize(
+    ("batches", "by_version", "expected"),
+    [
+        ([(0, "1"), (1, "2"), (2, "3")], False, [False, True, True]),
+        ([(0, "1"), (2, "2")], False, [False, False]),  # the position before is not known
+        ([(0, "1"), (1, "9")], False, [False, False]),
+        ([(0, "-"), (1, "2"), (2, "2")], False, [False, False, True]),
+        ([(0, "1"), (1, "2")], True, [False, False]),
+    ],
+)
+def test_what_is_known_of_a_batch(
+    tmp_path: Path, batches: list[tuple[int, str]], expected: list[bool], *, by_version: bool
+) -> None:
+    config = parse_config(SECTIONS | {"source": {"kind": "files", "path": "events", "format": "json"}}, tmp_path)
+    sources: Any = {"events": Few(by_version=by_version)}
+    inputs, found = PlannedInputs(cast("Any", None), config, sources, {}), []
+    for batch_id, position in batches:
+        inputs.rows(cast("Any", None), batch_id, f"v1\n{{}}\n{position}\n-")
+        found.append(inputs.is_small)
+    assert found == expected
 
 
 @pytest.mark.parametrize(
