@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
@@ -172,6 +173,7 @@ def test_steps_bring_the_rows_that_changed_and_a_failed_one_comes_again(spark: S
     publish(spark, config, once=True)
     assert CALLS == []
     publish(spark, config, once=True, resync=True)
+    assert {delivery.after for _, delivery in CALLS} == {None}
     assert sum(put_together(config).values()) == 3
 
 
@@ -194,6 +196,28 @@ def test_a_function_that_wants_changes_alone_begins_with_the_next_batch(spark: S
     moved.write_text(file.read_text())
     with pytest.raises(PipelineStateError, match=r"has the rows of another 'test', which was rebuilt .* --resync`$"):
         publish(spark, other, once=True)
+
+
+@pytest.mark.slow
+def test_after_changes_that_are_gone_all_rows_come_again(spark: SparkSession, tmp_path: Path) -> None:
+    config = small(tmp_path, compact={"safety": "0 seconds"})
+    ran(spark, config, "a", ("ann", 0))
+    publish(spark, config, once=True)
+    ran(spark, config, "b", ("ann", 5), ("bob", 0))
+    for _ in range(2):  # a run trims what the one before it has folded
+        compact(spark, config)
+    ran(spark, config, "c", ("cid", 6))
+    changelog = deltalake.DeltaTable(f"{config.pipeline.warehouse}/{changelog_of(config).changes}")
+    there = set(changelog.file_uris())
+    folder = Path(changelog.table_uri.removeprefix("file://"))
+    gone = [file for file in folder.glob("*.parquet") if str(file) not in there]
+    assert gone, "nothing was trimmed"
+    for file in gone:
+        file.unlink()
+    CALLS.clear()
+    assert publish(spark, config, once=True).steps == 1
+    assert {delivery.after for _, delivery in CALLS} == {None}
+    assert sum(put_together(config).values()) == 3
 
 
 @pytest.mark.slow
