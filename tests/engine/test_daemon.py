@@ -1,8 +1,14 @@
 """The process that workers are forked from has imported what all operators need, and nothing that takes long beside."""
 
+import inspect
 import json
 import subprocess
 import sys
+
+import pyspark.daemon
+import pytest
+
+from sessionlake.engine import daemon
 
 _CODE = """
 import json, sys
@@ -17,3 +23,15 @@ def test_workers_are_warm_and_lean() -> None:
     loaded = set(json.loads(done.stdout))
     assert {f"sessionlake.operators.{name}.operator" for name in ("sessions", "windows", "joins", "keyed")} <= loaded
     assert not loaded & {"delta", "deltalake", "duckdb", "sqlglot", "pydantic", "click"}
+
+
+@pytest.mark.parametrize(("error", "told"), [(BrokenPipeError(32, "Broken pipe"), False), (OSError("other"), True)])
+def test_a_worker_whose_java_has_gone_prints_nothing(
+    capsys: pytest.CaptureFixture[str], error: OSError, *, told: bool
+) -> None:
+    assert "traceback.print_exc()" in inspect.getsource(pyspark.daemon), "it prints errors in another way now"
+    try:
+        raise error
+    except OSError:
+        daemon._tell()
+    assert ("Traceback" in capsys.readouterr().err) is told

@@ -28,17 +28,17 @@ from tests.engine.crash_support import (
     run_once,
     undisturbed,
 )
-from tests.operators_table import FILES, LAKES, OperatorLake
+from tests.operators_table import FILES, FORMS, LAKES, OperatorLake
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 KB, HOUR_NS = 1000, 3_600_000_000_000
 
 
-@pytest.fixture(scope="module", params=LAKES)
+@pytest.fixture(scope="module", params=[*LAKES, "outer join"])
 def expected(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> OperatorLake:
-    return undisturbed(spark, LAKES[request.param], tmp_path_factory.mktemp(request.param))
+    return undisturbed(spark, FORMS[request.param], tmp_path_factory.mktemp(request.param))
 
 
 @pytest.fixture

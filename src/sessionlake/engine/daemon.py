@@ -7,7 +7,9 @@ import gc
 import importlib
 import importlib.util
 import sys
+import traceback
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 WARM = (
@@ -51,6 +53,7 @@ def main() -> None:
     warm_up()
     daemon: Any = importlib.import_module("pyspark.daemon")
     daemon.worker = _unsurprised(daemon.worker)
+    daemon.traceback = SimpleNamespace(print_exc=_tell)
     # A worker collects garbage after each task. Objects frozen before the fork are then neither walked nor copied.
     gc.collect()
     gc.freeze()
@@ -73,6 +76,12 @@ def _unsurprised(worker: Callable[..., int]) -> Callable[..., int]:
             return 1
 
     return served
+
+
+def _tell() -> None:
+    """Print the error of a worker that has ended, but for one: Java has gone before the worker could begin, and has said why itself."""
+    if not isinstance(sys.exc_info()[1], BrokenPipeError):
+        traceback.print_exc()
 
 
 if __name__ == "__main__":
