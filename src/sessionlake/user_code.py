@@ -33,6 +33,12 @@ def load_function(at: str, path: str, directory: str | None) -> Callable[..., ob
     return cast("Callable[..., object]", found)
 
 
+def raised(error: BaseException) -> str:
+    """Return the type of an error and where it was raised, without its text, which may have a value of the data."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_loading(frame.filename)]
+    return f"{type(error).__name__} at {short(frames[-1].filename)}:{frames[-1].lineno}"
+
+
 def described(error: Exception, own: str = "") -> str:
     """Return an error in one line with the file and line that raised it: of the file `own`, if the error passed it."""
     text = f"{type(error).__name__}: {first_line(error)}"

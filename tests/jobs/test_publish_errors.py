@@ -102,6 +102,15 @@ def test_each_late_event_and_each_dead_letter_is_sent(
 
 
 @pytest.mark.slow
+def test_a_compacted_topic_is_refused(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    topic = Topic.create(broker, cleanup_policy="compact").name
+    config = lake(tmp_path, broker.bootstrap_servers, f"{topic}-results", errors=topic)
+    ran(spark, config, "a", ("ann", 5000), "{broken")
+    with pytest.raises(ConfigError, match=r"^sink.kafka.errors: '.*' is compacted, and a dead letter may have no key"):
+        publish(spark, config, once=True)
+
+
+@pytest.mark.slow
 def test_rows_of_a_batch_that_is_not_committed_wait(
     spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

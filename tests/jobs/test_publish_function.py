@@ -17,8 +17,9 @@ from pyspark.sql import SparkSession
 import sessionlake
 from sessionlake.cli import main
 from sessionlake.config.load import Config, load_config
-from sessionlake.errors import ConfigError, JobError, PipelineStateError
+from sessionlake.errors import ConfigError, FencedError, JobError, PipelineStateError
 from sessionlake.jobs.compact import compact
+from sessionlake.jobs.expire import expire
 from sessionlake.jobs.forget import forget
 from sessionlake.jobs.publish import Step, publish, sinks_of
 from sessionlake.jobs.publish.function import DELETE, OP, Delivery, PythonFunction, position_of
@@ -157,7 +158,7 @@ def test_steps_bring_the_rows_that_changed_and_a_failed_one_comes_again(spark: S
     FAILING.append(1)
     with pytest.raises(
         JobError,
-        match=r"^sink.python: \S+:on_rows raised RuntimeError: no answer at test_publish_function.py:\d+, at batch 1; correct it and start again: the step's rows come again$",
+        match=r"^sink.python: \S+:on_rows raised RuntimeError at test_publish_function.py:\d+, at batch 1; correct it and start again: the step's rows come again$",
     ):
         publish(spark, config, once=True)
     first = sum(rows.num_rows for rows, _ in CALLS)
@@ -196,6 +197,114 @@ def test_a_function_that_wants_changes_alone_begins_with_the_next_batch(spark: S
     moved.write_text(file.read_text())
     with pytest.raises(PipelineStateError, match=r"has the rows of another 'test', which was rebuilt .* --resync`$"):
         publish(spark, other, once=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_step_that_was_begun_is_made_to_its_end_before_later_batches(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, fails: bool
+) -> None:
+    config = small(tmp_path)
+    ran(spark, config, "a", ("ann", 100), ("bob", 100))
+    publish(spark, config, once=True)
+    ran(spark, config, "b", ("bob", 115))
+    if fails:
+        FAILING.append(0)
+        with pytest.raises(JobError, match="raised RuntimeError"):
+            publish(spark, config, once=True)
+    else:
+        with crash_at(monkeypatch, "function_called"), pytest.raises(CrashError):
+            function(spark, config).step()
+    # Bob's second session is in no difference of the batches 0 and 2: it came and went between.
+    ran(spark, config, "c", ("bob", 108))
+    assert publish(spark, config, once=True).steps == 1
+    assert [(delivery.after, delivery.batch_id) for _, delivery in CALLS] == [(None, 0), (0, 1), (0, 1), (1, 2)]
+    assert sum(put_together(config).values()) == 2
+    assert {path.name for path in Path(f"{config.checkpoint}-publish/python").iterdir() if path.suffix != ".crc"} == {
+        "3"
+    }
+
+
+@pytest.mark.slow
+def test_of_two_followers_neither_takes_the_position_back(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small(tmp_path, python={"first": "none"})
+    ran(spark, config, "a", ("ann", 100))
+    publish(spark, config, once=True)
+    ran(spark, config, "b", ("bob", 115))
+    with crash_at(monkeypatch, "function_called", action=lambda: function(spark, config).step() and None):
+        function(spark, config).step()  # both make the same step
+    ran(spark, config, "c", ("cid", 300))
+
+    def go_on() -> None:
+        function(spark, config).step()
+        ran(spark, config, "d", ("dan", 400))
+        function(spark, config).step()
+
+    with (
+        crash_at(monkeypatch, "function_called", action=go_on),
+        pytest.raises(FencedError, match="another process serves"),
+    ):
+        function(spark, config).step()
+    assert position_of(Tables.of(spark, config), config).seen.batch_id == 3  # type: ignore[union-attr]
+    CALLS.clear()
+    ran(spark, config, "e", ("eve", 500))
+    publish(spark, config, once=True)
+    assert [row["session_key"] for rows, _ in CALLS for row in rows.to_pylist()] == ["eve"]
+
+
+@pytest.mark.slow
+def test_a_log_that_does_not_reach_back_brings_all_rows(spark: SparkSession, tmp_path: Path) -> None:
+    config = small(tmp_path)
+    ran(spark, config, "a", ("ann", 100), ("bob", 100))
+    publish(spark, config, once=True)
+    for number in range(3):
+        ran(spark, config, f"b{number}", ("bob", 200 + 100 * number))
+    tables = Tables.of(spark, config)
+    changelog = tables[tables.changelog.changes]
+    changelog.checkpoint()
+    for file in Path(changelog.uri, "_delta_log").iterdir():  # as Delta cleans its log up
+        number = file.name.lstrip(".").partition(".")[0]
+        if number.isdigit() and int(number) <= changelog.latest_version() - 2:
+            file.unlink()
+    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
+    publish(spark, config, once=True)
+    assert CALLS[-1][1].after is None
+    assert sum(put_together(config).values()) == 5
+
+
+@pytest.mark.slow
+def test_no_rows_at_all_are_one_call_that_says_so(spark: SparkSession, tmp_path: Path) -> None:
+    config = small(tmp_path)
+    ran(spark, config, "a", ("ann", 100))
+    publish(spark, config, once=True)
+    expire(spark, config, where="true")
+    run(spark, config, once=True)
+    CALLS.clear()
+    publish(spark, config, once=True, resync=True)
+    ((rows, delivery),) = CALLS
+    assert (rows.num_rows, delivery.after) == (0, None)
+    assert {"op", "session_key", "total"} <= {*rows.column_names}
+
+
+@pytest.mark.slow
+def test_a_function_can_neither_end_publish_quietly_nor_tell_a_key(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small(tmp_path)
+    ran(spark, config, "a", ("ann", 100))
+    for error in (SystemExit(0), KeyError("ann")):
+
+        def raises(*_: Any, error: BaseException = error) -> None:
+            raise error
+
+        monkeypatch.setattr(sys.modules[__name__], "on_rows", raises)
+        with pytest.raises(
+            JobError, match=rf"raised {type(error).__name__} at test_publish_function.py:\d+, at"
+        ) as found:
+            publish(spark, config, once=True)
+        assert "ann" not in str(found.value)
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Several topics are read as if they were one; each row knows its topic, and no two partitions have one number."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,15 @@ from pyspark.sql import SparkSession
 
 from infra.kafka.broker import Broker
 from sessionlake.config.load import Config, parse_config
-from sessionlake.errors import ConfigError
+from sessionlake.config.source import SourceSection
+from sessionlake.errors import ConfigError, SourceError
 from sessionlake.observe.datasets import datasets
 from sessionlake.operators.run import run
 from sessionlake.reading import read
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.kafka_records import RecordDecoder
 from sessionlake.sources.decoding.kafka_records import Topic as Decoded
+from sessionlake.sources.kafka import _needed
 from sessionlake.sources.partitions import PARTITIONS, first_partition, slot_of
 from sessionlake.sources.record_columns import META, TOPIC
 from sessionlake.stream.positions import PARTITION
@@ -110,6 +113,40 @@ def test_sessions_of_several_topics_equal_those_of_all_their_events(
     (dead,) = spark.read.format("delta").load(f"{config.pipeline.warehouse}/{schemas.DEAD_LETTERS}").collect()
     assert dead["source"].startswith(f"{names[0]}/1/")
     assert [dataset.name for dataset in datasets(config, "sessionize", {})[0]][:3] == names
+
+
+@pytest.mark.slow
+def test_a_topic_that_is_taken_out_is_told_before_its_records_count_as_lost(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    one, two = (Topic.create(broker, partitions=1) for _ in range(2))
+    for topic in (one, two):
+        topic.send([as_record(event("ann", 1, 1))])
+    run(spark, config_of(tmp_path, broker.bootstrap_servers, [one.name, two.name]), once=True)
+    fewer = config_of(tmp_path, broker.bootstrap_servers, [one.name])
+    told = (
+        rf"^source.topics: '{two.name}' is not among them any more, and its offsets are in the checkpoint; put it back"
+    )
+    with pytest.raises(SourceError, match=told):
+        run(spark, fewer, once=True)
+
+
+@pytest.mark.slow
+def test_records_of_avro_know_their_topic(spark: SparkSession, tmp_path: Path) -> None:
+    schema = {"type": "record", "name": "r", "fields": [{"name": "k", "type": "string"}]}
+    (tmp_path / "r.avsc").write_text(json.dumps(schema))
+    source = SourceSection(
+        kind="kafka",
+        bootstrap_servers="localhost:1",
+        topics=["a", "b"],
+        format="avro",
+        avro_schema=str(tmp_path / "r.avsc"),
+    )
+    columns = EventColumns("k", "_timestamp", None, None, (TOPIC,), {**META, TOPIC: pa.string(), "k": pa.string()})
+    given = "value binary, partition int, offset bigint, timestamp timestamp, topic string"
+    rows = spark.createDataFrame([(b"\x02x", 3, 1, datetime(2026, 1, 1, tzinfo=UTC), "b")], given)
+    (found,) = rows.select(*_needed(spark, source, columns)).collect()
+    assert (found["event_k"], found["partition"]) == ("x", first_partition("b") + 3)
 
 
 @pytest.mark.slow

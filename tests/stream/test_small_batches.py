@@ -130,6 +130,7 @@ def test_what_is_known_of_a_batch(
         ({"t": {"0": 5, "1": 7}}, {"t": {"0": 8, "1": 7}}, True),
         ({"t": {"0": 5}}, {"t": {"0": 6}}, True),
         ({"t": {"0": 5, "1": 7}}, {"t": {"0": 6, "1": 10}}, False),
+        ({"t": {"0": 5, "1": 7}}, {"t": {"0": 6, "1": 8}}, False),  # one task reads one partition after the other
         ({"t": {"0": 5}}, {"t": {"0": 5, "1": 1}}, False),  # of a partition that is new nobody knows the first offset
     ],
 )
@@ -137,6 +138,7 @@ def test_few_offsets_of_a_topic(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: Any, planned: Any, *, expected: bool
 ) -> None:
     monkeypatch.setattr(kafka_source, "SMALL_RECORDS", 3)
+    monkeypatch.setattr(kafka_source, "SMALL_PARTITIONS", 1)
     source = {"kind": "kafka", "topic": "t", "bootstrap_servers": "localhost:1", "format": "json"}
     config = parse_config(SECTIONS | {"source": source}, tmp_path)
     found = KafkaSource(cast("Any", None), config).is_small(json.dumps(before), json.dumps(planned))

@@ -25,9 +25,9 @@ from sessionlake.sources.debezium import unwrapped
 from sessionlake.sources.decoding.kafka_records import DECODED, EVENT, HEADERS, TOMBSTONE, RecordDecoder, Topic
 from sessionlake.sources.infer import declared_and_inferred, infer_values
 from sessionlake.sources.kafka_cluster import Cluster, explained
-from sessionlake.sources.limits import SMALL_RECORDS
+from sessionlake.sources.limits import SMALL_PARTITIONS, SMALL_RECORDS
 from sessionlake.sources.partitions import PARTITIONS, first_partition
-from sessionlake.sources.record_columns import KEY, META, meta_of
+from sessionlake.sources.record_columns import KEY, meta_of
 from sessionlake.warehouse.tables import Tables
 
 SAMPLED = 1000
@@ -45,8 +45,7 @@ class KafkaSource:
     one_row_a_file: ClassVar[bool] = False
 
     def __init__(self, spark: SparkSession, config: Config, number: int = 0) -> None:
-        del number
-        self._spark, self._source = spark, config.source
+        self._spark, self._source, self._checkpoint, self._number = spark, config.source, config.checkpoint, number
 
     def check(self) -> None:
         """Raise SourceError if the topic can't be read; warn if it is compacted."""
@@ -94,15 +93,31 @@ class KafkaSource:
         return reader.load().select(*_needed(self._spark, self._source, columns))
 
     def planned(self, tables: Tables, column: Callable[[str], str] = same) -> None:
-        """Return None: Spark reads the offsets that it planned, or fails."""
+        """Return None: Spark reads the offsets that it planned, or fails. SourceError if one of several topics is not read any more."""
+        del column
+        if self._source.topics is None:
+            return
+        # Spark would say that its records are lost. Once it has gone on without them, a topic that is put back is read from its beginning.
+        batches = [int(name) for name in tables.names(f"{self._checkpoint}/offsets") if name.isdigit()]
+        text = tables.read_text(f"{self._checkpoint}/offsets/{max(batches)}") if batches else None
+        lines = (text or "").splitlines()[2 + self._number :]
+        read = json.loads(lines[0]) if lines and lines[0] != "-" else {}
+        gone = sorted(read.keys() - {*self._source.topics})
+        if gone:
+            raise SourceError(
+                f"{self._source.place_at}: {gone[0]!r} is not among them any more, and its offsets are in the checkpoint; put it back, or use `sessionlake rebuild`"
+            )
 
     def is_small(self, before: str, planned: str) -> bool:
         """Say whether few offsets lie between the positions."""
         first, last = (json.loads(position) for position in (before, planned))
         ends = {(topic, number): end for topic, offsets in last.items() for number, end in offsets.items()}
         begins = {(topic, number): begin for topic, offsets in first.items() for number, begin in offsets.items()}
-        # A partition that is new may have any number of records.
-        return ends.keys() <= begins.keys() and sum(end - begins[at] for at, end in ends.items()) <= SMALL_RECORDS
+        if not ends.keys() <= begins.keys():
+            return False  # a partition that is new may have any number of records
+        records = [end - begins[at] for at, end in ends.items() if end > begins[at]]
+        # One task reads one partition after the other.
+        return sum(records) <= SMALL_RECORDS and len(records) <= SMALL_PARTITIONS
 
     def versioned(self) -> None:
         """Return None: Spark's positions say all."""
@@ -151,7 +166,7 @@ def _needed(spark: SparkSession, source: SourceSection, columns: EventColumns) -
     if source.format == "avro":
         schema = _avro_schema(spark, source)
         event = _decoded(source)
-        built += [event[name].alias(EVENT + name) for name in columns.needed if name not in META]
+        built += [event[name].alias(EVENT + name) for name in columns.needed if name not in meta_of(source)]
         there = reduce(or_, (event[name].isNotNull() for name in schema.names))
         built.append(F.when(there, F.lit(True)).alias(DECODED))
     return [*fields, *built]

@@ -191,6 +191,8 @@ def explained(text: str, section: str = "source") -> SourceError | None:
         return SourceError(
             f"{section}.topic: is closed to this user; give it the right to read, or set Kafka's options in {section}.options"
         )
+    if "RecordTooLargeException" in text:
+        return SourceError(f"{section}: a record is larger than its topic takes; raise the topic's max.message.bytes")
     if any(sign in text for sign in _SILENT):
         return UnreachableError(
             f"{section}.bootstrap_servers: Kafka stopped answering; nothing is lost, start again once it does"

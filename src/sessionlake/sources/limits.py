@@ -2,8 +2,8 @@
 
 from sessionlake.config.source import SourceSection
 
-SMALL_RECORDS, SMALL_BYTES = 5_000, 512 << 10
-"""Up to this many records or bytes of files a batch is small (`Source.is_small`).
+SMALL_RECORDS, SMALL_PARTITIONS, SMALL_BYTES = 5_000, 16, 512 << 10
+"""Up to this many records of this many partitions, or bytes of files, a batch is small (`Source.is_small`).
 
 On two cores, four shards and batches of ten events one task takes 0.7 of the CPU of two stages; of 10,000 events 0.8. With more
 cores two stages are sooner done with so many events, hence the lower bound."""

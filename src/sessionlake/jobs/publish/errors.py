@@ -88,4 +88,8 @@ class ErrorsTopic:
     def _progress(self) -> Progress:
         """The progress with this topic, which is made if it is not there: one that was made again gets all rows."""
         topic = made_topic(self.tables.spark, cluster_of(self._sink), self._topic, {})
+        if topic.compacted:
+            raise ConfigError(
+                f"sink.kafka.errors: {self._topic!r} is compacted, and a dead letter may have no key; set its cleanup.policy to delete, or write another topic"
+            )
         return Progress(self.tables, f"{self.config.checkpoint}-publish/{ERRORS}/{self._topic}-{topic.id}")

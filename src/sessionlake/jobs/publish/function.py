@@ -9,17 +9,19 @@ from functools import cached_property
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.storagelevel import StorageLevel
 
 from sessionlake.config.load import Config
 from sessionlake.config.source import FUNCTION, PythonSink
 from sessionlake.engine import failpoints
 from sessionlake.engine.exchange import from_payload, to_payload
-from sessionlake.errors import ConfigError, JobError
+from sessionlake.errors import ConfigError, JobError, PipelineStateError
 from sessionlake.jobs.publish.progress import Progress
 from sessionlake.jobs.publish.results import Results, is_gone
 from sessionlake.jobs.publish.steps import Step
-from sessionlake.user_code import described, load_function
+from sessionlake.user_code import load_function, raised
+from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.changelog import SIGN, SPARK
 from sessionlake.warehouse.sink_position import Position
@@ -36,9 +38,9 @@ class Delivery:
 
     pipeline: str
     batch_id: int
-    """The batch whose results the rows lead to. Rows that come again after a crash lead to the same batch or to a later one."""
+    """The batch whose results the rows lead to."""
     after: int | None
-    """The batch that the step before led to; None if the rows are all that there are."""
+    """The batch that the step before led to; None if these are all rows that there are, so that others are gone."""
     part: int
     """The number of the call within the step, from 0 on."""
 
@@ -71,54 +73,89 @@ class PythonFunction:
     def step(self, *, anew: bool = False) -> Step | None:
         """Call the function with the rows that have changed up to the last batch; None if it had them. With `anew` it gets all rows.
 
-        JobError if it raises. The rows come again then.
+        A step that was begun is first made to its end, from the same batch to the same batch: a row that came and went since would be
+        in no other step. JobError if the function raises. The rows come again then.
         """
-        call = self.function  # before any row is read
-        last, before = last_batch(self.tables), position_of(self.tables, self.config)
-        if before is not None and not anew:
-            before.require_same(self.config, self.tables, last, FUNCTION, self.sink.call)
+        _ = self.function  # before any row is read
+        last, before, progress = last_batch(self.tables), position_of(self.tables, self.config), self._progress
+        if before is None or anew:
+            now = Position.after(before, self.config, last, anew=anew, sink=FUNCTION)
+            if before is None and self.sink.first == "none" and not anew:
+                self._written(now)
+                return Step(last.batch_id, 0)
+            return self._all(now)
+        before.require_same(self.config, self.tables, last, FUNCTION, self.sink.call)
+        if progress.planned(before.step + 1) is None:
             if before.seen.batch_id == last.batch_id:
                 return None
-        now = Position.after(before, self.config, last, anew=anew, sink=FUNCTION)
-        is_whole = before is None or anew
-        if before is None and self.sink.first == "none" and not anew:
-            _progress(self.tables, self.config).write(now.step, json.dumps(now.values()))
-            return Step(last.batch_id, 0)
+            planned = Position.after(before, self.config, last, sink=FUNCTION)
+            progress.plan(planned.step, json.dumps(planned.values()))
+        now = Position.read(json.loads(progress.planned(before.step + 1) or ""))
+        done = self._difference(before, now, last)
+        return done if done.batch_id >= last.batch_id else self.step() or done
+
+    def _difference(self, before: Position, now: Position, last: BatchCommit) -> Step:
+        """Send the rows by which two batches differ; all rows, if the tables have lost a part of what is between the two."""
         failpoints.hit("function_read")
-        rows = self._results.latest(None if is_whole or before is None else before.seen, now.seen)
-        rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
+        rows = None
         try:
+            if now.seen.batch_id > last.batch_id or not now.seen.is_in(self.tables):
+                raise PipelineStateError(f"batch {now.seen.batch_id} was taken back")
+            rows = self._results.latest(before.seen, now.seen).persist(StorageLevel.MEMORY_AND_DISK)
             added, deleted = _counted(rows)
         except Exception as error:
-            rows.unpersist()
-            if is_whole or before is None or not is_gone(error):
+            if rows is not None:
+                rows.unpersist()
+            if not is_gone(error):
                 raise
             _log.warning(
                 "sink.python: changes since batch %d are gone from the tables, so all rows are sent again",
                 before.seen.batch_id,
             )
-            is_whole, rows = True, self._results.latest(None, now.seen).persist(StorageLevel.MEMORY_AND_DISK)
-            added, deleted = _counted(rows)
+            return self._all(Position.after(before, self.config, last, sink=FUNCTION))
+        self._send(rows, added + deleted, now, before.seen.batch_id)
+        return Step(now.seen.batch_id, added, deleted)
+
+    def _all(self, now: Position) -> Step:
+        """Send all rows. A step that was begun is of no use any more."""
+        failpoints.hit("function_read")
+        self._progress.unplan(now.step)
+        rows = self._results.latest(None, now.seen).persist(StorageLevel.MEMORY_AND_DISK)
+        self._send(rows, sum(_counted(rows)), now, None)
+        return Step(now.seen.batch_id, None)
+
+    def _send(self, rows: DataFrame, count: int, now: Position, after: int | None) -> None:
+        """Call the function with rows, which are let go then, and record the step."""
         try:
-            after = None if is_whole or before is None else before.seen.batch_id
-            for part, table in enumerate(self._tables_of(rows, added + deleted, now)):
-                self._call(call, table, Delivery(self.config.pipeline.name, last.batch_id, after, part))
+            tables = self._tables_of(rows, count, now, with_none=after is None)
+            for part, table in enumerate(tables):
+                self._call(table, Delivery(self.config.pipeline.name, now.seen.batch_id, after, part))
         finally:
             rows.unpersist()
         failpoints.hit("function_called")
-        _progress(self.tables, self.config).write(now.step, json.dumps(now.values()))
-        return Step(last.batch_id, None if is_whole else added, deleted)
+        self._written(now)
 
-    def _call(self, call: Function, rows: pa.Table, delivery: Delivery) -> None:
+    def _call(self, rows: pa.Table, delivery: Delivery) -> None:
         try:
-            call(rows, delivery)
-        except Exception as error:
+            self.function(rows, delivery)
+        except (Exception, SystemExit) as error:
+            # Its text may have a key.
             raise JobError(
-                f"sink.python: {self.sink.call} raised {described(error)}, at batch {delivery.batch_id}; correct it and start again: the step's rows come again"
+                f"sink.python: {self.sink.call} raised {raised(error)}, at batch {delivery.batch_id}; correct it and start again: the step's rows come again"
             ) from error
 
-    def _tables_of(self, rows: DataFrame, count: int, now: Position) -> Iterator[pa.Table]:
-        """Yield the rows as tables of the columns of the live view and OP, none with more rows than `max_rows`."""
+    def _written(self, now: Position) -> None:
+        self._progress.write(now.step, json.dumps(now.values()))
+
+    @property
+    def _progress(self) -> Progress:
+        return _progress(self.tables, self.config)
+
+    def _tables_of(self, rows: DataFrame, count: int, now: Position, *, with_none: bool) -> Iterator[pa.Table]:
+        """Yield the rows as tables of the columns of the live view and OP, none with more rows than `max_rows`.
+
+        One without rows is yielded only if there are no rows at all, and `with_none`.
+        """
         most = self.sink.max_rows
         op = F.when(F.col(SIGN) > 0, UPSERT).otherwise(DELETE).alias(OP)
         names = [F.col(SPARK.named(field.name)) for field in self._results.fields(now.seen)]
@@ -134,6 +171,8 @@ class PythonFunction:
                 held, size = [*held, table], size + table.num_rows
         if held:
             yield pa.concat_tables(held)
+        elif with_none and not count:
+            yield to_arrow_schema(parted.schema).empty_table()
 
     @cached_property
     def _results(self) -> Results:

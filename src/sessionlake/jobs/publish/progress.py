@@ -1,8 +1,11 @@
-"""How far a sink is that can't hold its own position: a file beside the pipeline's checkpoint."""
+"""How far a sink is that can't hold its own position: files beside the pipeline's checkpoint."""
 
 from dataclasses import dataclass
 
+from sessionlake.errors import FencedError
 from sessionlake.warehouse.tables import Tables
+
+_PLANNED = ".planned"
 
 
 @dataclass(frozen=True)
@@ -14,16 +17,40 @@ class Progress:
 
     def read(self) -> str | None:
         """Return what the last step has written; None before the first one."""
-        steps = self._steps
-        return self.tables.read_text(f"{self.folder}/{steps[-1]}") if steps else None
+        while True:
+            steps = self._steps("")
+            if not steps:
+                return None
+            text = self.tables.read_text(f"{self.folder}/{steps[-1]}")
+            if text is not None:
+                return text
+            # Another process has gone on since the files were listed.
 
     def write(self, step: int, text: str) -> None:
-        """Record a step, whose number is greater than those before."""
-        done = self._steps
+        """Record a step, whose number is greater than those before; FencedError if another process has recorded it, or a later one."""
         self.tables.write_text_once(f"{self.folder}/{step}", text)
-        for old in done:
-            self.tables.delete(f"{self.folder}/{old}")
+        if max(self._steps("")) > step or self.tables.read_text(f"{self.folder}/{step}") != text:
+            raise FencedError(
+                f"publish: another process serves {self.folder!r} too; this one stops, keep only one running"
+            )
+        for suffix in ("", _PLANNED):
+            for old in self._steps(suffix):
+                if old < step or (suffix and old == step):
+                    self.tables.delete(f"{self.folder}/{old}{suffix}")
 
-    @property
-    def _steps(self) -> list[int]:
-        return sorted(int(name) for name in self.tables.names(self.folder) if name.isdigit())
+    def plan(self, step: int, text: str) -> None:
+        """Record what a step is to do; the plan of a step that was begun before stays."""
+        self.tables.write_text_once(f"{self.folder}/{step}{_PLANNED}", text)
+
+    def planned(self, step: int) -> str | None:
+        """Return the plan of a step; None if it was not begun."""
+        return self.tables.read_text(f"{self.folder}/{step}{_PLANNED}")
+
+    def unplan(self, step: int) -> None:
+        """Give the plan of a step up."""
+        if self.planned(step) is not None:
+            self.tables.delete(f"{self.folder}/{step}{_PLANNED}")
+
+    def _steps(self, suffix: str) -> list[int]:
+        names = (name.removesuffix(suffix) for name in self.tables.names(self.folder) if name.endswith(suffix))
+        return sorted(int(name) for name in names if name.isdigit())

@@ -76,8 +76,9 @@ def _check_origin(config: Config, *, from_topic: bool, from_archive: bool, from_
     if from_topic and not config.topics:
         raise JobError("--from-topic: goes with source.kind 'kafka' only; remove it")
     if config.topics and not from_topic and not from_archive:
+        source = next(side.source for side in config.inputs.values() if side.source.entry.has_topic)
         raise JobError(
-            f"source.topic: {config.topics[0]!r} may have dropped events of the sessions; pass --from-archive if the pipeline "
+            f"{source.place_at}: {source.place!r} may have dropped events of the sessions; pass --from-archive if the pipeline "
             "has an archive, or --from-topic to build from the events that the topic still holds"
         )
 

@@ -108,7 +108,9 @@ def _check_readable(config: Config, columns: EventColumns) -> None:
         )
     if source.entry.has_topic and (source.format == "avro" or set(meta_of(source)) & set(columns.types)):
         what = "is Avro" if source.format == "avro" else "lacks the record's own columns"
-        raise JobError(f"source.topic: a dead letter of {source.place!r} {what}; send its record to the topic again")
+        raise JobError(
+            f"{source.place_at}: a dead letter of {source.place!r} {what}; send its record to the topic again"
+        )
 
 
 def _pin(config: Config, tables: Tables) -> dict[str, Any]:
