@@ -4,9 +4,12 @@ import importlib
 import sys
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 from sessionlake.errors import ConfigError, first_line
+
+_PACKAGE = str(Path(__file__).parent)
 
 
 def load(path: str, directory: str | None) -> Any:
@@ -36,6 +39,8 @@ def load_function(at: str, path: str, directory: str | None) -> Callable[..., ob
 def raised(error: BaseException) -> str:
     """Return the type of an error and where it was raised, without its text, which may have a value of the data."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_loading(frame.filename)]
+    if not frames:  # it was called wrongly, or is none of Python's
+        return f"{type(error).__name__}: {first_line(error)}" if isinstance(error, TypeError) else type(error).__name__
     return f"{type(error).__name__} at {short(frames[-1].filename)}:{frames[-1].lineno}"
 
 
@@ -56,5 +61,5 @@ def short(filename: str) -> str:
 
 
 def _is_loading(filename: str) -> bool:
-    """Say whether a file is this one or the import system's, which only call the user's code."""
-    return filename == __file__ or "importlib" in filename
+    """Say whether a file is one of this package or of the import system, which only call the user's code."""
+    return filename.startswith(_PACKAGE) or "importlib" in filename

@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import deltalake
 import pyarrow as pa
@@ -340,6 +340,18 @@ def test_forget_waits_until_the_function_has_the_deletes(spark: SparkSession, tm
     publish(spark, config, once=True)
     assert [(row[OP], row["session_key"]) for rows, _ in CALLS for row in rows.to_pylist()] == [("delete", "ann")]
     forget(spark, config, ["ann"])
+
+
+def test_a_function_with_other_parameters_is_told(tmp_path: Path) -> None:
+    def on_batch(rows: pa.Table) -> None:
+        del rows
+
+    to: Any = PythonFunction(cast("Any", None), small(tmp_path))
+    vars(to)["function"] = on_batch
+    with pytest.raises(
+        JobError, match=r"raised TypeError: .*takes 1 positional argument but 2 were given, at batch 7;"
+    ):
+        to._call(pa.table({}), Delivery("p", 7, None, 0))
 
 
 @pytest.mark.parametrize(
