@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from sessionlake.errors import ConfigError, first_line
 
-_PACKAGE = str(Path(__file__).parent)
+_PACKAGE = f"{Path(__file__).parent}/"
 
 
 def load(path: str, directory: str | None) -> Any:

@@ -31,6 +31,11 @@ def lake(root: Path, servers: str, topic: str, **kafka: str) -> Config:
     return make_config(root, session=session, sink=sink)
 
 
+def errors_topic(spark: SparkSession, config: Config) -> ErrorsTopic:
+    assert config.sink.kafka is not None
+    return ErrorsTopic(Tables.of(spark, config), config, config.sink.kafka, config.sink.kafka.errors or "")
+
+
 def ran(spark: SparkSession, config: Config, name: str, *lines: str | tuple[str, int]) -> None:
     """Run a batch of events, given by key and second, and of other lines."""
     rows = [
@@ -72,7 +77,7 @@ def test_each_late_event_and_each_dead_letter_is_sent(
     topic = Topic.create(broker).name
     config = lake(tmp_path, broker.bootstrap_servers, f"{topic}-results", errors=topic)
     ran(spark, config, "a", ("ann", 5000), ("bob", 100), "{broken", '{"key": null, "time_us": 1}')
-    step = ErrorsTopic(Tables.of(spark, config), config).step
+    step = errors_topic(spark, config).step
     with crash_at(monkeypatch, "errors_read"), pytest.raises(CrashError):
         step()
     assert sent(broker, topic) == []
@@ -120,7 +125,7 @@ def test_rows_of_a_batch_that_is_not_committed_wait(
     with crash_at(monkeypatch, "before_changelog"), pytest.raises(Exception, match="CrashError"):
         ran(spark, config, "b", ("ann", 6000), "{broken")
     assert sum(rows_of(spark, config).values()) == 1, "its dead letter is in the table already"
-    step = ErrorsTopic(Tables.of(spark, config), config).step
+    step = errors_topic(spark, config).step
     assert step() == Step(0, 0)
     assert sent(broker, topic) == []
     run(spark, config, once=True)

@@ -11,7 +11,7 @@ from sessionlake.cli.each import listed
 from sessionlake.cli.jobs import command_of, run_job
 from sessionlake.cli.keys_file import read_keys, refuse_arguments
 from sessionlake.cli.progress import progress
-from sessionlake.cli.shared import console, has_little_data, open_session
+from sessionlake.cli.shared import console, open_session
 from sessionlake.config.load import load_config
 from sessionlake.errors import ExitCode
 from sessionlake.jobs.registry import BY_NAME
@@ -52,8 +52,7 @@ def _prove(config_path: str, keys: list[str], data_docs: Path | None) -> NoRetur
     from sessionlake.jobs.forget import check
 
     with progress() as shown:
-        spark = open_session(config, little_java=has_little_data(config))
-        found = check(spark, config, keys, shown.step, data_docs)
+        found = check(open_session(config), config, keys, shown.step, data_docs)
     listed({"name": config.pipeline.name, "job": "forget", "clean": found.clean, **asdict(found)})
     for line in found.lines():
         console.print(line)

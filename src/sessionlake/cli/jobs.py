@@ -15,12 +15,12 @@ from sessionlake.cli.progress import CHECKING, progress
 from sessionlake.cli.reports import report_lines
 from sessionlake.cli.rows import form_parameters
 from sessionlake.cli.shared import console, has_little_data, one_line_errors, open_session
-from sessionlake.cli.stream import print_batch
+from sessionlake.cli.stream import is_little, print_batch
 from sessionlake.config.load import Config, load_config
 from sessionlake.config.times import parse_time
 from sessionlake.errors import ExitCode
 from sessionlake.extras import require_extra, require_versions
-from sessionlake.jobs.registry import BY_NAME, Job, Kind, Option
+from sessionlake.jobs.registry import BY_NAME, EVENTS_AGAIN, RULE_TABLES, SOURCE, Job, Kind, Option
 from sessionlake.stopping import leaves, runs_as
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def run_job(
         with progress() as shown:
             shown.step(CHECKING)
             require_job(config, config_path, job)
-            spark = open_session(config, little_java=has_little_data(config))
+            spark = open_session(config, little_java=_is_little(job, config))
             shown.step("looking at the tables")
             report = work(spark, config, shown.step)
         changed = apply and job.corrections and report.counts[job.corrections] and not dry_run
@@ -142,6 +142,14 @@ def run_job(
         counted(report.counts)
         if report.failed:
             raise SystemExit(ExitCode.FOUND)
+
+
+def _is_little(job: Job, config: Config) -> bool:
+    """Say whether Java has little to do: small tables, and no rows of a source or of others' tables, however many, that come through it."""
+    if job.searches_source or (RULE_TABLES in job.reads and config.expire.tables):
+        return False
+    reads_source = job.has_apply or not {SOURCE, EVENTS_AGAIN}.isdisjoint(job.reads)
+    return (is_little(config) or not reads_source) and has_little_data(config)
 
 
 def _apply(config: Config, report: "JobReport") -> None:

@@ -11,7 +11,7 @@ import click
 from sessionlake.cli.operands import EITHER, config_argument
 from sessionlake.cli.progress import progress
 from sessionlake.cli.rows import at_most, limit_option, print_note, print_rows, row_formats
-from sessionlake.cli.shared import has_little_data, one_line_errors, open_session
+from sessionlake.cli.shared import one_line_errors, open_session
 from sessionlake.config.load import Config, load_config
 from sessionlake.config.project import is_project, load_project
 from sessionlake.errors import ConfigError, LakeError, SessionlakeError, first_line
@@ -68,7 +68,7 @@ def sql_command(
     config = load_config(config_path)
     if engine == "spark":
         with progress() as shown:
-            spark = open_session(config, little_java=has_little_data(config))
+            spark = open_session(config)
             shown.step("running the query")
             register_tables(spark, config)
             columns, rows = run_sql(spark, query, at_most(limit, form))

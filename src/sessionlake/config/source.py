@@ -29,7 +29,7 @@ _OURS = {
 
 
 TOPIC, TABLE, DATABASE, FUNCTION = "kafka", "delta", "postgres", "python"
-"""The sinks by their names in the config: a topic, a table, and a table of a database."""
+"""The sinks by their names in the config: a topic, a table, a table of a database, and a function."""
 
 
 class SourceSection(Section):

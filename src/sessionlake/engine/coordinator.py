@@ -175,13 +175,13 @@ class Coordinator:
         operator = p.operator
         split = SplitTask(operator, context, p.outputs, p.shards)
         task = ShardTask(operator, context, p.outputs, p.store_dir, self._expected(p), cursors=self._cursors(p))
-        wire = rows.mapInArrow(run_by(split), WIRE_DDL)
         handed: dict[str, DataFrame] = {}
         causes: dict[int, str] = {}
         for attempt in range(_ATTEMPTS):
             if is_small and attempt == 0:
                 outcome = read_reports(in_one_task(rows, split, task))
             else:
+                wire = rows.mapInArrow(run_by(split), WIRE_DDL)
                 outcome = self._round(reduce(DataFrame.unionAll, handed.values(), wire), task)
             causes = {**outcome.stale, **causes}
             if not outcome.stale and not outcome.needs:

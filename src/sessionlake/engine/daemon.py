@@ -52,12 +52,17 @@ def main() -> None:
     drop_archives()
     warm_up()
     daemon: Any = importlib.import_module("pyspark.daemon")
-    daemon.worker = _unsurprised(daemon.worker)
-    daemon.traceback = SimpleNamespace(print_exc=_tell)
+    quiet(daemon)
     # A worker collects garbage after each task. Objects frozen before the fork are then neither walked nor copied.
     gc.collect()
     gc.freeze()
     daemon.manager()
+
+
+def quiet(daemon: Any) -> None:
+    """Let the workers of PySpark's daemon end without a traceback if Spark wants no more of them."""
+    daemon.worker = _unsurprised(daemon.worker)
+    daemon.traceback = SimpleNamespace(print_exc=_tell)
 
 
 def _operators() -> list[str]:

@@ -25,7 +25,7 @@ CHANGES, SNAPSHOT = "changelog", "snapshot"
 STATE_CHANGES, STATE_SNAPSHOT = "changelog of the state", "snapshot of the state"
 """The tables of the state, if it is not the results, by role: for example slice_changelog and slices. Some pipelines have none."""
 SINK = "sink"
-"""The topic of [sink.kafka] and the table of [sink.delta]."""
+"""The topics and tables of [sink]."""
 
 Counted = Mapping[str, tuple[str, ...]]
 """By table, the counts of the report that add up to the rows read or written of it; none if they are not counted."""
@@ -113,6 +113,8 @@ class Job:
     """The file of dags/ that makes its DAGs, one for each pipeline; each is called NAME.JOB."""
     over_project: bool = True
     """Whether its command also takes a project, and does the job of each pipeline."""
+    searches_source: bool = False
+    """Whether Spark itself reads the source, of whatever kind it is."""
     needs: str = ""
     """The capability that an operator must have for it, one of `config.operators.CAPABILITIES`."""
 
@@ -255,6 +257,7 @@ JOBS: tuple[Job, ...] = (
         ),
         more="Sessions or windows, late events, dead letters, files, logs, stores.",
         reads=_EVERYTHING,
+        searches_source=True,
         writes=_EVERYTHING,
         applies_itself=True,
         dag="forget_key",

@@ -20,13 +20,7 @@ from sessionlake.config.load import Config
 from sessionlake.config.secrets import hide, reveal
 from sessionlake.config.source import DATABASE, PostgresSink
 from sessionlake.engine import failpoints
-from sessionlake.errors import (
-    ConfigError,
-    FencedError,
-    JobError,
-    UnreachableError,
-    first_line,
-)
+from sessionlake.errors import ConfigError, FencedError, JobError, UnreachableError, first_line
 from sessionlake.extras import require_extra
 from sessionlake.jobs.publish.copying import Columns
 from sessionlake.jobs.publish.results import Results, is_gone

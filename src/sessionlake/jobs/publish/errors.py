@@ -33,6 +33,8 @@ class ErrorsTopic:
 
     tables: Tables
     config: Config
+    sink: KafkaSink
+    topic: str
 
     @property
     def every(self) -> str:
@@ -56,7 +58,7 @@ class ErrorsTopic:
         """Send records, if there are any; return how many."""
         count = records.count()
         if count:
-            cluster_of(self._sink).write(records, self._topic)
+            cluster_of(self.sink).write(records, self.topic)
         return count
 
     def _records(self, name: str, after: int, until: int) -> DataFrame:
@@ -74,22 +76,12 @@ class ErrorsTopic:
         first = [F.lit(name).alias("table_name"), *([F.lit(True).alias("cut")] if cut else [])]
         return F.to_json(F.struct(*first, *(F.col(SPARK.named(column)) for column in columns)), JSON)
 
-    @property
-    def _sink(self) -> KafkaSink:
-        if self.config.sink.kafka is None:
-            raise ConfigError("sink.kafka: is missing; add [sink.kafka] with bootstrap_servers, topic and errors")
-        return self.config.sink.kafka
-
-    @property
-    def _topic(self) -> str:
-        return self._sink.errors or ""
-
     @cached_property
     def _progress(self) -> Progress:
         """The progress with this topic, which is made if it is not there: one that was made again gets all rows."""
-        topic = made_topic(self.tables.spark, cluster_of(self._sink), self._topic, {})
+        topic = made_topic(self.tables.spark, cluster_of(self.sink), self.topic, {})
         if topic.compacted:
             raise ConfigError(
-                f"sink.kafka.errors: {self._topic!r} is compacted, and a dead letter may have no key; set its cleanup.policy to delete, or write another topic"
+                f"sink.kafka.errors: {self.topic!r} is compacted, and a dead letter may have no key; set its cleanup.policy to delete, or write another topic"
             )
-        return Progress(self.tables, f"{self.config.checkpoint}-publish/{ERRORS}/{self._topic}-{topic.id}")
+        return Progress(self.tables, f"{self.config.checkpoint}-publish/{ERRORS}/{self.topic}-{topic.id}")

@@ -16,7 +16,7 @@ from sessionlake.config.load import Config
 from sessionlake.config.source import FUNCTION, PythonSink
 from sessionlake.engine import failpoints
 from sessionlake.engine.exchange import from_payload, to_payload
-from sessionlake.errors import ConfigError, JobError, PipelineStateError
+from sessionlake.errors import ConfigError, JobError
 from sessionlake.jobs.publish.progress import Progress
 from sessionlake.jobs.publish.results import Results, is_gone
 from sessionlake.jobs.publish.steps import Step
@@ -85,36 +85,40 @@ class PythonFunction:
                 return Step(last.batch_id, 0)
             return self._all(now)
         before.require_same(self.config, self.tables, last, FUNCTION, self.sink.call)
-        if progress.planned(before.step + 1) is None:
+        planned = progress.planned(before.step + 1)
+        if planned is None:
             if before.seen.batch_id == last.batch_id:
                 return None
-            planned = Position.after(before, self.config, last, sink=FUNCTION)
-            progress.plan(planned.step, json.dumps(planned.values()))
-        now = Position.read(json.loads(progress.planned(before.step + 1) or ""))
-        done = self._difference(before, now, last)
+            now = Position.after(before, self.config, last, sink=FUNCTION)
+            planned = progress.plan(now.step, json.dumps(now.values()))
+        done = self._difference(before, Position.read(json.loads(planned)), last)
         return done if done.batch_id >= last.batch_id else self.step() or done
 
     def _difference(self, before: Position, now: Position, last: BatchCommit) -> Step:
         """Send the rows by which two batches differ; all rows, if the tables have lost a part of what is between the two."""
         failpoints.hit("function_read")
-        rows = None
-        try:
-            if now.seen.batch_id > last.batch_id or not now.seen.is_in(self.tables):
-                raise PipelineStateError(f"batch {now.seen.batch_id} was taken back")
-            rows = self._results.latest(before.seen, now.seen).persist(StorageLevel.MEMORY_AND_DISK)
-            added, deleted = _counted(rows)
-        except Exception as error:
-            if rows is not None:
-                rows.unpersist()
-            if not is_gone(error):
-                raise
+        found = self._changed(before, now, last)
+        if found is None:
             _log.warning(
                 "sink.python: changes since batch %d are gone from the tables, so all rows are sent again",
                 before.seen.batch_id,
             )
             return self._all(Position.after(before, self.config, last, sink=FUNCTION))
+        rows, added, deleted = found
         self._send(rows, added + deleted, now, before.seen.batch_id)
         return Step(now.seen.batch_id, added, deleted)
+
+    def _changed(self, before: Position, now: Position, last: BatchCommit) -> tuple[DataFrame, int, int] | None:
+        """Return the rows by which two batches differ, kept by Spark, and how many are there now and are gone; None if that is lost."""
+        if now.seen.batch_id > last.batch_id or not now.seen.is_in(self.tables):
+            return None  # the tables were put back
+        try:
+            rows = self._results.latest(before.seen, now.seen).persist(StorageLevel.MEMORY_AND_DISK)
+            return rows, *_counted(rows)
+        except Exception as error:
+            if is_gone(error):
+                return None
+            raise
 
     def _all(self, now: Position) -> Step:
         """Send all rows. A step that was begun is of no use any more."""

@@ -79,8 +79,8 @@ def publish(
     kept = [
         Steps(name, make(tables, config), on_step, resync=resync) for name, make in STEPPED.items() if name in sinks
     ]
-    if TOPIC in sinks and sink_of(config).errors is not None:
-        kept.append(Steps(ERRORS, ErrorsTopic(tables, config), on_step))
+    if TOPIC in sinks and (errors := sink_of(config).errors) is not None:
+        kept.append(Steps(ERRORS, ErrorsTopic(tables, config, sink_of(config), errors), on_step))
 
     def turn() -> None:
         for one in kept:

@@ -38,9 +38,10 @@ class Progress:
                 if old < step or (suffix and old == step):
                     self.tables.delete(f"{self.folder}/{old}{suffix}")
 
-    def plan(self, step: int, text: str) -> None:
-        """Record what a step is to do; the plan of a step that was begun before stays."""
+    def plan(self, step: int, text: str) -> str:
+        """Record what a step is to do, and return its plan: that of another process, if it was faster."""
         self.tables.write_text_once(f"{self.folder}/{step}{_PLANNED}", text)
+        return self.planned(step) or text
 
     def planned(self, step: int) -> str | None:
         """Return the plan of a step; None if it was not begun."""
@@ -48,8 +49,7 @@ class Progress:
 
     def unplan(self, step: int) -> None:
         """Give the plan of a step up."""
-        if self.planned(step) is not None:
-            self.tables.delete(f"{self.folder}/{step}{_PLANNED}")
+        self.tables.delete(f"{self.folder}/{step}{_PLANNED}")
 
     def _steps(self, suffix: str) -> list[int]:
         names = (name.removesuffix(suffix) for name in self.tables.names(self.folder) if name.endswith(suffix))
