@@ -35,6 +35,7 @@ SHARING = {
             "tests/sources/test_kafka_join.py",
             "tests/sources/test_debezium.py",
             "tests/sources/test_topics.py",
+            "tests/sources/test_avro_topics.py",
         ),
         *(
             "tests/stream/test_kafka_crash.py",

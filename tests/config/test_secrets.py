@@ -112,7 +112,9 @@ def test_an_empty_file_is_no_secret(tmp_path: Path) -> None:
     ],
 )
 def test_a_reference_elsewhere_is_refused(tmp_path: Path, changes: dict[str, Any], where: str) -> None:
-    with pytest.raises(ConfigError, match="refers to a secret; that goes in bootstrap_servers, in") as caught:
+    with pytest.raises(
+        ConfigError, match="refers to a secret; that goes in bootstrap_servers, schema_registry, in"
+    ) as caught:
         parse(tmp_path, changes)
     assert str(caught.value).startswith(where)
 

@@ -217,7 +217,8 @@ def test_avro_values_with_the_records_own_key_and_time(spark: SparkSession, brok
     topic.send(
         {"key": row["key"], "value": schema_id + avro(row["v"], "/ä"), "timestamp": row["time"] * 1000} for row in rows
     )
-    wrong = [avro(1, "/no-header")[:1] + b"\xff", schema_id + b"\x02\x80"]
+    # The last one says that a text of 2 GB follows.
+    wrong = [avro(1, "/no-header")[:1] + b"\xff", schema_id + b"\x02\x80", schema_id + b"\x02\xee\xff\xff\xff\x0f"]
     topic.send({"key": "user-1", "value": value, "timestamp": T0 * 1000, "partition": 0} for value in wrong)
     config = config_of(
         tmp_path,
@@ -234,7 +235,7 @@ def test_avro_values_with_the_records_own_key_and_time(spark: SparkSession, brok
     )
     summary = run(spark, config, once=True)
     none = {"upserts": 0, "deletes": 0}  # of several batches, which merge sessions
-    assert counts(summary) | none == {"input": 42, "accepted": 40, "dead": 2, **none}
+    assert counts(summary) | none == {"input": 43, "accepted": 40, "dead": 3, **none}
     assert sessions(spark, config) == expected_sessions(rows)
     dead = table(spark, config, schemas.DEAD_LETTERS).select("reason", "raw", "key").collect()
     assert {row["key"] for row in dead} == {"user-1"}

@@ -17,6 +17,8 @@ from sessionlake.errors import ConfigError
 ColumnType = Literal["long", "double", "string", "boolean", "timestamp", "date"]
 Format = Literal["json", "csv", "parquet"]
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_SECRET_TEXTS = ("bootstrap_servers", "schema_registry")
+"""Keys of sections of Kafka whose texts may refer to secrets, besides the options."""
 _OURS = {
     "subscribe": "source.topic",
     "subscribepattern": "source.topic",
@@ -55,6 +57,10 @@ class SourceSection(Section):
     """Several topics, whose records are read as if they were one's, in place of `topic`."""
     avro_schema: str | None = None
     """File of the schema that Avro values are written with."""
+    schema_registry: str | None = None
+    """URL of the registry that has the schemas of Avro values. `${env:NAME}` and `${file:PATH}` in it stand for a secret's value."""
+    schema_subject: str | None = None
+    """The registry's subject of the schemas of all topics; by default that of each topic is the topic's name and `-value`."""
     confluent_header: bool = False
     """Whether Avro values begin with the five bytes of Confluent's wire format, which are then left out."""
     max_offsets_per_batch: int = Field(default=1_000_000, ge=1)
@@ -198,7 +204,8 @@ def with_absolute_secrets(section: Kafka, directory: Path) -> Kafka:
         return with_absolute_files(value, directory) if isinstance(value, str) else value
 
     options = {name: absolute(value) for name, value in section.options.items()}
-    return section.model_copy(update={"options": options, "bootstrap_servers": absolute(section.bootstrap_servers)})
+    texts = {name: absolute(getattr(section, name)) for name in _SECRET_TEXTS if hasattr(section, name)}
+    return section.model_copy(update={"options": options, **texts})
 
 
 def check_references(value: object, *where: str) -> None:
@@ -207,13 +214,11 @@ def check_references(value: object, *where: str) -> None:
         for name, inner in value.items():
             check_references(inner, *where, name)
     elif isinstance(value, str) and has_reference(value):
-        section = (
-            where[:-1] if where[-1:] == ("bootstrap_servers",) else where[:-2] if "options" in where[-2:-1] else ()
-        )
+        section = where[:-1] if where[-1] in _SECRET_TEXTS else where[:-2] if "options" in where[-2:-1] else ()
         if section[-1:] == ("source",) or section == ("sink", "kafka") or where == ("sink", "postgres", "url"):
             return
         raise ConfigError(
-            f"{'.'.join(where)}: {value!r} refers to a secret; that goes in bootstrap_servers, in [source.options] or [sink.kafka.options], and in sink.postgres.url only"
+            f"{'.'.join(where)}: {value!r} refers to a secret; that goes in bootstrap_servers, schema_registry, in [source.options] or [sink.kafka.options], and in sink.postgres.url only"
         )
 
 

@@ -79,6 +79,8 @@ SOURCES: dict[str, SourceEntry] = {
             "topic",
             "topics",
             "avro_schema",
+            "schema_registry",
+            "schema_subject",
             "confluent_header",
             "tombstones",
             "envelope",

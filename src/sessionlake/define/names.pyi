@@ -263,7 +263,7 @@ class ChangeFeed(Source):
 class Kafka(Source):
     """The input of a pipeline.
 
-    Its keys are those of [source]: path, format, max_files_per_batch, max_bytes_per_batch, max_line_bytes, types, bootstrap_servers, topic, topics, avro_schema, confluent_header, max_offsets_per_batch, tombstones, options, envelope.
+    Its keys are those of [source]: path, format, max_files_per_batch, max_bytes_per_batch, max_line_bytes, types, bootstrap_servers, topic, topics, avro_schema, schema_registry, schema_subject, confluent_header, max_offsets_per_batch, tombstones, options, envelope.
     """
 
     def __init__(
@@ -279,6 +279,8 @@ class Kafka(Source):
         bootstrap_servers: str | None = ...,
         topics: list[str] | None = ...,
         avro_schema: str | None = ...,
+        schema_registry: str | None = ...,
+        schema_subject: str | None = ...,
         confluent_header: bool = ...,
         max_offsets_per_batch: int = ...,
         tombstones: bool = ...,

@@ -46,8 +46,8 @@ def fetch(jars: JarList, work: Path, on_bytes: OnBytes, *, ivy: Ivy | None = Non
         )
     if missing:
         raise ConfigError(_not_had(missing, work))
-    if jars.source and jars.compiled:
-        _compile(jars.source, folder, folder / jars.compiled, work)
+    if jars.compiled:
+        _compile(jars.sources, folder, folder / jars.compiled, work)
     return folder
 
 
@@ -97,14 +97,14 @@ def _take(jar: Jar, work: Path, folder: Path) -> list[str]:
     return [f"{jar.name} came with SHA-256 {found}, but {jar.sha256} is pinned"]
 
 
-def _compile(source: Path, folder: Path, jar: Path, work: Path) -> None:
+def _compile(sources: Sequence[Path], folder: Path, jar: Path, work: Path) -> None:
     half = work / "compiled.jar"
     command = [java_command(), "-cp", f"{pyspark_home()}/jars/*:{folder}/*", "scala.tools.nsc.Main", "-usejavacp"]
-    command += ["-d", str(half), str(source)]
+    command += ["-d", str(half), *map(str, sources)]
     with (work / "ivy.log").open("a") as log:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False)
     if done.returncode or not half.exists():
-        raise ConfigError(f"jars: {source.name} could not be compiled; see {log.name}")
+        raise ConfigError(f"jars: {jar.name} could not be compiled; see {log.name}")
     half.replace(jar)
 
 

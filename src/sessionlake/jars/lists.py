@@ -34,15 +34,17 @@ class JarList:
 
     name: str
     jars: tuple[Jar, ...]
-    source: Path | None = None
-    """A class in Scala that is compiled into a separate jar, with the compiler that Spark ships."""
+    sources: tuple[Path, ...] = ()
+    """Classes in Scala that are compiled into a separate jar, with the compiler that Spark ships."""
 
     @property
     def compiled(self) -> str | None:
-        """The file name of the jar of `source`; it contains a hash of the source, so a changed source is compiled again."""
-        if self.source is None:
+        """The file name of the jar of `sources`; it contains a hash of them, so changed ones are compiled again."""
+        if not self.sources:
             return None
-        return f"sessionlake_{self.source.stem}-{hashlib.sha256(self.source.read_bytes()).hexdigest()[:8]}.jar"
+        content = b"".join(source.read_bytes() for source in self.sources)
+        names = "-".join(source.stem for source in self.sources)
+        return f"sessionlake_{names}-{hashlib.sha256(content).hexdigest()[:8]}.jar"
 
     @property
     def files(self) -> list[str]:
@@ -76,5 +78,5 @@ def load_list(name: str) -> JarList:
         ) from error
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"jars: {name!r} is no list of jars ({error}); see {_HERE / 'spark.toml'} for one") from error
-    source = content.get("source")
-    return JarList(name if name in LISTS else file.parent.name, jars, file.with_name(source) if source else None)
+    sources = tuple(file.with_name(source) for source in content.get("sources", []))
+    return JarList(name if name in LISTS else file.parent.name, jars, sources)

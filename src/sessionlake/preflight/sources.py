@@ -12,13 +12,14 @@ from sessionlake.config.operators import named
 from sessionlake.config.secrets import reveal, reveal_all
 from sessionlake.config.source import option_texts
 from sessionlake.errors import SourceError
+from sessionlake.sources.avro import read_avro_schema
 from sessionlake.sources.base import Source
 from sessionlake.sources.change_feed import ChangeFeedSource
 from sessionlake.sources.decoding.kafka_records import RecordDecoder
 from sessionlake.sources.delta import DeltaSource
 from sessionlake.sources.files import FileSource
 from sessionlake.sources.infer import declared_and_inferred
-from sessionlake.sources.kafka import read_avro_schema, topic_of
+from sessionlake.sources.kafka import topic_of
 from sessionlake.sources.lookups.source import with_lookups
 from sessionlake.sources.lookups.tables import tables_of
 from sessionlake.sources.record_columns import meta_of
@@ -70,6 +71,7 @@ class DeclaredTopic:
         at = self._source.AT
         reveal(f"{at}.bootstrap_servers", self._source.bootstrap_servers or "")
         reveal_all(f"{at}.options", option_texts(self._source.options))
+        reveal(f"{at}.schema_registry", self._source.schema_registry or "")
         if self._source.avro_schema is not None:
             read_avro_schema(self._source)
 

@@ -5,24 +5,23 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from functools import reduce
 from operator import or_
-from pathlib import Path
 from typing import ClassVar
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
 
 from sessionlake.config.load import Config
 from sessionlake.config.secrets import reveal, reveal_all
 from sessionlake.config.source import SourceSection, option_texts
-from sessionlake.errors import JobError, MissingColumnsError, SourceError, first_line
+from sessionlake.errors import JobError, MissingColumnsError, SourceError
+from sessionlake.sources import avro
+from sessionlake.sources.avro import AvroValues
 from sessionlake.sources.base import Offsets, same
 from sessionlake.sources.columns import EventColumns, normal_type
 from sessionlake.sources.debezium import unwrapped
-from sessionlake.sources.decoding.kafka_records import DECODED, EVENT, HEADERS, TOMBSTONE, RecordDecoder, Topic
+from sessionlake.sources.decoding.kafka_records import EVENT, HEADERS, REASON, TOMBSTONE, RecordDecoder, Topic
 from sessionlake.sources.infer import declared_and_inferred, infer_values
 from sessionlake.sources.kafka_cluster import Cluster, explained
 from sessionlake.sources.limits import SMALL_PARTITIONS, SMALL_RECORDS
@@ -32,7 +31,6 @@ from sessionlake.warehouse.tables import Tables
 
 SAMPLED = 1000
 """Records that column types are learnt from."""
-_MAGIC_BYTES = 5
 _FIELDS = ("value", "partition", "offset", "timestamp")
 _SIMPLE = (pa.int64(), pa.float64(), pa.string(), pa.bool_(), pa.date32(), pa.binary(), normal_type(pa.timestamp("us")))
 _log = logging.getLogger("sessionlake")
@@ -69,12 +67,12 @@ class KafkaSource:
 
     def explained(self, told: str) -> SourceError | None:
         """Return the error that Kafka is the cause of."""
-        return explained(told, self._source.AT)
+        return avro.explained(told, self._source.AT) or explained(told, self._source.AT)
 
     def columns(self) -> list[str]:
         """Return the columns of the records' values."""
-        if self._source.format == "avro":
-            return _avro_schema(self._spark, self._source).names
+        if self._is_typed:
+            return AvroValues(self._spark, self._source).columns().names
         return list(_sample(self._spark, self._source))
 
     def types(self, needed: Sequence[str]) -> dict[str, pa.DataType]:
@@ -133,9 +131,14 @@ class KafkaSource:
         del tables, columns, offsets, needed
         raise JobError(f"{self._source.AT}.kind: 'kafka' can't be read again")
 
+    @property
+    def _is_typed(self) -> bool:
+        """Whether a schema has the columns of values; an envelope's are learnt from records, because its rows become JSON."""
+        return self._source.format == "avro" and self._source.envelope is None
+
     def _inferred(self, names: list[str]) -> dict[str, pa.DataType]:
-        if self._source.format == "avro":
-            schema = to_arrow_schema(_avro_schema(self._spark, self._source))
+        if self._is_typed:
+            schema = to_arrow_schema(AvroValues(self._spark, self._source).columns(names))
             found: dict[str, pa.DataType | None] = {field.name: normal_type(field.type) for field in schema}
         else:
             found = _sample(self._spark, self._source)
@@ -151,7 +154,8 @@ class KafkaSource:
         kinds = {name: kind for name in names if (kind := found[name]) is not None}
         for name, kind in kinds.items():
             if kind not in _SIMPLE and not pa.types.is_decimal128(kind):
-                raise SourceError(f"{self._source.AT}.avro_schema: {name!r} is a {kind}; pick a column of a plain type")
+                at = "schema_registry" if self._source.avro_schema is None else "avro_schema"
+                raise SourceError(f"{self._source.AT}.{at}: {name!r} is a {kind}; pick a column of a plain type")
         return kinds
 
 
@@ -162,13 +166,12 @@ def _needed(spark: SparkSession, source: SourceSection, columns: EventColumns) -
     )
     built = [_tombstone().alias(TOMBSTONE)] if source.tombstones else []
     if source.envelope is not None:
-        built += unwrapped(F.col("value"))
-    if source.format == "avro":
-        schema = _avro_schema(spark, source)
-        event = _decoded(source)
-        built += [event[name].alias(EVENT + name) for name in columns.needed if name not in meta_of(source)]
-        there = reduce(or_, (event[name].isNotNull() for name in schema.names))
-        built.append(F.when(there, F.lit(True)).alias(DECODED))
+        value, reasons = _enveloped(spark, source)
+        built += [*unwrapped(value), *reasons]
+    elif source.format == "avro":
+        names = [name for name in columns.needed if name not in meta_of(source)]
+        found = AvroValues(spark, source).decoded(F.col("value"), pa.schema([(n, columns.types[n]) for n in names]))
+        built += [*(found["value"][name].alias(EVENT + name) for name in names), found["error"].alias(REASON)]
     return [*fields, *built]
 
 
@@ -222,7 +225,7 @@ def _sample(spark: SparkSession, source: SourceSection) -> dict[str, pa.DataType
     records = spark.read.format("kafka").options(**options).load()
     # A limit reads one partition after the other, and none further than it must.
     if source.envelope is not None:
-        records = records.select(unwrapped(F.col("value"))[0].alias("value"))
+        records = records.select(unwrapped(_enveloped(spark, source)[0])[0].alias("value"))
     values = [bytes(row[0]) for row in records.select("value").where("value is not null").limit(SAMPLED).collect()]
     found = infer_values(values) if values else {}
     if not found:
@@ -233,34 +236,9 @@ def _sample(spark: SparkSession, source: SourceSection) -> dict[str, pa.DataType
     return found
 
 
-def _decoded(source: SourceSection) -> Column:
-    value = F.col("value")
-    if source.confluent_header:
-        payload = F.substring(value, _MAGIC_BYTES + 1, 1 << 30)
-        value = F.when(F.substring(value, 1, 1) == F.lit(bytearray(1)), payload)
-    return from_avro(value, read_avro_schema(source), {"mode": "PERMISSIVE"})
-
-
-def read_avro_schema(source: SourceSection) -> str:
-    """Return the text of the file with a topic's Avro schema; SourceError if it can't be read."""
-    try:
-        return Path(source.avro_schema or "").read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise SourceError(
-            f"{source.AT}.avro_schema: {source.avro_schema!r} can't be read ({error}); name a file with an Avro schema"
-        ) from error
-
-
-def _avro_schema(spark: SparkSession, source: SourceSection) -> StructType:
-    text = read_avro_schema(source)
-    try:
-        found = spark.range(1).select(from_avro(F.lit(None).cast("binary"), text).alias("value")).schema[0].dataType
-    except Exception as error:
-        raise SourceError(
-            f"{source.AT}.avro_schema: {source.avro_schema!r} is no Avro schema ({first_line(error)}); correct the file"
-        ) from error
-    if not isinstance(found, StructType):
-        raise SourceError(
-            f"{source.AT}.avro_schema: {source.avro_schema!r} is a {found.simpleString()}; it must be a record"
-        )
-    return found
+def _enveloped(spark: SparkSession, source: SourceSection) -> tuple[Column, list[Column]]:
+    """Return a record's envelope as JSON, and for Avro the reason why there is none."""
+    if source.format != "avro":
+        return F.col("value"), []
+    found = AvroValues(spark, source).as_json(F.col("value"))
+    return found["value"], [found["error"].alias(REASON)]

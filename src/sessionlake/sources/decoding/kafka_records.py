@@ -4,7 +4,6 @@ import base64
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,7 +15,7 @@ from sessionlake.sources.decoding.json_lines import read_lines
 from sessionlake.sources.decoding.lines import index_values
 from sessionlake.sources.decoding.raw import raw_text
 from sessionlake.sources.decoding.rows import Origin, Rows, no_text
-from sessionlake.sources.decoding.safe_cast import cast_each, nulls_of
+from sessionlake.sources.decoding.safe_cast import cast_each
 from sessionlake.sources.decoding.whole import RECORD, SCHEMA, Whole, json_rows
 from sessionlake.sources.partitions import PARTITIONS, slot_of
 from sessionlake.sources.record_columns import (
@@ -42,12 +41,11 @@ A tombstone with a cause says that a row of a keyed table has expired. It names 
 """
 NO_CHANGE, TRUNCATED = "no change event", "truncate: the rows of the table are gone there, and not here"
 NULL_VALUE = "null value without the headers of a tombstone"
-BAD_AVRO = "bad Avro: the value is not of the schema, or has no value in any field"
 BODY = "body"
 """The column of records that hold changes: the row, as JSON."""
-EVENT, DECODED, TOMBSTONE = "event_", "decoded", "tombstone"
+EVENT, REASON, TOMBSTONE = "event_", "reason", "tombstone"
 """Prefixes and names of columns besides a record's own: those of the Avro value have a prefix, and are null if the value could
-not be decoded. The headers in HEADERS are a struct, if they are read."""
+not be decoded; `reason` says why. The headers in HEADERS are a struct, if they are read."""
 _PLACES = ("timestamp", "partition", "offset")
 
 
@@ -236,7 +234,7 @@ def _decode_some(part: pa.Table, topic: Topic, columns: EventColumns, *, has_val
         some = part.slice(first, last - first)
         if not has_value:
             read, errors = _no_columns(some.num_rows), _without_row(some, topic, columns)
-        elif topic.avro:
+        elif topic.avro and not topic.changes:
             read, errors = _read_avro(some)
         elif len(payload):
             read, errors = read_lines(index_values(some[topic.body].combine_chunks()), payload)
@@ -257,7 +255,8 @@ def _decode_some(part: pa.Table, topic: Topic, columns: EventColumns, *, has_val
 def _without_row(records: pa.Table, topic: Topic, columns: EventColumns) -> dict[int, str]:
     """Return the reasons of records that have no row."""
     if topic.changes:
-        return {at: TRUNCATED if op == "t" else NO_CHANGE for at, op in enumerate(records[OP].to_pylist())}
+        changed = {at: TRUNCATED if op == "t" else NO_CHANGE for at, op in enumerate(records[OP].to_pylist())}
+        return changed | _reasons(records)
     return {} if NO_VALUE in columns.needed else dict.fromkeys(range(records.num_rows), NULL_VALUE)
 
 
@@ -266,11 +265,17 @@ def _no_columns(rows: int) -> pa.Table:
 
 
 def _read_avro(records: pa.Table) -> tuple[pa.Table, dict[int, str]]:
-    """Return the columns that Spark decoded. Spark turns a value that it can't decode into a record of nulls."""
+    """Return the columns that Spark decoded, and the reasons of values that it could not decode."""
     names = [name for name in records.column_names if name.startswith(EVENT)]
     events = records.select(names).rename_columns([name.removeprefix(EVENT) for name in names])
-    bad = np.flatnonzero(nulls_of(records[DECODED].combine_chunks()))
-    return events, dict.fromkeys(bad.tolist(), BAD_AVRO)
+    return events, _reasons(records)
+
+
+def _reasons(records: pa.Table) -> dict[int, str]:
+    """Return the reasons of records whose values were not decoded, if there is a column of them."""
+    if REASON not in records.column_names or records[REASON].null_count == len(records):
+        return {}
+    return {at: reason for at, reason in enumerate(records[REASON].to_pylist()) if reason is not None}
 
 
 def _with_meta(read: pa.Table, records: pa.Table, topic: Topic, columns: EventColumns) -> pa.Table:

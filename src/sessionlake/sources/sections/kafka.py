@@ -1,5 +1,6 @@
 """The keys of a source that is a topic of Kafka, or several."""
 
+from sessionlake.config.secrets import has_reference
 from sessionlake.config.source import SourceSection, check_options, check_topic_name
 from sessionlake.errors import ConfigError
 from sessionlake.sources.partitions import slot_of
@@ -22,18 +23,40 @@ def check(source: SourceSection) -> None:
     if source.format not in ("json", "avro"):
         what = "is missing" if source.format is None else f"{source.format!r} is no format of records"
         raise ConfigError(f"{source.AT}.format: {what}; write 'json' or 'avro'")
-    if source.confluent_header and source.format != "avro":
-        raise ConfigError(f"{source.AT}.confluent_header: goes with format 'avro' only; remove it")
-    if (source.format == "avro") != (source.avro_schema is not None):
-        what = "is missing; name the file of" if source.format == "avro" else "goes with format 'avro' only; remove"
-        raise ConfigError(f"{source.AT}.avro_schema: {what} the schema that the values are written with")
-    if source.envelope is not None and source.format != "json":
-        raise ConfigError(f"{source.AT}.envelope: goes with format 'json' only; let the connector write JSON")
+    _check_avro(source)
     if source.envelope is not None and source.tombstones:
         raise ConfigError(
             f"{source.AT}.tombstones: a record without a value says nothing more than the delete before it; remove it"
         )
     check_options(f"{source.AT}.options", source.options)
+
+
+def _check_avro(source: SourceSection) -> None:
+    """Raise a ConfigError for keys of Avro that are missing or that don't go together."""
+    at, avro, registry = source.AT, source.format == "avro", source.schema_registry
+    keys = ("confluent_header", "schema_registry", "schema_subject", "avro_schema")
+    if not avro and (key := next((name for name in keys if getattr(source, name)), None)) is not None:
+        raise ConfigError(f"{at}.{key}: goes with format 'avro' only; remove it")
+    if registry is None:
+        if avro and source.avro_schema is None:
+            raise ConfigError(
+                f"{at}.avro_schema: is missing; name the file of the schema that the values are written with, or write {at}.schema_registry"
+            )
+        if source.schema_subject is not None:
+            raise ConfigError(f"{at}.schema_subject: goes with schema_registry only; remove it")
+        if avro and source.envelope is not None:
+            raise ConfigError(f"{at}.envelope: needs {at}.schema_registry if the format is 'avro'; write its URL")
+        return
+    if not has_reference(registry) and not registry.startswith(("http://", "https://")):
+        raise ConfigError(
+            f"{at}.schema_registry: must begin with http:// or https://; write for example 'https://registry.internal:8081'"
+        )
+    if source.confluent_header:
+        raise ConfigError(
+            f"{at}.confluent_header: values of a registry always begin with the id of a schema; remove it"
+        )
+    if source.envelope is not None and source.avro_schema is not None:
+        raise ConfigError(f"{at}.avro_schema: does not go with an envelope, whose schemas the registry has; remove it")
 
 
 def _check_topics(source: SourceSection) -> None:

@@ -1,0 +1,385 @@
+package org.apache.spark.sql.avro
+
+import java.io.{CharArrayWriter, EOFException, IOException}
+import java.net.{URI, URLEncoder}
+import java.net.http.{HttpClient, HttpRequest, HttpResponse}
+import java.nio.ByteBuffer
+import java.nio.charset.StandardCharsets.UTF_8
+import java.time.Duration
+import java.util.Base64
+import java.util.concurrent.ConcurrentHashMap
+
+import scala.collection.mutable
+import scala.jdk.CollectionConverters._
+import scala.util.control.NonFatal
+
+import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
+import org.apache.avro.Schema
+import org.apache.avro.generic.GenericDatumReader
+import org.apache.avro.io.{Decoder, DecoderFactory}
+import org.apache.avro.util.Utf8
+
+import org.apache.spark.sql.Column
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{BoundReference, Cast, ExpectsInputTypes, Expression, GenericInternalRow, Literal, UnaryExpression}
+import org.apache.spark.sql.catalyst.expressions.codegen.CodegenFallback
+import org.apache.spark.sql.catalyst.json.{JSONOptions, JacksonGenerator}
+import org.apache.spark.sql.classic.ExpressionUtils
+import org.apache.spark.sql.types.{AbstractDataType, BinaryType, DataType, StringType, StructType}
+import org.apache.spark.unsafe.types.UTF8String
+
+/** The schemas that values were written with. */
+trait Schemas extends Serializable {
+  /** The number of a value's schema and the place of its first byte, or the reason why it has none. */
+  def of(value: Array[Byte]): Either[String, (Int, Int)]
+
+  def schema(number: Int): Either[String, Schema]
+
+  /** A schema in reasons. */
+  def named(number: Int): String
+
+  /** Whether a value must end with its last field. */
+  def isExact: Boolean
+
+  protected def headed(value: Array[Byte]): Either[String, (Int, Int)] =
+    if (value.length < Schemas.Header || value(0) != 0) Left("bad Avro: the value does not begin with the id of a schema")
+    else Right((ByteBuffer.wrap(value, 1, 4).getInt, Schemas.Header))
+}
+
+object Schemas {
+  /** The bytes before a value in Confluent's wire format: zero, and the id of the schema. */
+  val Header = 5
+}
+
+/** One schema for all values, whatever their headers say; later ones may have more fields at their end. */
+final class OneSchema(text: String, hasHeader: Boolean) extends Schemas {
+  @transient private lazy val parsed = new Schema.Parser().parse(text)
+
+  override def of(value: Array[Byte]): Either[String, (Int, Int)] =
+    if (hasHeader) headed(value).map { case (_, first) => (0, first) } else Right((0, 0))
+  override def schema(number: Int): Either[String, Schema] = Right(parsed)
+  override def named(number: Int): String = "the schema"
+  override def isExact: Boolean = false
+}
+
+/** A schema registry with Confluent's interface, as Confluent's, Karapace, Redpanda's and Apicurio's have it.
+  *
+  * Schemas never change once they have an id, so each is asked for once in a JVM.
+  */
+final class Registry(urls: String, user: String, password: String) extends Schemas {
+  import Registry._
+
+  // Without the credentials, for plans are logged and shown.
+  override def toString: String = "Registry"
+
+  override def of(value: Array[Byte]): Either[String, (Int, Int)] = headed(value)
+  override def named(number: Int): String = s"schema $number"
+  override def isExact: Boolean = true
+
+  override def schema(id: Int): Either[String, Schema] = {
+    val key = (urls, id)
+    Option(schemas.get(key)).orElse(Option(unknown.get(key)).filter(_ > System.nanoTime()).map(_ => missing(id))).getOrElse {
+      get(s"schemas/ids/$id") match {
+        case Some(found) =>
+          val schema = parsed(found, s"schema $id")
+          schemas.put(key, schema)
+          schema
+        case None =>
+          // An id may get its schema later, but not each record of a bad program shall ask for it.
+          if (unknown.size >= UnknownIds) unknown.clear()
+          unknown.put(key, System.nanoTime() + Duration.ofMinutes(1).toNanos)
+          missing(id)
+      }
+    }
+  }
+
+  /** The columns of a subject's newest schema, those of `names` that it lacks from the newest version that has them; null for an unknown subject. */
+  def columns(subject: String, names: java.util.List[String]): String = {
+    val at = s"subjects/${URLEncoder.encode(subject, UTF_8)}/versions"
+    def version(number: Int): StructType = get(s"$at/$number") match {
+      case None => new StructType()
+      case Some(found) =>
+        parsed(found, s"version $number of $subject").map(SchemaConverters.toSqlType(_).dataType) match {
+          case Right(struct: StructType) => struct
+          case Right(_) => throw new RegistryException(s"version $number of $subject is no record")
+          case Left(reason) => throw new RegistryException(reason)
+        }
+    }
+    get(at).map(_.elements.asScala.map(_.asInt).toSeq.sorted.reverse).orNull match {
+      case null => null
+      case versions =>
+        val all = mutable.LinkedHashMap.from(version(versions.head).map(field => field.name -> field))
+        val older = versions.tail.iterator
+        while (older.hasNext && !names.asScala.forall(all.contains))
+          version(older.next()).foreach(field => all.getOrElseUpdate(field.name, field))
+        StructType(all.values.toSeq).json
+    }
+  }
+
+  private def missing(id: Int) = Left(s"no schema $id in the registry")
+
+  private def parsed(found: JsonNode, what: String): Either[String, Schema] =
+    Option(found.get("schemaType")).map(_.asText).filter(_ != "AVRO") match {
+      case Some(kind) => Left(s"$what is of $kind, not of Avro")
+      case None =>
+        val parser = new Schema.Parser()
+        try {
+          addReferences(found, parser, mutable.Set())
+          Right(parser.parse(found.get("schema").asText))
+        } catch {
+          case error: RegistryException => throw error
+          case NonFatal(error) => Left(s"$what can't be read: ${error.getClass.getSimpleName}")
+        }
+    }
+
+  /** Let a parser know the types of other subjects that a schema names. */
+  private def addReferences(found: JsonNode, parser: Schema.Parser, known: mutable.Set[String]): Unit =
+    for (reference <- Option(found.get("references")).toSeq.flatMap(_.elements.asScala)) {
+      val (subject, version) = (reference.get("subject").asText, reference.get("version").asInt)
+      if (known.add(s"$subject $version")) {
+        val named = get(s"subjects/${URLEncoder.encode(subject, UTF_8)}/versions/$version")
+          .getOrElse(throw new RegistryException(s"version $version of $subject, which a schema refers to, is not there"))
+        addReferences(named, parser, known)
+        parser.parse(named.get("schema").asText)
+      }
+    }
+
+  /** The answer to a request; None if the registry knows no such thing. */
+  private def get(path: String): Option[JsonNode] = {
+    var reason = ""
+    for (attempt <- 0 until Attempts; url <- urls.split(',')) {
+      if (reason.nonEmpty) Thread.sleep(PauseMs << attempt)
+      try {
+        val request = HttpRequest.newBuilder(URI.create(s"${url.trim.stripSuffix("/")}/$path")).timeout(Patience)
+        if (user.nonEmpty) {
+          val told = Base64.getEncoder.encodeToString(s"$user:$password".getBytes(UTF_8))
+          request.header("Authorization", s"Basic $told")
+        }
+        val answer = client.send(request.build(), HttpResponse.BodyHandlers.ofString())
+        answer.statusCode match {
+          case 200 => return Some(json.readTree(answer.body))
+          case 404 if json.readTree(answer.body).has("error_code") => return None
+          case code @ (429 | 500 | 502 | 503 | 504) => reason = s"HTTP $code"
+          case code => throw new RegistryException(s"HTTP $code")
+        }
+      } catch {
+        case error: IOException => reason = Option(error.getMessage).getOrElse(error.getClass.getSimpleName)
+      }
+    }
+    throw new RegistryException(reason)
+  }
+}
+
+/** A registry that does not answer, or not as one; the source's configuration is its cause. */
+class RegistryException(reason: String) extends RuntimeException(s"${Registry.Sign}$reason")
+
+object Registry {
+  /** The begin of errors, by which sources/avro.py knows them. */
+  val Sign = "SCHEMA_REGISTRY: "
+  private val Attempts = 4
+  private val PauseMs = 250L
+  private val Patience = Duration.ofSeconds(10)
+  private val UnknownIds = 10000
+  private lazy val client = HttpClient.newBuilder().connectTimeout(Patience).build()
+  private val json = new ObjectMapper()
+  private val schemas = new ConcurrentHashMap[(String, Int), Either[String, Schema]]()
+  private val unknown = new ConcurrentHashMap[(String, Int), Long]()
+}
+
+object AvroValue {
+  /** The values of a column, decoded by the schemas that they were written with, as a struct: `value` and `error`.
+    *
+    * `value` has the columns of a struct's type in JSON, for example {"type":"struct","fields":[...]}; without one it is a text, the value
+    * as JSON. `reader` is a schema of Avro, or empty: its defaults and aliases hold for values that lack a field. `error` is null for values that were decoded.
+    */
+  def column(value: Column, schemas: Schemas, columns: String, reader: String): Column = {
+    val wanted = Option(columns).filter(_.nonEmpty).map(DataType.fromJson(_).asInstanceOf[StructType])
+    ExpressionUtils.column(AvroValue(ExpressionUtils.expression(value), schemas, wanted, reader))
+  }
+
+  /** The type in JSON of the values of a schema. */
+  def kind(schema: String): String = SchemaConverters.toSqlType(new Schema.Parser().parse(schema)).dataType.json
+
+  private val KeptReasons = 1000
+}
+
+case class AvroValue(child: Expression, schemas: Schemas, columns: Option[StructType], reader: String)
+    extends UnaryExpression
+    with ExpectsInputTypes
+    with CodegenFallback {
+  import AvroValue._
+
+  override def inputTypes: Seq[AbstractDataType] = Seq(BinaryType)
+  override def dataType: StructType = new StructType().add("value", columns.getOrElse(StringType)).add("error", StringType)
+  override def nullable: Boolean = child.nullable
+  override def prettyName: String = "avro_value"
+  override protected def withNewChildInternal(newChild: Expression): AvroValue = copy(child = newChild)
+
+  // A task has its own: neither Avro's readers nor Spark's may be shared by threads.
+  @transient private lazy val readers = mutable.HashMap[Int, Either[String, Reader]]()
+
+  @transient private lazy val fields: Map[String, Schema.Field] =
+    if (reader.isEmpty) Map() else new Schema.Parser().parse(reader).getFields.asScala.map(field => field.name -> field).toMap
+
+  override protected def nullSafeEval(input: Any): Any = {
+    val bytes = input.asInstanceOf[Array[Byte]]
+    val found = schemas.of(bytes).flatMap { case (number, first) => readerOf(number).flatMap(_.read(bytes, first)) }
+    new GenericInternalRow(found.fold(reason => Array[Any](null, UTF8String.fromString(reason)), value => Array[Any](value, null)))
+  }
+
+  private def readerOf(number: Int): Either[String, Reader] =
+    readers.getOrElse(number, {
+      val made = schemas.schema(number).flatMap(madeOf(schemas.named(number), _))
+      // There may be any number of ids without a schema.
+      if (made.isRight || readers.size < KeptReasons) readers.put(number, made)
+      made
+    })
+
+  private def madeOf(name: String, writer: Schema): Either[String, Reader] =
+    try columns match {
+      case None => Right(new TextReader(name, writer))
+      case Some(_) if writer.getType != Schema.Type.RECORD => Left(s"bad Avro: $name is no record")
+      case Some(wanted) => ColumnsReader(name, writer, wanted)
+    } catch { case NonFatal(error) => Left(s"bad Avro: $name can't be read: ${error.getClass.getSimpleName}") }
+
+  /** Reads values of one schema. */
+  private abstract class Reader(name: String, writer: Schema, projected: Schema) {
+    private val datums = new GenericDatumReader[Any](writer, projected)
+    private val deserializer =
+      new AvroDeserializer(projected, SchemaConverters.toSqlType(projected).dataType, "CORRECTED", false, "", -1)
+    private val decoder = new BoundedDecoder()
+    private var datum: Any = _
+
+    def read(bytes: Array[Byte], first: Int): Either[String, Any] =
+      try {
+        datum = datums.read(datum, decoder.over(bytes, first))
+        if (schemas.isExact && !decoder.isEnd) bad else Right(finished(deserializer.deserialize(datum).get))
+      } catch {
+        case NonFatal(_) =>
+          datum = null
+          bad
+      }
+
+    private val bad = Left(s"bad Avro: the value is not of $name")
+
+    protected def finished(value: Any): Any
+  }
+
+  /** Gives a value whole, as JSON. */
+  private class TextReader(name: String, writer: Schema) extends Reader(name, writer, writer) {
+    private val text = new CharArrayWriter()
+    private val kind = SchemaConverters.toSqlType(writer).dataType
+    private val generator = new JacksonGenerator(kind, text, new JSONOptions(Map("ignoreNullFields" -> "false"), "UTC"))
+
+    override protected def finished(value: Any): Any = {
+      text.reset()
+      generator.write(value.asInstanceOf[InternalRow])
+      generator.flush()
+      UTF8String.fromString(text.toString)
+    }
+  }
+
+  /** Gives the wanted columns of a value; others are read past. */
+  private class ColumnsReader(name: String, writer: Schema, projected: Schema, casts: Array[Expression])
+      extends Reader(name, writer, projected) {
+    override protected def finished(value: Any): Any = {
+      val row = value.asInstanceOf[InternalRow]
+      new GenericInternalRow(casts.map(_.eval(row)))
+    }
+  }
+
+  private object ColumnsReader {
+    def apply(name: String, writer: Schema, wanted: StructType): Either[String, Reader] = {
+      val read = wanted.flatMap(field => readField(writer, field.name))
+      val projected = Schema.createRecord(writer.getName, null, writer.getNamespace, writer.isError)
+      projected.setFields(read.asJava)
+      val kinds = SchemaConverters.toSqlType(projected).dataType.asInstanceOf[StructType]
+      val casts = wanted.map { field =>
+        kinds.getFieldIndex(field.name) match {
+          case None => Right(Literal(null, field.dataType))
+          case Some(at) =>
+            val (kind, value) = (kinds(at).dataType, BoundReference(at, kinds(at).dataType, nullable = true))
+            if (kind == field.dataType) Right(value)
+            else if (Cast.canUpCast(kind, field.dataType)) Right(Cast(value, field.dataType, Some("UTC")))
+            else Left(s"bad Avro: ${field.name} is a ${kind.catalogString} in $name, not a ${field.dataType.catalogString}")
+        }
+      }
+      casts.collectFirst { case Left(reason) => reason } match {
+        case Some(reason) => Left(reason)
+        case None => Right(new ColumnsReader(name, writer, projected, casts.collect { case Right(cast) => cast }.toArray))
+      }
+    }
+
+    /** The field by which a column is read: as it was written, under another name of the reader's, or as the reader's default. */
+    private def readField(writer: Schema, name: String): Option[Schema.Field] = {
+      val ours = fields.get(name)
+      val names = name +: ours.toSeq.flatMap(_.aliases.asScala.toSeq.sorted)
+      names.flatMap(other => Option(writer.getField(other))).headOption match {
+        case Some(there) =>
+          val field = new Schema.Field(name, there.schema)
+          if (there.name != name) field.addAlias(there.name)
+          Some(field)
+        case None => ours.filter(_.hasDefaultValue).map(field => new Schema.Field(field, field.schema))
+      }
+    }
+  }
+}
+
+/** Reads Avro's bytes, and believes no length that is longer than the value: Avro takes memory for what a length says, and one damaged
+  * value would end the JVM.
+  */
+private class BoundedDecoder extends Decoder {
+  private var in = DecoderFactory.get().binaryDecoder(Array.emptyByteArray, null)
+  private var size = 0
+
+  def over(bytes: Array[Byte], first: Int): Decoder = {
+    size = bytes.length - first
+    in = DecoderFactory.get().binaryDecoder(bytes, first, size, in)
+    this
+  }
+
+  def isEnd: Boolean = in.isEnd
+
+  private def length: Int = bounded(in.readLong()).toInt
+
+  private def bounded(count: Long): Long =
+    if (count < 0 || count > size) throw new EOFException("a length is longer than the value") else count
+
+  private def bytes: Array[Byte] = {
+    val found = new Array[Byte](length)
+    in.readFixed(found)
+    found
+  }
+
+  override def readString(old: Utf8): Utf8 = new Utf8(bytes)
+  override def readString(): String = new String(bytes, UTF_8)
+  override def skipString(): Unit = in.skipFixed(length)
+  override def readBytes(old: ByteBuffer): ByteBuffer = ByteBuffer.wrap(bytes)
+  override def skipBytes(): Unit = in.skipFixed(length)
+  override def readArrayStart(): Long = bounded(in.readArrayStart())
+  override def arrayNext(): Long = bounded(in.arrayNext())
+  override def skipArray(): Long = skipBlocks()
+  override def readMapStart(): Long = bounded(in.readMapStart())
+  override def mapNext(): Long = bounded(in.mapNext())
+  override def skipMap(): Long = skipBlocks()
+  // A block whose count is negative has its length in bytes next.
+  private def skipBlocks(): Long = {
+    var count = in.readLong()
+    while (count < 0) {
+      in.skipFixed(length)
+      count = in.readLong()
+    }
+    bounded(count)
+  }
+
+  override def readNull(): Unit = in.readNull()
+  override def readBoolean(): Boolean = in.readBoolean()
+  override def readInt(): Int = in.readInt()
+  override def readLong(): Long = in.readLong()
+  override def readFloat(): Float = in.readFloat()
+  override def readDouble(): Double = in.readDouble()
+  override def readFixed(found: Array[Byte], start: Int, count: Int): Unit = in.readFixed(found, start, count)
+  override def skipFixed(count: Int): Unit = in.skipFixed(count)
+  override def readEnum(): Int = in.readEnum()
+  override def readIndex(): Int = in.readIndex()
+}
