@@ -52,9 +52,9 @@ bench: setup ## measure throughput against the peers, and with BASE=COMMIT again
 bench-chain: setup ## measure what a pipeline behind another one costs to follow its results
 	@$(PYTHON) -m benchmarks.chain
 
-.PHONY: bench-postgres
-bench-postgres: setup ## measure the steps of a table of PostgreSQL
-	@$(PYTHON) -m benchmarks.postgres
+.PHONY: bench-sinks
+bench-sinks: setup kafka-jars ## measure the steps of a table of PostgreSQL, and of a topic with transactions and without
+	@$(PYTHON) -m benchmarks.sinks
 
 .PHONY: bench-jobs
 bench-jobs: setup ## measure the scheduled jobs on 10M sessions against the plain ways

@@ -41,6 +41,7 @@ SHARING = {
             "tests/stream/test_kafka_crash.py",
             "tests/jobs/test_publish.py",
             "tests/jobs/test_publish_errors.py",
+            "tests/jobs/test_publish_transactions.py",
             "tests/operators/counts/test_kafka.py",
         ),
     ),

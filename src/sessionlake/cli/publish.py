@@ -45,7 +45,8 @@ def publish_command(config_path: str, once: bool, only: str | None, resync: bool
             on_batch=show,
             on_step=show_step,
         )
-    if TOPIC in sinks:
+    in_steps = config.sink.kafka is not None and config.sink.kafka.transactions
+    if TOPIC in sinks and not in_steps:
         console.print(f"{published.batches} batches published")
-    if published.steps or {*sinks} - {TOPIC}:
+    if published.steps or in_steps or {*sinks} - {TOPIC}:
         console.print(f"{published.steps} steps")

@@ -132,6 +132,8 @@ class KafkaSink(Section):
     """The published rows: every change, or rows once they are final. Without a setting as `session.emit`, otherwise changes."""
     max_lag: int | None = Field(default=None, ge=1)
     """Batches that `publish` may be behind: of more, a running stream takes none until it has caught up."""
+    transactions: bool = False
+    """Whether each step is a transaction of Kafka, so that readers of committed records see it once."""
     errors: str | None = None
     """A topic that gets late events and dead letters."""
     options: dict[str, str | int | bool] = Field(default={})

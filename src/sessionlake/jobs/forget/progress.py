@@ -10,6 +10,7 @@ from sessionlake.jobs.publish.database import newest_position as position_in_dat
 from sessionlake.jobs.publish.final import read_reached
 from sessionlake.jobs.publish.function import position_of as position_of_function
 from sessionlake.jobs.publish.job import newest_checkpoint
+from sessionlake.jobs.publish.transactions import noted_version
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.sink_position import newest_position
 
@@ -51,6 +52,9 @@ def _in_function(lake: Lake) -> int | None:
 
 def _published(lake: Lake) -> int | None:
     """Return it of the topic; None if there is none."""
+    if lake.config.sink.kafka is not None and lake.config.sink.kafka.transactions:
+        version = noted_version(lake.tables, lake.config)
+        return None if version < 0 else version + 1
     checkpoint = newest_checkpoint(lake.tables, lake.config)
     if checkpoint is None:
         return None

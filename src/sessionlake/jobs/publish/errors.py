@@ -14,6 +14,7 @@ from sessionlake.errors import ConfigError
 from sessionlake.jobs.publish.progress import Progress
 from sessionlake.jobs.publish.records import JSON, cluster_of, made_topic
 from sessionlake.jobs.publish.steps import Step
+from sessionlake.jobs.publish.transactions import Transactions
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.changelog import SPARK
@@ -43,22 +44,31 @@ class ErrorsTopic:
 
     def step(self, *, anew: bool = False) -> Step | None:
         """Send the rows of the batches after the last step; None if there is no such batch."""
-        last, text = last_batch(self.tables), self._progress.read()
-        before = -1 if text is None or anew else int(json.loads(text)["batch_id"])
+        last, before = last_batch(self.tables), -1 if anew else self._reached()
         if last.batch_id <= before:
             return None
         late, dead = (self._records(name, before, last.batch_id) for name in TABLES)
         failpoints.hit("errors_read")
-        sent = self._sent(late.unionAll(dead))
-        failpoints.hit("errors_sent")
-        self._progress.write(last.batch_id, json.dumps({"batch_id": last.batch_id}))
-        return Step(last.batch_id, sent)
+        return Step(last.batch_id, self._sent(late.unionAll(dead), last.batch_id))
 
-    def _sent(self, records: DataFrame) -> int:
-        """Send records, if there are any; return how many."""
+    def _reached(self) -> int:
+        """Return the last batch whose rows the topic has; -1 if there is none."""
+        if self.sink.transactions:
+            found = self._transactions.position()
+            return int(found["batch_id"]) if found and found["topic_id"] == self._topic_id else -1
+        text = self._progress.read()
+        return -1 if text is None else int(json.loads(text)["batch_id"])
+
+    def _sent(self, records: DataFrame, batch_id: int) -> int:
+        """Send records, and record the batch that they lead to; return how many there are."""
+        if self.sink.transactions:
+            position = {"batch_id": batch_id, "topic_id": self._topic_id}
+            return sum(self._transactions.send(records, position, at="errors"))
         count = records.count()
         if count:
             cluster_of(self.sink).write(records, self.topic)
+        failpoints.hit("errors_sent")
+        self._progress.write(batch_id, json.dumps({"batch_id": batch_id}))
         return count
 
     def _records(self, name: str, after: int, until: int) -> DataFrame:
@@ -77,11 +87,19 @@ class ErrorsTopic:
         return F.to_json(F.struct(*first, *(F.col(SPARK.named(column)) for column in columns)), JSON)
 
     @cached_property
+    def _transactions(self) -> Transactions:
+        return Transactions(self.tables.spark, self.config.pipeline.name, self.sink, self.topic)
+
+    @property
     def _progress(self) -> Progress:
-        """The progress with this topic, which is made if it is not there: one that was made again gets all rows."""
+        return Progress(self.tables, f"{self.config.checkpoint}-publish/{ERRORS}/{self.topic}-{self._topic_id}")
+
+    @cached_property
+    def _topic_id(self) -> str:
+        """The id of the topic, which is made if it is not there: one that was made again gets all rows."""
         topic = made_topic(self.tables.spark, cluster_of(self.sink), self.topic, {})
         if topic.compacted:
             raise ConfigError(
                 f"sink.kafka.errors: {self.topic!r} is compacted, and a dead letter may have no key; set its cleanup.policy to delete, or write another topic"
             )
-        return Progress(self.tables, f"{self.config.checkpoint}-publish/{ERRORS}/{self.topic}-{topic.id}")
+        return topic.id

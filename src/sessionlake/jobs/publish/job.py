@@ -19,6 +19,7 @@ from sessionlake.jobs.publish.function import PythonFunction, python_of
 from sessionlake.jobs.publish.records import OnBatch, OnTurn, topic_of
 from sessionlake.jobs.publish.steps import Step, Stepped
 from sessionlake.jobs.publish.table import SinkTable
+from sessionlake.jobs.publish.transactions import TransactionalTopic
 from sessionlake.warehouse.batches import changelogs_in, check_history
 from sessionlake.warehouse.sink_position import sink_of as table_of
 from sessionlake.warehouse.tables import Tables
@@ -79,15 +80,14 @@ def publish(
     kept = [
         Steps(name, make(tables, config), on_step, resync=resync) for name, make in STEPPED.items() if name in sinks
     ]
-    if TOPIC in sinks and (errors := sink_of(config).errors) is not None:
-        kept.append(Steps(ERRORS, ErrorsTopic(tables, config, sink_of(config), errors), on_step))
+    kept += _steps_of_topics(tables, config, on_step, resync=resync) if TOPIC in sinks else []
 
     def turn() -> None:
         for one in kept:
             one.turn()
 
     sent = (0, False)
-    if TOPIC in sinks:
+    if TOPIC in sinks and not sink_of(config).transactions:
         sent = _to_topic(tables, config, once=once, on_batch=on_batch, meanwhile=(lambda: None) if once else turn)
     for one in kept:
         one.make()
@@ -104,17 +104,18 @@ def sinks_of(config: Config, only: str | None = None, *, resync: bool = False) -
         raise ConfigError(
             "sink: is missing; add [sink.kafka] with bootstrap_servers and topic, [sink.delta] with path, [sink.postgres] with url and table, or [sink.python] with call"
         )
-    if TOPIC in there:
-        sink_of(config)
+    stepped = {*STEPPED}
+    if TOPIC in there and sink_of(config).transactions:
+        stepped.add(TOPIC)
     if TABLE in there:
         table_of(config)
     if DATABASE in there:
         postgres_of(config)
     if FUNCTION in there:
         python_of(config)
-    if resync and not {*STEPPED} & {*there}:
+    if resync and not stepped & {*there}:
         raise ConfigError(
-            "--resync: loads all rows of [sink.delta], [sink.postgres] or [sink.python] again; a topic that is recreated gets all rows"
+            "--resync: loads all rows of [sink.delta], [sink.postgres] or [sink.python] again, and of [sink.kafka] with transactions; a topic that is recreated gets all rows"
         )
     return there
 
@@ -143,6 +144,16 @@ class Steps:
         """Make a step if it is time for one."""
         if time.monotonic() >= self._next:
             self.make()
+
+
+def _steps_of_topics(tables: Tables, config: Config, on_step: OnStep, *, resync: bool) -> list[Steps]:
+    """Return the steps of topics: of the results if they are transactions, and of errors if there is a topic for them."""
+    sink, found = sink_of(config), list[Steps]()
+    if sink.transactions:
+        found.append(Steps(TOPIC, TransactionalTopic(tables, config, sink), on_step, resync=resync))
+    if sink.errors is not None:
+        found.append(Steps(ERRORS, ErrorsTopic(tables, config, sink, sink.errors), on_step))
+    return found
 
 
 def _to_topic(tables: Tables, config: Config, *, once: bool, on_batch: OnBatch, meanwhile: OnTurn) -> tuple[int, bool]:

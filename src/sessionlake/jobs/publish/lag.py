@@ -12,6 +12,7 @@ from threading import Event
 from sessionlake.config.load import Config
 from sessionlake.jobs.publish.final import read_reached
 from sessionlake.jobs.publish.job import newest_checkpoint
+from sessionlake.jobs.publish.transactions import noted_version
 from sessionlake.stream.run import Gate
 from sessionlake.warehouse.batches import batches_after
 from sessionlake.warehouse.tables import Tables
@@ -22,6 +23,8 @@ _log = logging.getLogger("sessionlake")
 
 def published_version(tables: Tables, config: Config) -> int:
     """Return the changelog's version up to which its batches are in the topic; -1 if nothing is."""
+    if config.sink.kafka is not None and config.sink.kafka.transactions:
+        return noted_version(tables, config)
     checkpoint = newest_checkpoint(tables, config)
     if checkpoint is None:
         return -1

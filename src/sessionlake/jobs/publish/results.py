@@ -16,7 +16,7 @@ from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.visible import CHANGED_IN, View
 
 LEAST_SIGN = "_least"
-_STATE, _RANK = "state", "_rank"
+_STATE, _RANK, _SUM = "state", "_rank", "_sum"
 
 
 def is_gone(error: Exception) -> bool:
@@ -42,11 +42,18 @@ class Results:
         return self._shown(self._view.signed(before, now, self._names(now)))
 
     def latest(self, before: Visible | None, now: Visible) -> DataFrame:
-        """Return the last change of each row among those of `signed`, with the least SIGN of its changes as LEAST_SIGN: -1 if it was there before."""
+        """Return the last change of each row among those of `signed`, with the least SIGN of its changes as LEAST_SIGN: -1 if it was there before.
+
+        A row that came and went in between is not among them.
+        """
+        if before is None:
+            return self.signed(None, now).withColumn(LEAST_SIGN, F.lit(1))
         row = Window.partitionBy(*self.tables.changelog.identity)
         last = F.row_number().over(row.orderBy(F.desc(CHANGED_IN), F.desc(SIGN)))
-        rows = self.signed(before, now).withColumns({_RANK: last, LEAST_SIGN: F.min(SIGN).over(row)})
-        return rows.where(F.col(_RANK) == 1)
+        rows = self.signed(before, now).withColumns(
+            {_RANK: last, LEAST_SIGN: F.min(SIGN).over(row), _SUM: F.sum(SIGN).over(row)}
+        )
+        return rows.where((F.col(_RANK) == 1) & ((F.col(SIGN) > 0) | (F.col(_SUM) < 0)))
 
     def _shown(self, rows: DataFrame) -> DataFrame:
         rule = self.config.quarantined_sql(SPARK.micros)

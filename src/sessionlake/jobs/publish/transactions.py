@@ -1,0 +1,228 @@
+"""Topics whose readers see each step once: records and the sink's position in one transaction of Kafka (rule 336)."""
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sessionlake.config.load import Config
+from sessionlake.config.source import TOPIC, KafkaSink
+from sessionlake.engine import failpoints
+from sessionlake.errors import FencedError, PipelineStateError, SessionlakeError, SourceError
+from sessionlake.jobs.publish.progress import Progress
+from sessionlake.jobs.publish.records import cluster_of, made_topic, to_records, topic_of
+from sessionlake.jobs.publish.results import Results, is_gone
+from sessionlake.jobs.publish.steps import Step
+from sessionlake.sources import kafka_cluster as kafka
+from sessionlake.warehouse.batch_commit import BatchCommit
+from sessionlake.warehouse.batches import last_batch
+from sessionlake.warehouse.changelog import SIGN
+from sessionlake.warehouse.sink_position import RESYNC, Position
+from sessionlake.warehouse.tables import Tables
+
+POSITIONS = ".position"
+"""The end of the name of the topic with the positions: their keys are the topics that they are of."""
+_TRANSACTIONS = "kafka-transactions"
+_FENCED = ("ProducerFenced", "InvalidProducerEpoch")
+_TIMEOUT_MS, _LONG = "900000", "transaction timeout is larger"
+"""A transaction may take as long as a broker takes by default: all rows may be in one."""
+_TOPIC_ID = "topic_id"
+_log = logging.getLogger("sessionlake")
+_T = TypeVar("_T")
+
+
+@dataclass
+class Transactions:
+    """The transactions by which a pipeline sends records to one topic of its sink."""
+
+    spark: SparkSession
+    pipeline: str
+    sink: KafkaSink
+    topic: str
+    _java: Any = field(default=None, init=False)
+    _position: str | None = field(default=None, init=False)
+    """That of the last transaction, as long as no other process can send."""
+
+    def position(self) -> dict[str, Any] | None:
+        """Return the position that was committed last; None if none was. From here on no other process can send."""
+        if self._java is None or self._position is None:
+            self._position = self._called(lambda java: java.position())
+        return json.loads(self._position) if self._position else None
+
+    def send(self, records: DataFrame, position: Mapping[str, Any], *, at: str) -> tuple[int, int]:
+        """Send records (key and value, text) and the position; return how many have a value, and how many have none."""
+        bytes_ = records.select(*(F.col(name).cast("binary").alias(name) for name in ("key", "value")))
+
+        text = json.dumps(position)
+
+        def sent(java: Any) -> tuple[int, int]:
+            java.begin()
+            puts, deletes = java.send(bytes_._jdf)
+            failpoints.hit(f"{at}_sent")
+            java.commit(text)
+            self._position = text
+            failpoints.hit(f"{at}_committed")
+            return puts, deletes
+
+        return self._called(sent)
+
+    def _called(self, work: Callable[[Any], _T]) -> _T:
+        """Work with the producer, which is of no use any more after an error."""
+        with self._explained():
+            if self._java is None:
+                self._java = self._made()
+            try:
+                return work(self._java)
+            except BaseException:
+                java, self._java = self._java, None
+                java.close()
+                raise
+
+    def _made(self) -> Any:
+        jvm: Any = self.spark._jvm
+        cluster = cluster_of(self.sink)
+        made_topic(self.spark, cluster, self.sink.topic + POSITIONS, {"cleanup.policy": "compact"})
+        given = {name.removeprefix("kafka."): value for name, value in cluster.client_options.items()}
+        settings = {"transaction.timeout.ms": _TIMEOUT_MS, **given, "bootstrap.servers": cluster.servers}
+        id_ = f"sessionlake.{self.pipeline}.{self.topic}"
+        return jvm.sessionlake.kafka.Transactions(settings, id_, self.topic, self.sink.topic + POSITIONS)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except Py4JJavaError as error:
+            raise self._error(str(error)) or error from error
+
+    def _error(self, told: str) -> SessionlakeError | None:
+        """Return the error for a user that Java's message means."""
+        if any(sign in told for sign in _FENCED):
+            return FencedError(
+                f"publish: another process publishes to {self.topic!r} too; this one stops, keep only one running"
+            )
+        if _LONG in told:
+            return SourceError(
+                "sink.kafka.options: the broker takes no transaction that may last 15 minutes; set kafka.transaction.timeout.ms to its transaction.max.timeout.ms"
+            )
+        return kafka.explained(told, "sink.kafka")
+
+
+@dataclass(frozen=True)
+class TransactionalTopic:
+    """The topic of [sink.kafka] with `transactions = true`, and the tables whose rows it gets."""
+
+    tables: Tables
+    config: Config
+    sink: KafkaSink
+
+    @property
+    def every(self) -> str:
+        """The least time between two steps."""
+        return "1 second"
+
+    def step(self, *, anew: bool = False) -> Step | None:
+        """Send the rows by which the last batch differs from that of the last step; None if there is none.
+
+        With `anew` all rows are sent, and rows that are gone are deleted in the topic.
+        """
+        last, id_ = last_batch(self.tables), self._topic_id
+        found = self._transactions.position()
+        told = None if found is None or found.pop(_TOPIC_ID) != id_ else found
+        before = None if told is None else Position.read(told)
+        if before is not None and not anew:
+            self._noted(before)
+            before.require_same(self.config, self.tables, last, TOPIC, self.sink.topic)
+            return None if before.seen.batch_id == last.batch_id else self._changed(before, last)
+        if before is None and not anew and not self._in_topic().isEmpty():
+            raise PipelineStateError(
+                f"sink.kafka: {self.sink.topic!r} has records, and no transaction of this pipeline; {RESYNC}, which deletes rows that are gone, or write another topic"
+            )
+        return self._all(before, last, anew=anew)
+
+    def _changed(self, before: Position, last: BatchCommit) -> Step:
+        now = Position.after(before, self.config, last, sink=TOPIC)
+        try:
+            sent = self._sent(self._records(before, now), now)
+        except Exception as error:
+            if not is_gone(error):
+                raise
+            _log.warning(
+                "sink.kafka: changes since batch %d are gone from the tables, so all rows are sent again",
+                before.seen.batch_id,
+            )
+            return self._all(before, last, anew=False)
+        return Step(last.batch_id, *sent)
+
+    def _all(self, before: Position | None, last: BatchCommit, *, anew: bool) -> Step:
+        """Send all rows, and delete the others that the topic has."""
+        now = Position.after(before, self.config, last, anew=anew, sink=TOPIC)
+        records = self._records(None, now)
+        there = self._in_topic()
+        if not there.isEmpty():
+            others = there.join(records.select("key"), "key", "left_anti")
+            records = records.unionByName(others.select("key", F.lit(None).cast("string").alias("value")))
+        self._sent(records, now)
+        return Step(last.batch_id, None)
+
+    def _records(self, before: Position | None, now: Position) -> DataFrame:
+        rows = self._results.latest(None if before is None else before.seen, now.seen)
+        op = F.when(F.col(SIGN) > 0, "upsert").otherwise("delete")
+        names = [field.name for field in self._results.fields(now.seen)]
+        return to_records(rows.select(*names, op.alias("op")), self.tables.changelog)
+
+    def _in_topic(self) -> DataFrame:
+        """Return the keys of the topic's rows, text."""
+        cluster = cluster_of(self.sink)
+        options = {
+            **cluster.client_options,
+            "kafka.bootstrap.servers": cluster.servers,
+            "kafka.isolation.level": "read_committed",
+            "subscribe": self.sink.topic,
+        }
+        records = self.tables.spark.read.format("kafka").options(**options).load()
+        newest = records.groupBy("key").agg(F.max_by(F.col("value").isNotNull(), "offset").alias("there"))
+        return newest.where("there").select(F.col("key").cast("string").alias("key"))
+
+    def _sent(self, records: DataFrame, now: Position) -> tuple[int, int]:
+        sent = self._transactions.send(records, {**now.values(), _TOPIC_ID: self._topic_id}, at="transaction")
+        self._noted(now)
+        return sent
+
+    def _noted(self, now: Position) -> None:
+        """Note the position for the stream's `max_lag`. Killed before it, the next step notes it."""
+        progress = _notes(self.tables, self.config)
+        before = json.loads(progress.read() or '{"number": 0}')
+        if before.get("attempt") != now.attempt:
+            # Not the step's number, which begins anew with a new topic.
+            note = {"number": before["number"] + 1, "attempt": now.attempt, "version": now.seen.version}
+            progress.write(note["number"], json.dumps(note))
+
+    @cached_property
+    def _results(self) -> Results:
+        return Results(self.tables, self.config, TOPIC)
+
+    @cached_property
+    def _transactions(self) -> Transactions:
+        return Transactions(self.tables.spark, self.config.pipeline.name, self.sink, self.sink.topic)
+
+    @cached_property
+    def _topic_id(self) -> str:
+        """The id of the topic, which is made if it is not there: one that is made again has another."""
+        return topic_of(self.tables.spark, self.sink).id
+
+
+def noted_version(tables: Tables, config: Config) -> int:
+    """Return the version of the changelog that the topic has at least; -1 if nothing is noted."""
+    text = _notes(tables, config).read()
+    return -1 if text is None else int(json.loads(text)["version"])
+
+
+def _notes(tables: Tables, config: Config) -> Progress:
+    return Progress(tables, f"{config.checkpoint}-publish/{_TRANSACTIONS}")
