@@ -158,5 +158,9 @@ def _check_sinks(config: "Config") -> None:
             raise ConfigError(
                 f"{at}.emit: 'final' is of rows that close, and those of a [{config.operator}] never do; write 'changes'"
             )
+        if sink is config.sink.delta and config.sink.delta.history and config.is_final(name):
+            raise ConfigError(
+                "sink.delta.history: is of rows that change, and those that are final do not; write sink.delta.emit = 'changes'"
+            )
         if sink.emit == "final" and config.section.not_final:
             raise ConfigError(f"{at}.emit: 'final' {config.section.not_final}, or 'changes'")

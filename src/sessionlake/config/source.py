@@ -147,6 +147,8 @@ class DeltaSink(Section):
     """The rows of the table: all, or those that events can't change any more. Without a setting as `session.emit`, otherwise all."""
     every: Duration = "1 minute"
     """While `publish` runs on, the table is brought up to date at most this often."""
+    history: bool = False
+    """Whether the table has each version of a row, with the time in which it held, and not only the last one."""
     change_feed: bool = False
     """Whether the table has Delta's change data feed."""
     deletion_vectors: bool = False

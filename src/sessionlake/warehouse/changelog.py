@@ -23,8 +23,8 @@ SIGN = "_sign"
 """The column of a difference between two batches' rows: 1 of a row that is added, -1 of one that is taken back."""
 DELETED = "deleted"
 """The column of a keyed snapshot that marks tombstones, which are kept for the retention."""
-CAUSE = "cause"
-"""The column of a keyed changelog with the cause of the change."""
+CAUSE, UPDATE = "cause", "update"
+"""The column of a keyed changelog with the cause of the change, and the cause of those that an event makes."""
 WRITTEN, INSERTED = "written_at", "inserted_at"
 """The columns of a keyed changelog and snapshot that say when a row was written last, and when its key got one."""
 HIDDEN_WRITTEN = "hidden_written_us"
@@ -182,6 +182,11 @@ class Changelog:
     def read_by(self) -> str:
         """The column of the time that a row has for a pipeline that reads it, if that names no other."""
         return self.start
+
+    @property
+    def began(self) -> str | None:
+        """The column of the time from when on a row is as an event has made it; None if that is when its batch was committed."""
+        return None
 
     @property
     def aged_by(self) -> str:
@@ -428,6 +433,11 @@ class KeyedChangelog(OneRowChangelog):
     def accepted_counts(self) -> tuple[str, ...]:
         """All."""
         return self.counts
+
+    @property
+    def began(self) -> str:
+        """The time of the event, if an event is the cause of the change."""
+        return self.time
 
     @property
     def keeps_deletions(self) -> bool:

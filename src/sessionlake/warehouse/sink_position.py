@@ -20,6 +20,7 @@ STEPS = "sessionlake.sink"
 If it were the batch that a step leads to, Delta would take a step from an older batch: another follower may have committed one
 since the position was read, to a batch before it.
 """
+HISTORY = "history"
 _SINK = "sink"
 _AT = "sink.delta.path"
 RESYNC = "load all rows again with `sessionlake publish --resync`"
@@ -34,7 +35,7 @@ class Position:
     checkpoint_id: str
     """Of the pipeline that has the batch: one that was rebuilt has another."""
     rows: str
-    """`final` or `changes`: which rows the table has."""
+    """`final`, `changes` or `history`: which rows the table has."""
     without: str | None
     """The rule by which it leaves out rows, as SQL."""
     seen: Visible
@@ -83,6 +84,11 @@ class Position:
             raise PipelineStateError(
                 f"sink.{sink}: {place!r} has the rows of another {self.pipeline!r}, which was rebuilt or put back since its batch {self.seen.batch_id}; {RESYNC}"
             )
+        if HISTORY in {self.rows, rows_of(config, sink)} and self.rows != rows_of(config, sink):
+            lost = "; its versions are lost then" if self.rows == HISTORY else ""
+            raise PipelineStateError(
+                f"sink.{sink}.history: is {str(self.rows != HISTORY).lower()}, and {place!r} has the rows of {self.rows!r}; {RESYNC}{lost}"
+            )
         if self.rows != rows_of(config, sink):
             raise PipelineStateError(
                 f"sink.{sink}.emit: is {rows_of(config, sink)!r}, and {place!r} has the rows of {self.rows!r}; {RESYNC}"
@@ -117,7 +123,9 @@ def table_without_spark(config: Config) -> DeltaLog:
 
 
 def rows_of(config: Config, sink: str) -> str:
-    """Return which rows the table of a sink is to have: `final` or `changes`."""
+    """Return which rows the table of a sink is to have: `final`, `changes`, or `history`, all versions."""
+    if sink == TABLE and config.sink.delta is not None and config.sink.delta.history:
+        return HISTORY
     return "final" if config.is_final(sink) else "changes"
 
 

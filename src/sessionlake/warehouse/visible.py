@@ -109,6 +109,15 @@ class View:
         closed = self._closed(before, now).join(new.select(*identity), identity, "left_anti")
         return changed.unionByName(closed.select(*named, F.lit(1).alias(SIGN)))
 
+    def changes(self, before: Visible, now: Visible) -> DataFrame:
+        """Return the changes of the batches after `before` up to `now`, each of them, in the columns of the tables.
+
+        PipelineStateError if the tables no longer have them.
+        """
+        of = self.tables.changelog
+        files = [file for some in self._tail(before, now) for file in some]
+        return self._grown(as_stored(self._of_files(of.changes, files).where("op <> 'emit'"), of))
+
     def _changed(
         self, before: Visible, now: Visible, columns: Sequence[str], new: DataFrame, old: DataFrame
     ) -> DataFrame:

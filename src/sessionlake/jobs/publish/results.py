@@ -9,13 +9,14 @@ from pyspark.sql.types import StructField
 
 from sessionlake.config.load import Config
 from sessionlake.errors import PipelineStateError, SourceError, UnreachableError
-from sessionlake.warehouse.changelog import SIGN, SPARK
+from sessionlake.warehouse.changelog import CAUSE, SIGN, SPARK
 from sessionlake.warehouse.seen import Visible
 from sessionlake.warehouse.streamed_files import are_gone
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.visible import CHANGED_IN, View
 
 LEAST_SIGN = "_least"
+CHANGE, DELETE = "op", "delete"
 _STATE, _RANK, _SUM = "state", "_rank", "_sum"
 
 
@@ -54,6 +55,19 @@ class Results:
             {_RANK: last, LEAST_SIGN: F.min(SIGN).over(row), _SUM: F.sum(SIGN).over(row)}
         )
         return rows.where((F.col(_RANK) == 1) & ((F.col(SIGN) > 0) | (F.col(_SUM) < 0)))
+
+    def changes(self, before: Visible, now: Visible) -> DataFrame:
+        """Return each change between two batches, in the columns of `fields`, with its batch, and as CHANGE `upsert` or `delete`.
+
+        A session that gets into quarantine is deleted. If a row may say itself from when on it is so (`Changelog.began`), it has its CAUSE.
+        """
+        of, rule = self.tables.changelog, self.config.quarantined_sql(SPARK.micros)
+        names = [*self._names(now), *([CAUSE] if of.began is not None else [])]
+        kept = F.lit(True) if rule is None else F.expr(f"{rule} is null")
+        change = F.when((F.col("op") != DELETE) & kept, "upsert").otherwise(DELETE)
+        return self._view.changes(before, now).select(
+            *(F.col(SPARK.named(n)) for n in names), change.alias(CHANGE), "batch_id"
+        )
 
     def _shown(self, rows: DataFrame) -> DataFrame:
         rule = self.config.quarantined_sql(SPARK.micros)

@@ -11,6 +11,7 @@ from functools import cached_property
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructField
 from pyspark.storagelevel import StorageLevel
 
 from sessionlake.config.load import Config
@@ -19,11 +20,12 @@ from sessionlake.engine import failpoints
 from sessionlake.errors import FencedError
 from sessionlake.jobs.publish.results import LEAST_SIGN, Results, is_gone
 from sessionlake.jobs.publish.steps import Step
+from sessionlake.jobs.publish.versions import CLOSES, FROM, TO, Versions
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.changelog import SIGN, SPARK
 from sessionlake.warehouse.delta_log import USER_METADATA
 from sessionlake.warehouse.history import user_metadata
-from sessionlake.warehouse.sink_position import STEPS, Position, newest_position, position_of, sink_of
+from sessionlake.warehouse.sink_position import HISTORY, STEPS, Position, newest_position, position_of, sink_of
 from sessionlake.warehouse.tables import Table, Tables
 from sessionlake.warehouse.views import whole
 
@@ -35,6 +37,12 @@ merge into {table} t using {changes} s on {same}
 when matched and s.{sign} < 0 then delete
 when matched then update set {pairs}
 when not matched and s.{sign} > 0 then insert ({names}) values ({values})
+"""
+_MERGE_VERSIONS = """
+merge into {table} t using {changes} s on {same} and t.{ended} is null and s.{closes}
+when matched and s.{begun} <= t.{begun} then delete
+when matched then update set t.{ended} = s.{begun}
+when not matched and not s.{closes} then insert ({names}) values ({values})
 """
 _log = logging.getLogger("sessionlake")
 
@@ -89,12 +97,16 @@ class SinkTable:
             return self._load(Position.after(None, self.config, last))
         if anew:
             self._set_properties()
-            return self._load(Position.after(before, self.config, last, anew=True), anew=True)
+            now = Position.after(before, self.config, last, anew=True)
+            keeps = self.sink.history and before.rows == HISTORY
+            return self._replay(None, now) if keeps else self._load(now, anew=True)
         before.require(self.config, self.tables, self.table, last)
         if before.seen.batch_id == last.batch_id:
             return None
         self._set_properties()
         now = Position.after(before, self.config, last)
+        if self.sink.history:
+            return self._replay(before, now)
         found = self._difference(before, now)
         if found is None:
             _log.warning(
@@ -110,7 +122,7 @@ class SinkTable:
     def _load(self, now: Position, *, anew: bool = False) -> Step | None:
         """Replace all rows, and the columns by those that there are."""
         failpoints.hit("sink_read")
-        rows = self._results.signed(None, now.seen)
+        rows = self._versions.all(now.seen) if self.sink.history else self._results.signed(None, now.seen)
         of, rows = self.tables.changelog, rows.select(*self._columns(now))
         if of.start in of.identity:  # in an order by which a step can leave files out
             rows = rows.repartitionByRange(of.start).sortWithinPartitions(of.start)
@@ -119,6 +131,66 @@ class SinkTable:
         writer.option("overwriteSchema", "true").options(**options).save(self.table.uri)
         failpoints.hit("sunk")
         return Step(now.seen.batch_id, None) if self._was_made(now, anew=anew) else None
+
+    def _replay(self, before: Position | None, now: Position) -> Step | None:
+        """Write the versions that came since a position, close those that hold no more, and write the new position, in one transaction.
+
+        Without `before`, or if the tables have lost a part of what is in between, versions are written of rows that are not as they hold.
+        """
+        self._grow(now)
+        failpoints.hit("sink_read")
+        held = self.table.read().where(f"{TO} is null")
+        rows = None if before is None else self._known(before, now, held)
+        if rows is None:
+            rows = self._versions.unlike(now.seen, held).persist(StorageLevel.MEMORY_AND_DISK)
+        try:
+            ((made, closed),) = rows.agg(F.count_if(~F.col(CLOSES)), F.count_if(CLOSES)).collect()
+            if closed:
+                self._merge_versions(rows, now)
+            else:
+                self.table.append(rows.select(*self._columns(now)), STEPS, now.step, now.metadata())
+        finally:
+            rows.unpersist()
+        failpoints.hit("sunk")
+        return Step(now.seen.batch_id, made, closed) if self._was_made(now, anew=before is None) else None
+
+    def _known(self, before: Position, now: Position, held: DataFrame) -> DataFrame | None:
+        """Return what `Versions.after` does, kept by Spark; None if the tables have lost a part of it."""
+        rows = self._versions.after(before.seen, now.seen, held).persist(StorageLevel.MEMORY_AND_DISK)
+        try:
+            rows.count()
+        except Exception as error:
+            rows.unpersist()
+            if not is_gone(error):
+                raise
+            _log.warning(
+                "sink.delta: changes since batch %d are gone from the tables, so versions in between are missing",
+                before.seen.batch_id,
+            )
+            return None
+        return rows
+
+    def _merge_versions(self, rows: DataFrame, now: Position) -> None:
+        rows.createOrReplaceTempView(_CHANGES)
+        names = [SPARK.named(field.name) for field in self._fields(now)]
+        statement = _MERGE_VERSIONS.format(
+            table=self.table.sql_name(),
+            changes=_CHANGES,
+            same=" and ".join(f"t.{name} = s.{name}" for name in self.tables.changelog.identity),
+            closes=CLOSES,
+            begun=FROM,
+            ended=TO,
+            names=", ".join(names),
+            values=", ".join(f"s.{name}" for name in names),
+        )
+        self._run(statement, now)
+
+    def _run(self, statement: str, now: Position) -> DataFrame:
+        """Run a MERGE as the transaction of a step."""
+        # MERGE has no writer options: its transaction and metadata are settings of the session.
+        settings = {f"spark.databricks.delta.write.{key}": value for key, value in _transaction(now).items()}
+        with self.tables.settings({**settings, USER_METADATA: user_metadata(now.metadata())}):
+            return self.tables.spark.sql(statement)
 
     def _was_made(self, now: Position, *, anew: bool = False) -> bool:
         """Say whether a step was made here; False if another process has made one that leads as far, FencedError if its step leads less far.
@@ -179,14 +251,11 @@ class SinkTable:
             names=", ".join(names),
             values=", ".join(f"s.{name}" for name in names),
         )
-        # MERGE has no writer options: its transaction and metadata are settings of the session.
-        settings = {f"spark.databricks.delta.write.{key}": value for key, value in _transaction(now).items()}
-        with self.tables.settings({**settings, USER_METADATA: user_metadata(now.metadata())}):
-            return sum(row.num_deleted_rows for row in self.tables.spark.sql(statement).collect())
+        return sum(row.num_deleted_rows for row in self._run(statement, now).collect())
 
     def _grow(self, now: Position) -> None:
         """Add the columns that the table lacks."""
-        lacking = [field for field in self._results.fields(now.seen) if field.name not in self.table.read().columns]
+        lacking = [field for field in self._fields(now) if field.name not in self.table.read().columns]
         try:
             self.table.add_columns(lacking)
         except Exception:
@@ -212,12 +281,19 @@ class SinkTable:
     def _results(self) -> Results:
         return Results(self.tables, self.config, TABLE)
 
+    @cached_property
+    def _versions(self) -> Versions:
+        return Versions(self.tables, self._results)
+
     def _names(self, now: Position) -> list[str]:
         return [field.name for field in self._results.fields(now.seen)]
 
     def _columns(self, now: Position) -> list[Column]:
         """Return the columns with their comments."""
-        return [F.col(SPARK.named(f.name)).alias(f.name, metadata=f.metadata) for f in self._results.fields(now.seen)]
+        return [F.col(SPARK.named(f.name)).alias(f.name, metadata=f.metadata) for f in self._fields(now)]
+
+    def _fields(self, now: Position) -> list[StructField]:
+        return self._versions.fields(now.seen) if self.sink.history else self._results.fields(now.seen)
 
 
 def _transaction(now: Position) -> Mapping[str, str]:

@@ -24,7 +24,7 @@ from sessionlake.operators.keyed.expiry.table_rows import TableRows
 from sessionlake.operators.keyed.expiry.ttl import LIVE_CHANGE, MAX_PUT, written_us
 from sessionlake.operators.keyed.mapper import UNKNOWN, UPDATES, packed_of, unsaid_of, update_schema, versions_of
 from sessionlake.operators.keyed.order import Versions, compared, latest, require_comparable
-from sessionlake.operators.keyed.spec import MAX_DELETED, TOMBSTONE, UPDATE, KeyedSpec, changes_schema
+from sessionlake.operators.keyed.spec import MAX_DELETED, TOMBSTONE, KeyedSpec, changes_schema
 from sessionlake.operators.keyed.unavailable import said
 from sessionlake.operators.shared.cleanups.names import TTL
 from sessionlake.operators.shared.cleanups.schedule import CLEANUP
@@ -34,7 +34,7 @@ from sessionlake.store.rows import HEAD, RowStore, Stored, Values
 from sessionlake.stream.control import OUTCOMES
 from sessionlake.stream.ingest import DEAD
 from sessionlake.stream.watermark import NO_WATERMARK
-from sessionlake.warehouse.changelog import CAUSE, INSERTED, WRITTEN
+from sessionlake.warehouse.changelog import CAUSE, INSERTED, UPDATE, WRITTEN
 from sessionlake.warehouse.schemas import TIME
 
 RESTORED = {

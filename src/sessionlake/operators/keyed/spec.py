@@ -29,7 +29,7 @@ KEY, EVENT_TIME = "key", "event_time"
 HORIZON, LAST_DELETE = "horizon_us", "last_delete_us"
 MAX_DELETED = StateStat("max_deleted", greatest=True)
 """The number of a batch that is the greatest time of a row or an update by which a key was deleted."""
-UPDATE, TOMBSTONE = "update", "tombstone"
+TOMBSTONE = "tombstone"
 """Causes of a change: an event, or a correction."""
 
 
