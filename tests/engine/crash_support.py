@@ -405,12 +405,15 @@ def assert_stands_sigkill_in_a_restore(lake: Lake, expected: Lake) -> None:
     failed = killed_run(lake, "worker_restoring", **parts)
     assert failed.returncode not in (0, -signal.SIGKILL), failed.stdout + failed.stderr
     assert len(lake.commits()) == batches
-    assert list(lake.stores.glob("[0-9]")), "no store has a part"
+    there = {int(store.name) for store in lake.stores.glob("[0-9]")}
+    assert there, "no store has a part"
     once = lake.root / "once"
     done = killed_run(lake, "worker_restoring", once, **parts)
     assert done.returncode == 0, done.stderr
     assert not once.exists(), "no worker was killed"
     places = lake.commits()[batches]["places"]
-    assert places["restored"] == [0, 1, 2], places
+    # A shard with little state may have been restored, as a whole, before a worker of the first run was killed.
+    assert places["restored"], places
+    assert {0, 1, 2} - {*places["restored"]} <= there, places
     assert set(places["causes"]) <= {"missing", "stale", "layout"}
     assert_same(lake, expected)
