@@ -2,6 +2,8 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules --no-print-directory
+# Images of Python set it. Every process would compile Spark's and our modules anew, for most of a second.
+unexport PYTHONDONTWRITEBYTECODE
 UV := $(or $(shell command -v uv 2>/dev/null),.tools/bin/uv)
 PYTHON := .venv/bin/python
 

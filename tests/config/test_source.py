@@ -40,7 +40,6 @@ def test_a_kafka_source() -> None:
         ({"format": "csv"}, "source.format: 'csv' is no format of records; write 'json' or 'avro'"),
         ({"format": "avro"}, "source.avro_schema: is missing; name the file of the schema"),
         ({"avro_schema": "x.avsc"}, "source.avro_schema: goes with format 'avro' only; remove it"),
-        ({"confluent_header": True}, "source.confluent_header: goes with format 'avro' only; remove it"),
         ({"path": "events"}, "source.path: 'events' goes with kind 'files' or 'delta'; write source.topic"),
         ({"options": {"Subscribe": "x"}}, "source.options.Subscribe: is set by another key; write source.topic"),
         ({"kind": "files", "path": "events"}, "source.bootstrap_servers: goes with kind 'kafka' only; remove it"),

@@ -64,6 +64,16 @@ def test_sessions_of_several_versions_of_a_schema(
     ]
 
 
+def test_json_of_a_registry_has_bytes_before_it(spark: SparkSession, topic: Topic, tmp_path: Path) -> None:
+    rows = some_events(8, count=30)
+    config = config_of(tmp_path, topic, source="confluent_header = true")
+    topic.send({"value": (b"\0\0\0\0\7" if at % 3 else b"") + json.dumps(row).encode()} for at, row in enumerate(rows))
+    topic.send([{"value": b"\0\0"}])
+    summary = run(spark, config, once=True)
+    assert (summary.counts["accepted"], summary.counts["dead"]) == (30, 1)
+    assert sessions(spark, config) == expected_sessions(rows)
+
+
 def test_a_registry_that_is_away_loses_nothing(
     spark: SparkSession, topic: Topic, registry: Registry, tmp_path: Path
 ) -> None:

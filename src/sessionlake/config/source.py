@@ -62,7 +62,7 @@ class SourceSection(Section):
     schema_subject: str | None = None
     """The registry's subject of the schemas of all topics; by default that of each topic is the topic's name and `-value`."""
     confluent_header: bool = False
-    """Whether Avro values begin with the five bytes of Confluent's wire format, which are then left out."""
+    """Whether values begin with the five bytes of Confluent's wire format, which are then left out."""
     max_offsets_per_batch: int = Field(default=1_000_000, ge=1)
     tombstones: bool = False
     """Whether a record without a value removes the session that its headers name. Then everyone who may write to the topic may remove sessions."""

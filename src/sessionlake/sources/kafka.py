@@ -161,9 +161,9 @@ class KafkaSource:
 
 def _needed(spark: SparkSession, source: SourceSection, columns: EventColumns) -> list[Column]:
     # All side by side: after each row Spark looks how large each column is by now, in structs for many times longer.
-    fields = [_partition(source) if name == "partition" else F.col(name) for name in _FIELDS] + (
-        [F.col("key")] if KEY in columns.needed or columns.whole else []
-    )
+    own = {"value": _value(source).alias("value"), "partition": _partition(source)}
+    fields = [own.get(name, F.col(name)) for name in _FIELDS]
+    fields += [F.col("key")] if KEY in columns.needed or columns.whole else []
     built = [_tombstone().alias(TOMBSTONE)] if source.tombstones else []
     if source.envelope is not None:
         value, reasons = _enveloped(spark, source)
@@ -173,6 +173,14 @@ def _needed(spark: SparkSession, source: SourceSection, columns: EventColumns) -
         found = AvroValues(spark, source).decoded(F.col("value"), pa.schema([(n, columns.types[n]) for n in names]))
         built += [*(found["value"][name].alias(EVENT + name) for name in names), found["error"].alias(REASON)]
     return [*fields, *built]
+
+
+def _value(source: SourceSection) -> Column:
+    """Return a record's value; of JSON without the five bytes before it, if it has them. No JSON begins with a zero."""
+    value = F.col("value")
+    if source.format != "json" or not source.confluent_header:
+        return value
+    return F.when(F.substring(value, 1, 1) == F.lit(bytearray(1)), F.substring(value, 6, 1 << 30)).otherwise(value)
 
 
 def _partition(source: SourceSection) -> Column:
@@ -226,6 +234,8 @@ def _sample(spark: SparkSession, source: SourceSection) -> dict[str, pa.DataType
     # A limit reads one partition after the other, and none further than it must.
     if source.envelope is not None:
         records = records.select(unwrapped(_enveloped(spark, source)[0])[0].alias("value"))
+    else:
+        records = records.select(_value(source).alias("value"))
     values = [bytes(row[0]) for row in records.select("value").where("value is not null").limit(SAMPLED).collect()]
     found = infer_values(values) if values else {}
     if not found:
@@ -239,6 +249,6 @@ def _sample(spark: SparkSession, source: SourceSection) -> dict[str, pa.DataType
 def _enveloped(spark: SparkSession, source: SourceSection) -> tuple[Column, list[Column]]:
     """Return a record's envelope as JSON, and for Avro the reason why there is none."""
     if source.format != "avro":
-        return F.col("value"), []
+        return _value(source), []
     found = AvroValues(spark, source).as_json(F.col("value"))
     return found["value"], [found["error"].alias(REASON)]

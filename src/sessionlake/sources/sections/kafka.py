@@ -34,7 +34,7 @@ def check(source: SourceSection) -> None:
 def _check_avro(source: SourceSection) -> None:
     """Raise a ConfigError for keys of Avro that are missing or that don't go together."""
     at, avro, registry = source.AT, source.format == "avro", source.schema_registry
-    keys = ("confluent_header", "schema_registry", "schema_subject", "avro_schema")
+    keys = ("schema_registry", "schema_subject", "avro_schema")
     if not avro and (key := next((name for name in keys if getattr(source, name)), None)) is not None:
         raise ConfigError(f"{at}.{key}: goes with format 'avro' only; remove it")
     if registry is None:
