@@ -1,7 +1,8 @@
 """Results to the sinks of a config: records of a compacted Kafka topic, the rows of tables of Delta and PostgreSQL, and calls of a function."""
 
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -10,7 +11,7 @@ from pyspark.sql import SparkSession
 from sessionlake.config.durations import parse_duration
 from sessionlake.config.load import Config
 from sessionlake.config.source import DATABASE, FUNCTION, TABLE, TOPIC, KafkaSink
-from sessionlake.errors import ConfigError, NoBatchesError
+from sessionlake.errors import ConfigError, NoBatchesError, SessionlakeError
 from sessionlake.jobs.publish.changes import from_version, pin_version, publish_changes
 from sessionlake.jobs.publish.database import PostgresTable, postgres_of
 from sessionlake.jobs.publish.errors import ERRORS, ErrorsTopic
@@ -25,9 +26,12 @@ from sessionlake.warehouse.sink_position import sink_of as table_of
 from sessionlake.warehouse.tables import Tables
 
 _ID_LENGTH = 22
-_POLL_S = 1.0
+_POLL_S, _LONGEST_PAUSE_S = 1.0, 60.0
+_log = logging.getLogger("sessionlake")
 OnStep = Callable[[str, Step], None]
 """Called after each step, with the sink's name."""
+ToTopic = Callable[..., tuple[int, bool]]
+"""Publishes to a topic without transactions; the keyword `meanwhile` is called about every second."""
 STEPPED: dict[str, Callable[[Tables, Config], Stepped]] = {
     TABLE: SinkTable,
     DATABASE: PostgresTable,
@@ -64,7 +68,8 @@ def publish(
     again. A reader may for a moment see an older state, until the newer one is sent again. A topic that was recreated gets
     all rows again. With emit = "final" each row is sent when it closes, and again only if it changes after that.
     The table of [sink.delta] or [sink.postgres] equals the results as of a batch at each moment; with `resync` all of its
-    rows are replaced first. The function of [sink.python] gets each difference at least once, and with `resync` all rows.
+    rows are replaced first. If a sink fails, the others are served all the same: with `once` its error is raised in the end, otherwise
+    it is tried again, unless it is the only one. The function of [sink.python] gets each difference at least once, and with `resync` all rows.
     """
     sinks = sinks_of(config, only, resync=resync)
     tables = Tables.of(spark, config)
@@ -82,19 +87,40 @@ def publish(
     ]
     kept += _steps_of_topics(tables, config, on_step, resync=resync) if TOPIC in sinks else []
 
+    streams = TOPIC in sinks and not sink_of(config).transactions
+    to_topic = partial(_to_topic, tables, config, once=once, on_batch=on_batch) if streams else None
+    sent = (_serve_once if once else _serve)(kept, to_topic)
+    return Published(*sent, sum(one.made for one in kept))
+
+
+def _serve_once(kept: Sequence["Steps"], to_topic: ToTopic | None) -> tuple[int, bool]:
+    """Serve each sink once, the topic first; then raise the first error, if there was one."""
+    sent, errors = (0, False), list[SessionlakeError]()
+    if to_topic is not None:
+        try:
+            sent = to_topic(meanwhile=lambda: None)
+        except SessionlakeError as error:
+            errors.append(error)
+    errors += [failed for one in kept if (failed := one.tried()) is not None]
+    for more in errors[1:]:
+        _log.warning("sessionlake: %s", more)
+    if errors:
+        raise errors[0]
+    return sent
+
+
+def _serve(kept: Sequence["Steps"], to_topic: ToTopic | None) -> tuple[int, bool]:
+    """Serve all sinks until the process is stopped."""
+
     def turn() -> None:
         for one in kept:
-            one.turn()
+            one.turn(alone=len(kept) == 1 and to_topic is None)
 
-    sent = (0, False)
-    if TOPIC in sinks and not sink_of(config).transactions:
-        sent = _to_topic(tables, config, once=once, on_batch=on_batch, meanwhile=(lambda: None) if once else turn)
-    for one in kept:
-        one.make()
-    while kept and not once:
-        time.sleep(_POLL_S)
+    sent = (0, False) if to_topic is None else to_topic(meanwhile=turn)
+    while kept:
         turn()
-    return Published(*sent, sum(one.made for one in kept))
+        time.sleep(_POLL_S)
+    return sent
 
 
 def sinks_of(config: Config, only: str | None = None, *, resync: bool = False) -> list[str]:
@@ -130,6 +156,7 @@ class Steps:
     resync: bool = False
     made: int = 0
     _next: float = field(default=0.0, init=False)
+    _pause_s: float = field(default=_POLL_S, init=False)
 
     def make(self) -> None:
         """Make a step, if there is a newer batch."""
@@ -140,10 +167,32 @@ class Steps:
             self._next = time.monotonic() + parse_duration(self.sink.every) / 1e6
             self.on_step(self.name, step)
 
-    def turn(self) -> None:
-        """Make a step if it is time for one."""
-        if time.monotonic() >= self._next:
+    def tried(self) -> SessionlakeError | None:
+        """Make a step, if there is a newer batch; return the error that it ends with."""
+        try:
             self.make()
+        except SessionlakeError as error:
+            return error
+        return None
+
+    def turn(self, *, alone: bool = True) -> None:
+        """Make a step if it is time for one. Unless the sink is `alone`, one that fails is told, and tried again later: others go on."""
+        if time.monotonic() < self._next:
+            return
+        error = self.tried()
+        if error is None:
+            self._pause_s = _POLL_S
+            return
+        if alone:
+            raise error
+        self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+        self._next = time.monotonic() + self._pause_s
+        _log.warning(
+            "sessionlake: %s (sink %r; the others go on, and it is tried again in %d s)",
+            error,
+            self.name,
+            self._pause_s,
+        )
 
 
 def _steps_of_topics(tables: Tables, config: Config, on_step: OnStep, *, resync: bool) -> list[Steps]:
