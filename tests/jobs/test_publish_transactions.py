@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import datetime
@@ -14,11 +15,13 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 import sessionlake
 from infra.kafka.broker import Broker
 from sessionlake.config.load import Config, load_config
+from sessionlake.engine import failpoints
 from sessionlake.errors import ConfigError, FencedError, JobError, PipelineStateError, SourceError
 from sessionlake.jobs.forget import forget
 from sessionlake.jobs.publish import publish, sinks_of
@@ -128,7 +131,7 @@ def test_each_change_of_every_operator_comes_once(
 
 
 def small(root: Path, broker: Broker, **sink: Any) -> Config:
-    root.mkdir(exist_ok=True)
+    root.mkdir(parents=True, exist_ok=True)
     session = {"gap": "10 seconds", "grace": "1 minute", "retention": "1 hour"}
     kafka = {"bootstrap_servers": broker.bootstrap_servers, "topic": f"s-{root.name}", "transactions": True, **sink}
     return make_config(root, session=session, sink={"kafka": kafka}, compact={"safety": "0 seconds"})
@@ -242,6 +245,87 @@ def test_forget_waits_for_the_deletes_of_the_topic(spark: SparkSession, broker: 
     step(spark, config)
     assert forget(spark, config, ["ann"]).counts["found"] == 0
     assert_live(config, broker)
+
+
+@pytest.mark.slow
+def test_a_topic_that_is_made_again_while_it_is_served(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    config = small(tmp_path, broker)
+    assert config.sink.kafka is not None
+    ran(spark, config, "a.json", ("ann", 100), ("bob", 100))
+    served = TransactionalTopic(Tables.of(spark, config), config, config.sink.kafka)
+    served.step()
+    admin, topic = Topic(broker, f"s-{tmp_path.name}").admin(), f"s-{tmp_path.name}"
+    admin.delete_topics([topic])[topic].result(WAIT_S)
+    while topic in admin.list_topics(timeout=WAIT_S).topics:
+        pass
+    ran(spark, config, "b.json", ("zoe", 100))
+    assert served.step() is not None
+    assert assert_live(config, broker) == 3
+
+
+@pytest.mark.slow
+def test_records_that_others_have_sent_meanwhile_are_told(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    config = small(tmp_path, broker)
+    assert config.sink.kafka is not None
+    plain = config.sink.model_copy(update={"kafka": config.sink.kafka.model_copy(update={"transactions": False})})
+    ran(spark, config, "a.json", ("bob", 100))
+    step(spark, config)
+    ran(spark, config, "b.json", ("bob", 115))
+    publish(spark, config.model_copy(update={"sink": plain}), once=True)
+    ran(spark, config, "c.json", ("bob", 108))
+    with pytest.raises(PipelineStateError, match="has records, and no transaction of this pipeline"):
+        step(spark, config)
+    step(spark, config, anew=True)
+    live = [values[-1] for values in histories(broker, f"s-{tmp_path.name}").values()]
+    assert [value["event_count"] for value in live if value] == [3]
+
+
+@pytest.mark.slow
+def test_a_rebuilt_pipelines_errors_come_whole(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    name = f"e-{tmp_path.name}"
+    for number in range(2):
+        config = small(tmp_path / str(number), broker, topic=f"s-{tmp_path.name}", errors=name)
+        for batch in range(2 - number):
+            ran(spark, config, f"{batch}.json", ("", 100), ("ann", 100))
+        publish(spark, config, once=True, resync=bool(number))
+    assert len(list(committed(broker, name))) == 3
+
+
+def test_errors_of_kafka_are_not_taken_for_lost_changes(
+    spark: SparkSession, broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = Topic.create(broker, max_message_bytes="200")
+    config = small(tmp_path, broker, topic=topic.name)
+    ran(spark, config, "a.json", ("ann", 100))
+    with pytest.raises(SourceError, match="larger than its topic takes"):
+        step(spark, config)
+    assert "all rows are sent again" not in caplog.text
+    for option, told in (
+        ("kafka.acks", "^sink.kafka.options: "),
+        ("kafka.max.request.size", "^sink.kafka: a record is larger"),
+    ):
+        other = small(tmp_path, broker, topic=f"o-{tmp_path.name}", options={option: "1"})
+        with pytest.raises(SourceError, match=told):
+            step(spark, other)
+
+
+@pytest.mark.slow
+def test_a_transaction_that_takes_too_long_blames_no_other_process(
+    spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small(tmp_path, broker, options={"kafka.transaction.timeout.ms": 1000})
+    ran(spark, config, "a.json", ("ann", 100))
+    ids = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+    begun = time.monotonic()
+
+    def wait(point: str) -> None:
+        # The broker looks for transactions that take too long every 10 s.
+        while point == "transaction_sent" and time.monotonic() - begun < 15:
+            ids.list_topics(timeout=WAIT_S)
+
+    monkeypatch.setattr(failpoints, "hit", wait)
+    with pytest.raises(SourceError, match="a transaction took longer than 1 s, and the broker ended it"):
+        step(spark, config)
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """The table of [sink.delta] with `history`: each version of a row, compared with copies of the live view that were made after each batch."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from pyspark.sql import SparkSession
 import sessionlake
 from sessionlake.config.load import Config, load_config, parse_config
 from sessionlake.errors import ConfigError, JobError, PipelineStateError
+from sessionlake.jobs.expire import expire
 from sessionlake.jobs.forget import forget
 from sessionlake.jobs.publish import publish
 from sessionlake.jobs.publish.table import SinkTable
@@ -119,13 +121,14 @@ def test_versions_of_every_operator(
                 assert held(config, names, at) == rows
 
 
-def table(root: Path) -> Config:
+def table(root: Path, columns: Sequence[str] = ("v",)) -> Config:
     (root / "events").mkdir(parents=True, exist_ok=True)
     raw = {
         "pipeline": {"name": "plans", "warehouse": "warehouse", "shards": 2},
         "source": {"kind": "files", "path": "events", "format": "json", "max_files_per_batch": 1},
         "event": {"key": "key", "time": "time_us", "time_unit": "us"},
-        "table": {"columns": ["v"], "retention": "1 day"},
+        "table": {"columns": list(columns), "retention": "1 day"},
+        "expire": {"max_share": 1.0},
         "compact": {"safety": "0 seconds"},
         "sink": {"delta": {"path": "out", "history": True}},
     }
@@ -174,6 +177,40 @@ def test_a_time_that_goes_back_ends_no_version_before_it_began(spark: SparkSessi
     step(spark, config)
     assert listed(config) == [("ann", 1, 100, 200), ("ann", 2, 200, None)]
     assert_whole(config)
+
+
+def test_a_row_that_comes_back_holds_after_it_went(spark: SparkSession, tmp_path: Path) -> None:
+    config = table(tmp_path)
+    ran(spark, config, "a.json", ("ann", 100, 1))
+    step(spark, config)
+    # The row goes now, by the clock: later events of an earlier time make it anew from then on.
+    expire(spark, config, where="table_key = 'ann'")
+    run(spark, config, once=True)
+    step(spark, config)
+    ran(spark, config, "b.json", ("ann", 200, 2))
+    step(spark, config)
+    rows = listed(config)
+    assert [row[1] for row in rows] == [1, 2]
+    assert rows[0][3] == rows[1][2]
+    assert_whole(config)
+
+
+@pytest.mark.slow
+def test_columns_may_be_called_as_ours_are(spark: SparkSession, tmp_path: Path) -> None:
+    config = table(tmp_path, columns=["_at", "_first", "a.b"])
+    for number in range(3):
+        row = {
+            "key": "ann",
+            "time_us": (100 + number) * 1_000_000,
+            "_at": number,
+            "_first": number,
+            "a.b": number,
+        }
+        write_rows(tmp_path, f"{number}.json", [row])
+        run(spark, config, once=True)
+        assert step(spark, config, anew=number == 1) is not None
+    found = versions(config, "true").project('_at, _first, "a.b", valid_to is null').fetchall()
+    assert sorted(found) == [(number, number, number, number == 2) for number in range(3)]
 
 
 def test_a_lookup_finds_the_version_of_the_time(spark: SparkSession, tmp_path: Path) -> None:

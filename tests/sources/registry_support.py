@@ -25,6 +25,8 @@ class Registry:
     """User and password, without which it refuses."""
     status: int | None = None
     """The status of every answer, if it is to fail."""
+    deleted: set[str] = field(default_factory=set)
+    """Subjects that are deleted, but for schemas that refer to them."""
     asked: list[str] = field(default_factory=list)
     url: str = ""
 
@@ -49,9 +51,12 @@ class Registry:
 
     def answer(self, path: str) -> tuple[int, Any]:
         self.asked.append(path)
+        path, _, more = path.partition("?")
         match path.strip("/").split("/"):
             case ["schemas", "ids", number] if int(number) in self.schemas:
                 return 200, self.schemas[int(number)]
+            case ["subjects", subject, *_] if subject in self.deleted and more != "deleted=true":
+                return 404, {"error_code": 40401, "message": "deleted"}
             case ["subjects", subject, "versions"] if subject in self.subjects:
                 return 200, list(range(1, len(self.subjects[subject]) + 1))
             case ["subjects", subject, "versions", version] if subject in self.subjects:

@@ -151,6 +151,32 @@ def test_bad_values_have_a_reason_and_touch_no_other(spark: SparkSession, regist
     assert [value for value, _ in found if value is not None] == [{"id": 1, "name": "a"}] * 2
 
 
+def test_fields_that_spark_has_no_type_for_harm_no_others(spark: SparkSession, registry: Registry) -> None:
+    long = {"type": "bytes", "logicalType": "decimal", "precision": 64, "scale": 2}
+    schema = record("Node", id="long", next=["null", "Node"], price=long)
+    number = registry.add("clicks-value", schema)
+    assert AvroValues(spark, section(registry)).columns().names == ["id", "price"]
+    value = written(
+        number,
+        {**schema, "fields": [*schema["fields"][:2], {"name": "price", "type": "bytes"}]},
+        {"id": 1, "next": {"id": 2, "next": None, "price": b""}, "price": b"x"},
+    )
+    columns = pa.schema([("id", pa.int64()), ("price", pa.binary())])
+    assert decoded(spark, registry, [value], columns) == [({"id": 1, "price": b"x"}, None)]
+    flat = record(id="long", price=long, at=MICROS)
+    number = registry.add("flat", flat)
+    plain = record(id="long", price="bytes", at="long")
+    rows = spark.createDataFrame([(written(number, plain, {"id": 1, "price": b"x", "at": 1234567}),)], "value binary")
+    found = rows.select(AvroValues(spark, section(registry)).as_json(rows["value"]).alias("x")).select("x.*").collect()
+    assert json.loads(found[0]["value"]) == {"id": 1, "price": "eA==", "at": "1970-01-01T00:00:01.234567Z"}
+    registry.add("text", "string")
+    text = AvroValues(spark, section(registry, schema_subject="text"))
+    with pytest.raises(
+        SourceError, match=r"^source.schema_registry: version 1 of text is no record; write source.schema_"
+    ):
+        text.columns()
+
+
 def test_an_unknown_id_is_not_asked_for_by_each_value(spark: SparkSession, registry: Registry) -> None:
     found = decoded(spark, registry, [b"\0\0\0\0\7\2"] * 500)
     assert {error for _, error in found} == {"no schema 7 in the registry"}
@@ -182,10 +208,15 @@ def test_defaults_and_aliases_are_those_of_the_readers_schema(
 def test_types_of_other_subjects_are_fetched(spark: SparkSession, registry: Registry) -> None:
     money = {"type": "record", "name": "Money", "namespace": "shop", "fields": [{"name": "cents", "type": "long"}]}
     registry.add("money", money)
+    registry.deleted.add("money")
     order = record("Order", id="long", price="shop.Money")
     number = registry.add("orders-value", order, [{"name": "shop.Money", "subject": "money", "version": 1}])
     value = written(number, record("Order", id="long", price=money), {"id": 5, "price": {"cents": 3}})
-    assert decoded(spark, registry, [value], pa.schema([("id", pa.int64())])) == [({"id": 5}, None)]
+    lost = registry.add("orders-value", order, [{"name": "shop.Money", "subject": "nowhere", "version": 1}])
+    found = decoded(
+        spark, registry, [value, b"\0" + lost.to_bytes(4, "big") + value[5:]], pa.schema([("id", pa.int64())])
+    )
+    assert found == [({"id": 5}, None), (None, f"schema {lost} can't be read: version 1 of nowhere is not there")]
 
 
 def test_columns_are_those_of_the_newest_version_and_asked_ones_of_older(
@@ -232,7 +263,7 @@ def test_a_registry_that_fails_is_one_line(spark: SparkSession, registry: Regist
     value, columns = written(number, record(id="long"), {"id": 1}), pa.schema([("id", pa.int64())])
     with pytest.raises(Py4JJavaError) as failed:
         decoded(spark, registry, [value], columns)
-    error = explained(str(failed.value))
+    error = explained(str(failed.value), section(registry))
     assert isinstance(error, UnreachableError)
     assert str(error).startswith("source.schema_registry: does not answer (HTTP 503); nothing is lost")
     registry.status = None
@@ -246,7 +277,11 @@ def test_a_registry_that_fails_is_one_line(spark: SparkSession, registry: Regist
 def test_a_url_is_parted_at_the_last_at() -> None:
     assert parted("http://registry:8081") == ("http://registry:8081", "", "")
     assert parted("https://u:a@b/c@host/path") == ("https://host/path", "u", "a@b/c")
-    assert explained("something else") is None
+    assert parted("http://u:p@a:1, http://u:p@b:2") == ("http://a:1,http://b:2", "u", "p")
+    source = section(Registry(url="http://r:1"))
+    assert explained("something else", source) is None
+    assert explained("x SCHEMA_REGISTRY: http://other:1 HTTP 503", source) is None, "the other side of a join"
+    assert "can't" not in str(explained("SCHEMA_REGISTRY: http://r:1 HTTP 503", source))
 
 
 @pytest.mark.parametrize(

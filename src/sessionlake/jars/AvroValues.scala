@@ -11,9 +11,11 @@ import java.util.concurrent.ConcurrentHashMap
 
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
+import scala.util.Try
 import scala.util.control.NonFatal
 
 import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
+import com.fasterxml.jackson.databind.node.ObjectNode
 import org.apache.avro.Schema
 import org.apache.avro.generic.GenericDatumReader
 import org.apache.avro.io.{Decoder, DecoderFactory}
@@ -25,7 +27,7 @@ import org.apache.spark.sql.catalyst.expressions.{BoundReference, Cast, ExpectsI
 import org.apache.spark.sql.catalyst.expressions.codegen.CodegenFallback
 import org.apache.spark.sql.catalyst.json.{JSONOptions, JacksonGenerator}
 import org.apache.spark.sql.classic.ExpressionUtils
-import org.apache.spark.sql.types.{AbstractDataType, BinaryType, DataType, StringType, StructType}
+import org.apache.spark.sql.types.{AbstractDataType, BinaryType, DataType, DecimalType, StringType, StructField, StructType}
 import org.apache.spark.unsafe.types.UTF8String
 
 /** The schemas that values were written with. */
@@ -76,7 +78,7 @@ final class Registry(urls: String, user: String, password: String) extends Schem
   override def named(number: Int): String = s"schema $number"
   override def isExact: Boolean = true
 
-  override def schema(id: Int): Either[String, Schema] = {
+  override def schema(id: Int): Either[String, Schema] = if (id < 0) missing(id) else {
     val key = (urls, id)
     Option(schemas.get(key)).orElse(Option(unknown.get(key)).filter(_ > System.nanoTime()).map(_ => missing(id))).getOrElse {
       get(s"schemas/ids/$id") match {
@@ -99,13 +101,13 @@ final class Registry(urls: String, user: String, password: String) extends Schem
     def version(number: Int): StructType = get(s"$at/$number") match {
       case None => new StructType()
       case Some(found) =>
-        parsed(found, s"version $number of $subject").map(SchemaConverters.toSqlType(_).dataType) match {
-          case Right(struct: StructType) => struct
-          case Right(_) => throw new RegistryException(s"version $number of $subject is no record")
-          case Left(reason) => throw new RegistryException(reason)
+        parsed(found, s"version $number of $subject") match {
+          case Right(schema) if schema.getType == Schema.Type.RECORD => AvroValue.columnsOf(schema)
+          case Right(_) => throw new RegistryException(urls, s"version $number of $subject is no record")
+          case Left(reason) => throw new RegistryException(urls, reason)
         }
     }
-    get(at).map(_.elements.asScala.map(_.asInt).toSeq.sorted.reverse).orNull match {
+    get(at).map(_.elements.asScala.map(_.asInt).toSeq.sorted.reverse).filter(_.nonEmpty).orNull match {
       case null => null
       case versions =>
         val all = mutable.LinkedHashMap.from(version(versions.head).map(field => field.name -> field))
@@ -125,9 +127,10 @@ final class Registry(urls: String, user: String, password: String) extends Schem
         val parser = new Schema.Parser()
         try {
           addReferences(found, parser, mutable.Set())
-          Right(parser.parse(found.get("schema").asText))
+          Right(parser.parse(withinSpark(found.get("schema").asText)))
         } catch {
           case error: RegistryException => throw error
+          case error: MissingReference => Left(s"$what can't be read: ${error.getMessage}")
           case NonFatal(error) => Left(s"$what can't be read: ${error.getClass.getSimpleName}")
         }
     }
@@ -137,12 +140,28 @@ final class Registry(urls: String, user: String, password: String) extends Schem
     for (reference <- Option(found.get("references")).toSeq.flatMap(_.elements.asScala)) {
       val (subject, version) = (reference.get("subject").asText, reference.get("version").asInt)
       if (known.add(s"$subject $version")) {
-        val named = get(s"subjects/${URLEncoder.encode(subject, UTF_8)}/versions/$version")
-          .getOrElse(throw new RegistryException(s"version $version of $subject, which a schema refers to, is not there"))
+        // Old schemas refer to versions that may be deleted since.
+        val named = get(s"subjects/${URLEncoder.encode(subject, UTF_8)}/versions/$version?deleted=true")
+          .getOrElse(throw new MissingReference(s"version $version of $subject is not there"))
         addReferences(named, parser, known)
-        parser.parse(named.get("schema").asText)
+        parser.parse(withinSpark(named.get("schema").asText))
       }
     }
+
+  /** A schema in which decimals that are too long for Spark are bytes: Connect writes 64 digits if none are declared. */
+  private def withinSpark(schema: String): String = {
+    def change(node: JsonNode): Unit = {
+      node match {
+        case decimal: ObjectNode if decimal.path("logicalType").asText == "decimal" && decimal.path("precision").asInt > DecimalType.MAX_PRECISION =>
+          decimal.remove("logicalType")
+        case _ =>
+      }
+      node.elements.forEachRemaining(change(_))
+    }
+    val tree = json.readTree(schema)
+    change(tree)
+    json.writeValueAsString(tree)
+  }
 
   /** The answer to a request; None if the registry knows no such thing. */
   private def get(path: String): Option[JsonNode] = {
@@ -159,19 +178,24 @@ final class Registry(urls: String, user: String, password: String) extends Schem
         answer.statusCode match {
           case 200 => return Some(json.readTree(answer.body))
           case 404 if json.readTree(answer.body).has("error_code") => return None
+          // A record may have any id.
+          case 400 | 422 if path.startsWith("schemas/ids/") => return None
           case code @ (429 | 500 | 502 | 503 | 504) => reason = s"HTTP $code"
-          case code => throw new RegistryException(s"HTTP $code")
+          case code => throw new RegistryException(urls, s"HTTP $code")
         }
       } catch {
+        case error: IllegalArgumentException => throw new RegistryException(urls, "is no URL")
         case error: IOException => reason = Option(error.getMessage).getOrElse(error.getClass.getSimpleName)
       }
     }
-    throw new RegistryException(reason)
+    throw new RegistryException(urls, reason)
   }
 }
 
+private class MissingReference(what: String) extends RuntimeException(what)
+
 /** A registry that does not answer, or not as one; the source's configuration is its cause. */
-class RegistryException(reason: String) extends RuntimeException(s"${Registry.Sign}$reason")
+class RegistryException(urls: String, reason: String) extends RuntimeException(s"${Registry.Sign}$urls $reason")
 
 object Registry {
   /** The begin of errors, by which sources/avro.py knows them. */
@@ -198,9 +222,20 @@ object AvroValue {
   }
 
   /** The type in JSON of the values of a schema. */
-  def kind(schema: String): String = SchemaConverters.toSqlType(new Schema.Parser().parse(schema)).dataType.json
+  def kind(schema: String): String = {
+    val parsed = new Schema.Parser().parse(schema)
+    if (parsed.getType == Schema.Type.RECORD) columnsOf(parsed).json else SchemaConverters.toSqlType(parsed).dataType.json
+  }
+
+  /** The columns of a record, without fields that Spark has no type for, for example those of a schema within itself. */
+  def columnsOf(schema: Schema): StructType =
+    StructType(schema.getFields.asScala.toSeq.flatMap { field =>
+      Try(SchemaConverters.toSqlType(field.schema)).toOption.map(of => StructField(field.name, of.dataType, nullable = true))
+    })
 
   private val KeptReasons = 1000
+  private val Micros = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
+  private val Times = Map("timestampFormat" -> s"${Micros}X", "timestampNTZFormat" -> Micros)
 }
 
 case class AvroValue(child: Expression, schemas: Schemas, columns: Option[StructType], reader: String)
@@ -269,7 +304,7 @@ case class AvroValue(child: Expression, schemas: Schemas, columns: Option[Struct
   private class TextReader(name: String, writer: Schema) extends Reader(name, writer, writer) {
     private val text = new CharArrayWriter()
     private val kind = SchemaConverters.toSqlType(writer).dataType
-    private val generator = new JacksonGenerator(kind, text, new JSONOptions(Map("ignoreNullFields" -> "false"), "UTC"))
+    private val generator = new JacksonGenerator(kind, text, new JSONOptions(Times ++ Map("ignoreNullFields" -> "false"), "UTC"))
 
     override protected def finished(value: Any): Any = {
       text.reset()

@@ -8,6 +8,7 @@ import scala.jdk.CollectionConverters._
 
 import org.apache.kafka.clients.consumer.KafkaConsumer
 import org.apache.kafka.clients.producer.{KafkaProducer, ProducerRecord, RecordMetadata}
+import org.apache.kafka.common.errors.TimeoutException
 import org.apache.kafka.common.{KafkaException, TopicPartition}
 import org.apache.kafka.common.serialization.{ByteArrayDeserializer, ByteArraySerializer}
 
@@ -19,6 +20,7 @@ import org.apache.spark.sql.{DataFrame, Row}
   * Only one process at a time has an `id`: the next one ends the transaction of the one before, which can't send any more.
   */
 final class Transactions(settings: AnyMap[String, String], id: String, topic: String, positions: String) extends AutoCloseable {
+  private val Patience = Duration.ofSeconds(60)
   private val place = new TopicPartition(positions, 0)
   private val failure = new AtomicReference[Exception]()
   private val producer = {
@@ -28,7 +30,7 @@ final class Transactions(settings: AnyMap[String, String], id: String, topic: St
   }
   producer.initTransactions()
 
-  /** The position of the last transaction that was committed; null if there is none. */
+  /** The position of the last transaction that was committed; null or empty if there is none. */
   def position(): String = {
     val all = new JavaMap[String, AnyRef](settings)
     all.keySet.removeIf(name => name.startsWith("transaction"))
@@ -48,9 +50,13 @@ final class Transactions(settings: AnyMap[String, String], id: String, topic: St
   private def newest(consumer: KafkaConsumer[Array[Byte], Array[Byte]], from: Long, until: Long): String = {
     consumer.seek(place, from)
     var found: String = null
-    while (consumer.position(place) < until)
-      for (record <- consumer.poll(Duration.ofSeconds(1)).asScala)
-        if (record.key != null && new String(record.key, "UTF-8") == topic) found = new String(record.value, "UTF-8")
+    val end = System.nanoTime() + Patience.toNanos
+    while (consumer.position(place) < until) {
+      if (System.nanoTime() > end) throw new TimeoutException("the positions can't be read")
+      // Without a value it says that others have sent records since.
+      for (record <- consumer.poll(Duration.ofSeconds(1)).asScala if record.key != null && new String(record.key, "UTF-8") == topic)
+        found = if (record.value == null) "" else new String(record.value, "UTF-8")
+    }
     found
   }
 

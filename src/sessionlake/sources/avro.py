@@ -19,10 +19,11 @@ from sessionlake.config.source import SourceSection
 from sessionlake.errors import SourceError, UnreachableError, first_line
 from sessionlake.warehouse.tables import spark_schema
 
-_SIGN = re.compile(r"SCHEMA_REGISTRY: (\S.*)")
-"""The errors of a registry."""
+_SIGN = re.compile(r"SCHEMA_REGISTRY: (\S+) (\S.*)")
+"""The errors of a registry: its URLs, and the reason."""
 _REFUSED = ("HTTP 401", "HTTP 403")
-_WRONG = re.compile(r"HTTP (3|40)\d|version|a schema|Unrecognized")
+_UNFIT, _WRONG = "version ", re.compile(r"HTTP (3|40)\d|is no URL|Unrecognized")
+_NEXT_URL = re.compile(r",\s*(?=https?://)")
 
 
 class AvroValues:
@@ -65,8 +66,7 @@ class AvroValues:
     def _schemas(self) -> Any:
         if self._source.schema_registry is None:
             return self._jvm.OneSchema(read_avro_schema(self._source), self._source.confluent_header)
-        url, user, password = parted(reveal(f"{self._source.AT}.schema_registry", self._source.schema_registry))
-        return self._jvm.Registry(url, user, password)
+        return self._jvm.Registry(*_revealed(self._source))
 
     def _of_file(self, path: str) -> StructType:
         at = f"{self._source.AT}.avro_schema"
@@ -84,7 +84,7 @@ class AvroValues:
         try:
             found = self._schemas().columns(subject, list(names))
         except Exception as error:
-            raise explained(str(error), self._source.AT) or error from error
+            raise explained(str(error), self._source) or error from error
         if found is None:
             raise SourceError(
                 f"{self._source.AT}.schema_registry: has no subject {subject!r}; write {self._source.AT}.schema_subject, "
@@ -113,26 +113,39 @@ def read_avro_schema(source: SourceSection) -> str:
         ) from error
 
 
-def parted(url: str) -> tuple[str, str, str]:
-    """Return a URL without user and password, and these as they are written, or empty texts.
+def _revealed(source: SourceSection) -> tuple[str, str, str]:
+    return parted(reveal(f"{source.AT}.schema_registry", source.schema_registry or ""))
+
+
+def parted(urls: str) -> tuple[str, str, str]:
+    """Return URLs, with commas between them, without user and password; and these as they are written, or empty texts.
 
     >>> parted("https://loader:p/w+d@registry.internal:8081")
     ('https://registry.internal:8081', 'loader', 'p/w+d')
     """
-    scheme, _, rest = url.partition("://")
-    told, _, place = rest.rpartition("@")
-    user, _, password = told.partition(":")
-    return f"{scheme}://{place}", user, password
+    login, places = "", list[str]()
+    for url in _NEXT_URL.split(urls):
+        scheme, _, rest = url.strip().partition("://")
+        told, _, place = rest.rpartition("@")
+        login = login or told
+        places.append(f"{scheme}://{place}")
+    user, _, password = login.partition(":")
+    return ",".join(places), user, password
 
 
-def explained(told: str, section: str = "source") -> SourceError | None:
-    """Return the error that a failed query's messages mean if the registry is the cause; else None."""
-    if (found := _SIGN.search(told)) is None:
+def explained(told: str, source: SourceSection) -> SourceError | None:
+    """Return the error that a failed query's messages mean if the source's registry is the cause; else None."""
+    found = _SIGN.search(told)
+    if found is None or source.schema_registry is None or _revealed(source)[0] != found[1]:
         return None
-    at, reason = f"{section}.schema_registry", found[1]
+    at, reason = f"{source.AT}.schema_registry", found[2]
     if reason.startswith(_REFUSED):
         return SourceError(
             f"{at}: refuses this user ({reason}); correct user and password, for example https://user:password@host"
+        )
+    if reason.startswith(_UNFIT):
+        return SourceError(
+            f"{at}: {reason}; write {source.AT}.schema_subject, a subject whose schemas are records of Avro"
         )
     if _WRONG.match(reason):
         return SourceError(f"{at}: does not answer as a schema registry ({reason}); correct the URL")

@@ -67,7 +67,7 @@ class KafkaSource:
 
     def explained(self, told: str) -> SourceError | None:
         """Return the error that Kafka is the cause of."""
-        return avro.explained(told, self._source.AT) or explained(told, self._source.AT)
+        return avro.explained(told, self._source) or explained(told, self._source.AT)
 
     def columns(self) -> list[str]:
         """Return the columns of the records' values."""
@@ -170,8 +170,13 @@ def _needed(spark: SparkSession, source: SourceSection, columns: EventColumns) -
         built += [*unwrapped(value), *reasons]
     elif source.format == "avro":
         names = [name for name in columns.needed if name not in meta_of(source)]
+        # Otherwise a value is not looked at.
         found = AvroValues(spark, source).decoded(F.col("value"), pa.schema([(n, columns.types[n]) for n in names]))
-        built += [*(found["value"][name].alias(EVENT + name) for name in names), found["error"].alias(REASON)]
+        built += (
+            []
+            if not names
+            else [*(found["value"][name].alias(EVENT + name) for name in names), found["error"].alias(REASON)]
+        )
     return [*fields, *built]
 
 

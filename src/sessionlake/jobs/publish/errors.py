@@ -16,6 +16,7 @@ from sessionlake.jobs.publish.records import JSON, cluster_of, made_topic
 from sessionlake.jobs.publish.steps import Step
 from sessionlake.jobs.publish.transactions import Transactions
 from sessionlake.warehouse import schemas
+from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.changelog import SPARK
 from sessionlake.warehouse.tables import Tables
@@ -44,25 +45,28 @@ class ErrorsTopic:
 
     def step(self, *, anew: bool = False) -> Step | None:
         """Send the rows of the batches after the last step; None if there is no such batch."""
-        last, before = last_batch(self.tables), -1 if anew else self._reached()
+        last = last_batch(self.tables)
+        before = -1 if anew else self._reached(last)
         if last.batch_id <= before:
             return None
         late, dead = (self._records(name, before, last.batch_id) for name in TABLES)
         failpoints.hit("errors_read")
-        return Step(last.batch_id, self._sent(late.unionAll(dead), last.batch_id))
+        return Step(last.batch_id, self._sent(late.unionAll(dead), last))
 
-    def _reached(self) -> int:
+    def _reached(self, last: BatchCommit) -> int:
         """Return the last batch whose rows the topic has; -1 if there is none."""
         if self.sink.transactions:
             found = self._transactions.position()
-            return int(found["batch_id"]) if found and found["topic_id"] == self._topic_id else -1
+            ours = {"checkpoint_id": last.checkpoint_id, "topic_id": self._topic_id}
+            return int(found["batch_id"]) if found and ours.items() <= found.items() else -1
         text = self._progress.read()
         return -1 if text is None else int(json.loads(text)["batch_id"])
 
-    def _sent(self, records: DataFrame, batch_id: int) -> int:
+    def _sent(self, records: DataFrame, last: BatchCommit) -> int:
         """Send records, and record the batch that they lead to; return how many there are."""
+        batch_id = last.batch_id
         if self.sink.transactions:
-            position = {"batch_id": batch_id, "topic_id": self._topic_id}
+            position = {"batch_id": batch_id, "checkpoint_id": last.checkpoint_id, "topic_id": self._topic_id}
             return sum(self._transactions.send(records, position, at="errors"))
         count = records.count()
         if count:
@@ -94,7 +98,7 @@ class ErrorsTopic:
     def _progress(self) -> Progress:
         return Progress(self.tables, f"{self.config.checkpoint}-publish/{ERRORS}/{self.topic}-{self._topic_id}")
 
-    @cached_property
+    @property
     def _topic_id(self) -> str:
         """The id of the topic, which is made if it is not there: one that was made again gets all rows."""
         topic = made_topic(self.tables.spark, cluster_of(self.sink), self.topic, {})

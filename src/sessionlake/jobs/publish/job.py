@@ -20,7 +20,7 @@ from sessionlake.jobs.publish.function import PythonFunction, python_of
 from sessionlake.jobs.publish.records import OnBatch, OnTurn, topic_of
 from sessionlake.jobs.publish.steps import Step, Stepped
 from sessionlake.jobs.publish.table import SinkTable
-from sessionlake.jobs.publish.transactions import TransactionalTopic
+from sessionlake.jobs.publish.transactions import TransactionalTopic, forget_position
 from sessionlake.warehouse.batches import changelogs_in, check_history
 from sessionlake.warehouse.sink_position import sink_of as table_of
 from sessionlake.warehouse.tables import Tables
@@ -209,6 +209,7 @@ def _to_topic(tables: Tables, config: Config, *, once: bool, on_batch: OnBatch, 
     """Publish to the topic; return how often records were sent, and whether from the beginning on."""
     sink = sink_of(config)
     topic = topic_of(tables.spark, sink)
+    forget_position(tables.spark, sink)
     checkpoint = f"{_checkpoints(config)}/{sink.topic}-{topic.id}"
     pin_version(tables, checkpoint)
     follow = publish_final if config.publishes_final else publish_changes

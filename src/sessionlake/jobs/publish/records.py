@@ -29,8 +29,9 @@ def to_records(rows: DataFrame, of: Changelog) -> DataFrame:
     named = dict.fromkeys((*identity, of.end, of.id, "event_count", "revision"))
     first = [name for name in named if name in rows.columns]
     columns = [*first, *(c for c in rows.columns if c not in (*first, of.date, *of.hidden, *_HIDDEN))]
-    value = F.when(F.col("op") != "delete", F.to_json(F.struct(*columns), JSON))
-    return rows.select(F.to_json(F.struct(*identity), JSON).alias("key"), value.alias("value"))
+    of_value, of_key = (F.struct(*(F.col(SPARK.named(name)) for name in names)) for names in (columns, identity))
+    value = F.when(F.col("op") != "delete", F.to_json(of_value, JSON))
+    return rows.select(F.to_json(of_key, JSON).alias("key"), value.alias("value"))
 
 
 def without_quarantined(rows: DataFrame, config: Config) -> DataFrame:

@@ -139,10 +139,10 @@ class SinkTable:
         """
         self._grow(now)
         failpoints.hit("sink_read")
-        held = self.table.read().where(f"{TO} is null")
-        rows = None if before is None else self._known(before, now, held)
+        table = self.table.read()
+        rows = None if before is None else self._known(before, now, table)
         if rows is None:
-            rows = self._versions.unlike(now.seen, held).persist(StorageLevel.MEMORY_AND_DISK)
+            rows = self._versions.unlike(now.seen, table).persist(StorageLevel.MEMORY_AND_DISK)
         try:
             ((made, closed),) = rows.agg(F.count_if(~F.col(CLOSES)), F.count_if(CLOSES)).collect()
             if closed:
@@ -154,13 +154,15 @@ class SinkTable:
         failpoints.hit("sunk")
         return Step(now.seen.batch_id, made, closed) if self._was_made(now, anew=before is None) else None
 
-    def _known(self, before: Position, now: Position, held: DataFrame) -> DataFrame | None:
+    def _known(self, before: Position, now: Position, table: DataFrame) -> DataFrame | None:
         """Return what `Versions.after` does, kept by Spark; None if the tables have lost a part of it."""
-        rows = self._versions.after(before.seen, now.seen, held).persist(StorageLevel.MEMORY_AND_DISK)
+        rows = None
         try:
+            rows = self._versions.after(before.seen, now.seen, table).persist(StorageLevel.MEMORY_AND_DISK)
             rows.count()
         except Exception as error:
-            rows.unpersist()
+            if rows is not None:
+                rows.unpersist()
             if not is_gone(error):
                 raise
             _log.warning(

@@ -2,6 +2,8 @@
 
 import json
 import logging
+import re
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,16 +25,25 @@ from sessionlake.jobs.publish.steps import Step
 from sessionlake.sources import kafka_cluster as kafka
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import last_batch
-from sessionlake.warehouse.changelog import SIGN
+from sessionlake.warehouse.changelog import SIGN, SPARK
+from sessionlake.warehouse.seen import Visible
 from sessionlake.warehouse.sink_position import RESYNC, Position
+from sessionlake.warehouse.streamed_files import are_gone
 from sessionlake.warehouse.tables import Tables
 
 POSITIONS = ".position"
-"""The end of the name of the topic with the positions: their keys are the topics that they are of."""
+"""The end of the name of the topic with the positions of a topic. Each has its own: in one of both an open transaction would hide the other's."""
 _TRANSACTIONS = "kafka-transactions"
 _FENCED = ("ProducerFenced", "InvalidProducerEpoch")
-_TIMEOUT_MS, _LONG = "900000", "transaction timeout is larger"
+_TIMEOUT, _LONGEST_MS = "transaction.timeout.ms", 900_000
 """A transaction may take as long as a broker takes by default: all rows may be in one."""
+_WRONG_OPTION = re.compile(r"ConfigException: (\S.*)")
+_MEANT = {
+    "transaction timeout is larger": "sink.kafka.options: the broker takes no transaction that may last 15 minutes; set kafka.transaction.timeout.ms to its transaction.max.timeout.ms",
+    "max.request.size": "sink.kafka: a record is larger than is sent; raise kafka.max.request.size in sink.kafka.options",
+    "InvalidPidMapping": "sink.kafka: the broker has forgotten this producer, which was idle for long; start again",
+}
+"""Signs in Java's messages, and the errors that they mean."""
 _TOPIC_ID = "topic_id"
 _log = logging.getLogger("sessionlake")
 _T = TypeVar("_T")
@@ -47,12 +58,18 @@ class Transactions:
     sink: KafkaSink
     topic: str
     _java: Any = field(default=None, init=False)
+    _begun: float | None = field(default=None, init=False)
     _position: str | None = field(default=None, init=False)
     """That of the last transaction, as long as no other process can send."""
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the position is known, so that no other process has sent since it was read."""
+        return self._java is not None and self._position is not None
+
     def position(self) -> dict[str, Any] | None:
         """Return the position that was committed last; None if none was. From here on no other process can send."""
-        if self._java is None or self._position is None:
+        if not self.is_known:
             self._position = self._called(lambda java: java.position())
         return json.loads(self._position) if self._position else None
 
@@ -64,10 +81,11 @@ class Transactions:
 
         def sent(java: Any) -> tuple[int, int]:
             java.begin()
+            self._begun = time.monotonic()
             puts, deletes = java.send(bytes_._jdf)
             failpoints.hit(f"{at}_sent")
             java.commit(text)
-            self._position = text
+            self._position, self._begun = text, None
             failpoints.hit(f"{at}_committed")
             return puts, deletes
 
@@ -87,12 +105,12 @@ class Transactions:
 
     def _made(self) -> Any:
         jvm: Any = self.spark._jvm
-        cluster = cluster_of(self.sink)
-        made_topic(self.spark, cluster, self.sink.topic + POSITIONS, {"cleanup.policy": "compact"})
+        cluster, self._begun = cluster_of(self.sink), None
+        made_topic(self.spark, cluster, self.topic + POSITIONS, {"cleanup.policy": "compact"})
         given = {name.removeprefix("kafka."): value for name, value in cluster.client_options.items()}
-        settings = {"transaction.timeout.ms": _TIMEOUT_MS, **given, "bootstrap.servers": cluster.servers}
-        id_ = f"sessionlake.{self.pipeline}.{self.topic}"
-        return jvm.sessionlake.kafka.Transactions(settings, id_, self.topic, self.sink.topic + POSITIONS)
+        settings = {_TIMEOUT: str(_LONGEST_MS), **given, "bootstrap.servers": cluster.servers}
+        id_ = f"sessionlake.{self.pipeline}/{self.topic}"
+        return jvm.sessionlake.kafka.Transactions(settings, id_, self.topic, self.topic + POSITIONS)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -103,15 +121,25 @@ class Transactions:
 
     def _error(self, told: str) -> SessionlakeError | None:
         """Return the error for a user that Java's message means."""
-        if any(sign in told for sign in _FENCED):
+        fenced = any(sign in told for sign in _FENCED)
+        if fenced and self._begun is not None and time.monotonic() - self._begun >= self._timeout_s:
+            return SourceError(
+                f"sink.kafka: a transaction took longer than {self._timeout_s:.0f} s, and the broker ended it; raise kafka.{_TIMEOUT} in sink.kafka.options, "
+                "and the broker's transaction.max.timeout.ms if that is less"
+            )
+        if fenced:
             return FencedError(
                 f"publish: another process publishes to {self.topic!r} too; this one stops, keep only one running"
             )
-        if _LONG in told:
-            return SourceError(
-                "sink.kafka.options: the broker takes no transaction that may last 15 minutes; set kafka.transaction.timeout.ms to its transaction.max.timeout.ms"
-            )
-        return kafka.explained(told, "sink.kafka")
+        if (wrong := _WRONG_OPTION.search(told)) is not None:
+            return SourceError(f"sink.kafka.options: {wrong[1]}; correct the options")
+        meant = next((message for sign, message in _MEANT.items() if sign in told), None)
+        return kafka.explained(told, "sink.kafka") if meant is None else SourceError(meant)
+
+    @property
+    def _timeout_s(self) -> float:
+        given = cluster_of(self.sink).client_options.get(f"kafka.{_TIMEOUT}", _LONGEST_MS)
+        return int(given) / 1000
 
 
 @dataclass(frozen=True)
@@ -132,8 +160,12 @@ class TransactionalTopic:
 
         With `anew` all rows are sent, and rows that are gone are deleted in the topic.
         """
-        last, id_ = last_batch(self.tables), self._topic_id
+        last, was_known = last_batch(self.tables), self._transactions.is_known
         found = self._transactions.position()
+        if was_known and found is not None and not anew and _is_at(found, last):
+            return None
+        # Asked for each step: a topic may be made again while the process runs.
+        id_ = self._topic_id
         told = None if found is None or found.pop(_TOPIC_ID) != id_ else found
         before = None if told is None else Position.read(told)
         if before is not None and not anew:
@@ -149,16 +181,25 @@ class TransactionalTopic:
     def _changed(self, before: Position, last: BatchCommit) -> Step:
         now = Position.after(before, self.config, last, sink=TOPIC)
         try:
-            sent = self._sent(self._records(before, now), now)
+            records = self._records(before, now)
         except Exception as error:
             if not is_gone(error):
                 raise
-            _log.warning(
-                "sink.kafka: changes since batch %d are gone from the tables, so all rows are sent again",
-                before.seen.batch_id,
-            )
-            return self._all(before, last, anew=False)
-        return Step(last.batch_id, *sent)
+            return self._again(before, last)
+        try:
+            return Step(last.batch_id, *self._sent(records, now))
+        except Py4JJavaError as error:
+            # Kafka's errors are told by `Transactions`: these are Spark's.
+            if not are_gone(str(error)):
+                raise
+            return self._again(before, last)
+
+    def _again(self, before: Position, last: BatchCommit) -> Step:
+        _log.warning(
+            "sink.kafka: changes since batch %d are gone from the tables, so all rows are sent again",
+            before.seen.batch_id,
+        )
+        return self._all(before, last, anew=False)
 
     def _all(self, before: Position | None, last: BatchCommit, *, anew: bool) -> Step:
         """Send all rows, and delete the others that the topic has."""
@@ -174,7 +215,7 @@ class TransactionalTopic:
     def _records(self, before: Position | None, now: Position) -> DataFrame:
         rows = self._results.latest(None if before is None else before.seen, now.seen)
         op = F.when(F.col(SIGN) > 0, "upsert").otherwise("delete")
-        names = [field.name for field in self._results.fields(now.seen)]
+        names = [F.col(SPARK.named(field.name)) for field in self._results.fields(now.seen)]
         return to_records(rows.select(*names, op.alias("op")), self.tables.changelog)
 
     def _in_topic(self) -> DataFrame:
@@ -187,8 +228,9 @@ class TransactionalTopic:
             "subscribe": self.sink.topic,
         }
         records = self.tables.spark.read.format("kafka").options(**options).load()
-        newest = records.groupBy("key").agg(F.max_by(F.col("value").isNotNull(), "offset").alias("there"))
-        return newest.where("there").select(F.col("key").cast("string").alias("key"))
+        # A key may be in several partitions, if there were fewer before.
+        newest = records.groupBy("key", "partition").agg(F.max_by(F.col("value").isNotNull(), "offset").alias("there"))
+        return newest.where("there").select(F.col("key").cast("string").alias("key")).distinct()
 
     def _sent(self, records: DataFrame, now: Position) -> tuple[int, int]:
         sent = self._transactions.send(records, {**now.values(), _TOPIC_ID: self._topic_id}, at="transaction")
@@ -212,10 +254,27 @@ class TransactionalTopic:
     def _transactions(self) -> Transactions:
         return Transactions(self.tables.spark, self.config.pipeline.name, self.sink, self.sink.topic)
 
-    @cached_property
+    @property
     def _topic_id(self) -> str:
         """The id of the topic, which is made if it is not there: one that is made again has another."""
         return topic_of(self.tables.spark, self.sink).id
+
+
+def _is_at(found: Mapping[str, Any], last: BatchCommit) -> bool:
+    """Say whether a position is that of a batch."""
+    seen = Visible.read(found["seen"])
+    return found["checkpoint_id"] == last.checkpoint_id and seen.commit_id == last.commit_id
+
+
+def forget_position(spark: SparkSession, sink: KafkaSink) -> None:
+    """Tell who sends in transactions later that others have sent records since; if there are positions."""
+    cluster = cluster_of(sink)
+    try:
+        cluster.describe(spark, sink.topic + POSITIONS)
+    except kafka.MissingTopicError:
+        return
+    told = spark.createDataFrame([(sink.topic.encode(), None, 0)], "key binary, value binary, partition int")
+    cluster.write(told, sink.topic + POSITIONS)
 
 
 def noted_version(tables: Tables, config: Config) -> int:
