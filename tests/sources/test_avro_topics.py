@@ -16,7 +16,7 @@ from sessionlake.errors import SourceError, UnreachableError
 from sessionlake.operators.run import run
 from sessionlake.serve.queries import query_tables
 from tests.sources.debezium_support import CONFIG, Database, assert_counted, table
-from tests.sources.kafka_support import T0, Row, Topic, config_of, expected_sessions, some_events
+from tests.sources.kafka_support import T0, Row, Topic, config_of, expected_sessions, pipeline, some_events
 from tests.sources.registry_support import Registry, record, serving, written
 from tests.sources.sessions_support import sessions
 
@@ -72,6 +72,16 @@ def test_json_of_a_registry_has_bytes_before_it(spark: SparkSession, topic: Topi
     summary = run(spark, config, once=True)
     assert (summary.counts["accepted"], summary.counts["dead"]) == (30, 1)
     assert sessions(spark, config) == expected_sessions(rows)
+
+
+def test_values_that_nobody_reads_are_not_looked_at(spark: SparkSession, topic: Topic, tmp_path: Path) -> None:
+    names = {"key": "_key", "time": "_timestamp"}
+    source = 'schema_registry = "http://127.0.0.1:1"'
+    path = pipeline(tmp_path, topic, source=source, format="avro", **names)
+    path.write_text(path.read_text().replace('total = "sum(v)"', 'total = "count()"'))
+    topic.send([{"key": "ann", "value": b"junk", "timestamp": T0 * 1000}])
+    summary = run(spark, load_config(path), once=True)
+    assert (summary.counts["accepted"], summary.counts["dead"]) == (1, 0)
 
 
 def test_a_registry_that_is_away_loses_nothing(

@@ -168,15 +168,9 @@ def _needed(spark: SparkSession, source: SourceSection, columns: EventColumns) -
     if source.envelope is not None:
         value, reasons = _enveloped(spark, source)
         built += [*unwrapped(value), *reasons]
-    elif source.format == "avro":
-        names = [name for name in columns.needed if name not in meta_of(source)]
-        # Otherwise a value is not looked at.
+    elif source.format == "avro" and (names := [name for name in columns.needed if name not in meta_of(source)]):
         found = AvroValues(spark, source).decoded(F.col("value"), pa.schema([(n, columns.types[n]) for n in names]))
-        built += (
-            []
-            if not names
-            else [*(found["value"][name].alias(EVENT + name) for name in names), found["error"].alias(REASON)]
-        )
+        built += [*(found["value"][name].alias(EVENT + name) for name in names), found["error"].alias(REASON)]
     return [*fields, *built]
 
 

@@ -234,12 +234,12 @@ def _decode_some(part: pa.Table, topic: Topic, columns: EventColumns, *, has_val
         some = part.slice(first, last - first)
         if not has_value:
             read, errors = _no_columns(some.num_rows), _without_row(some, topic, columns)
+        elif not len(payload):
+            read, errors = _no_columns(some.num_rows), {}
         elif topic.avro and not topic.changes:
             read, errors = _read_avro(some)
-        elif len(payload):
-            read, errors = read_lines(index_values(some[topic.body].combine_chunks()), payload)
         else:
-            read, errors = _no_columns(some.num_rows), {}
+            read, errors = read_lines(index_values(some[topic.body].combine_chunks()), payload)
         table, error = typed(_with_meta(read, some, topic, columns), columns, errors)
         records = _Records(some, topic)
         return DecodedRecords(table, error, records, records.whole if columns.whole else None)
