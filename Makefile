@@ -55,7 +55,7 @@ bench-chain: setup ## measure what a pipeline behind another one costs to follow
 	@$(PYTHON) -m benchmarks.chain
 
 .PHONY: bench-sinks
-bench-sinks: setup kafka-jars ## measure the steps of a table of PostgreSQL, and of a topic with transactions and without
+bench-sinks: setup kafka-jars ## measure the steps of tables of Delta and PostgreSQL, and of topics
 	@$(PYTHON) -m benchmarks.sinks
 
 .PHONY: bench-jobs

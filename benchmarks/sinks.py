@@ -1,4 +1,4 @@
-"""`make bench-sinks`: the steps of sinks on this machine: a table of PostgreSQL, and a topic with transactions and without.
+"""`make bench-sinks`: the steps of sinks on this machine: a table of Delta and one with all versions, a table of PostgreSQL, a topic with transactions and without.
 
     python -m benchmarks.sinks [--sessions 500000] [--changed 100000]
 
@@ -27,10 +27,11 @@ from benchmarks.synthetic import BASE_US
 from infra.kafka.broker import Broker
 from infra.postgres.server import Server
 from sessionlake.config.load import Config, load_config
-from sessionlake.config.source import KafkaSink, PostgresSink, SinkSection
+from sessionlake.config.source import DeltaSink, KafkaSink, PostgresSink, SinkSection
 from sessionlake.engine.spark import build_session
 from sessionlake.jobs.publish import publish
 from sessionlake.jobs.publish.database import PostgresTable
+from sessionlake.jobs.publish.table import SinkTable
 from sessionlake.jobs.publish.transactions import TransactionalTopic
 from sessionlake.operators.run import run
 from sessionlake.warehouse.tables import Tables
@@ -57,14 +58,21 @@ def stepped(sinks: Mapping[str, Callable[[], object]]) -> dict[str, dict[str, fl
     return found
 
 
-def steps_of(spark: SparkSession, config: Config, url: str, servers: str) -> dict[str, Callable[[], object]]:
+def steps_of(
+    spark: SparkSession, config: Config, root: Path, url: str, servers: str
+) -> dict[str, Callable[[], object]]:
     """Return the steps of sinks, as a publisher that runs on makes them; the plain topic is published anew each time."""
     tables = Tables.of(spark, config)
     kafka = KafkaSink(bootstrap_servers=servers, topic="exact", transactions=True)
     sink = SinkSection(postgres=PostgresSink(url=url, table="sessions"), kafka=kafka)
     exact = config.model_copy(update={"sink": sink})
+    tables_of_delta = {
+        name: config.model_copy(update={"sink": SinkSection(delta=DeltaSink(path=f"{root}/{name}", history=history))})
+        for name, history in (("delta", False), ("history", True))
+    }
     plain = config.model_copy(update={"sink": SinkSection(kafka=KafkaSink(bootstrap_servers=servers, topic="plain"))})
     return {
+        **{name: SinkTable(tables, of).step for name, of in tables_of_delta.items()},
         "postgres": PostgresTable(tables, exact).step,
         "transactions": TransactionalTopic(tables, exact, kafka).step,
         "kafka": lambda: publish(spark, plain, once=True).batches,
@@ -89,7 +97,7 @@ def measure(spark: SparkSession, root: Path, url: str, servers: str, sessions: i
         write_batch(root, name, keys, minute=number)
         config = load_config(file)
         run(spark, config, once=True)
-        sinks = sinks or steps_of(spark, config, url, servers)
+        sinks = sinks or steps_of(spark, config, root, url, servers)
         of_sinks = stepped(sinks)
         rates = {sink: {**one, "rows a second": round(len(keys) / one["seconds"])} for sink, one in of_sinks.items()}
         found[name] = {"rows": len(keys), **rates}
