@@ -82,8 +82,10 @@ def test_dags_of_the_wheel_load_in_airflow_and_find_what_they_submit(with_airflo
 
     call(with_airflow / "sessionlake", "files", "dags", "--to", "dags")
     loaded = json.loads(call(with_airflow / "python", "-c", LOAD, tmp_path / "dags", properties).splitlines()[-1])
-    assert loaded["dags"] == sorted(file.stem for file in (ROOT / "dags").glob("*.py"))
     assert loaded["errors"] == {}
+    assert {"commits.run", "commits.quality", "commits.compact", "commits.forget"} <= {*loaded["dags"]}
+    # The jobs of the one pipeline that is there if none is named.
+    assert {name.partition(".")[0] for name in loaded["dags"]} == {"commits"}
     entry = Path(call(with_airflow / "sessionlake", "files", "pipelines").strip()) / "command.py"
     assert loaded["command"][-2:] == [str(entry), "--version"]
     assert entry.is_relative_to(with_airflow.parent)
@@ -109,11 +111,13 @@ def test_demo(run: Run) -> None:
         "  ../venv/bin/sessionlake status demo\n",
     ):
         assert said in done.stdout
-    again = run("--quiet", "run", "demo", "--once")
-    assert (again.returncode, again.stderr) == (0, "")
-    told = json.loads(again.stdout.splitlines()[-1])["pipelines"]
-    assert {one["state"] for one in told.values()} == {"done"}
-    assert sum(one["input"] for one in told.values()) == 0
+    # Pipelines behind others have the changes of the demo's jobs still to read; after that there is nothing.
+    for rest in ({"days"}, set[str]()):
+        again = run("--quiet", "run", "demo", "--once")
+        assert (again.returncode, again.stderr) == (0, "")
+        told = json.loads(again.stdout.splitlines()[-1])["pipelines"]
+        assert {one["state"] for one in told.values()} == {"done"}
+        assert {name for name, one in told.items() if one["input"]} == rest
 
 
 def test_what_is_missing_is_one_line(run: Run, tmp_path: Path) -> None:
