@@ -6,9 +6,10 @@ from pathlib import Path
 import deltalake
 from pyspark.sql import SparkSession
 
-from sessionlake.config.load import Config
+from sessionlake.config.load import Config, load_config
 from sessionlake.jobs.compact import compact
 from sessionlake.warehouse.changelog import changelog_of
+from tests.operators_table import OperatorLake
 from tests.sources.kafka_support import Row
 
 US = 1_000_000
@@ -38,3 +39,10 @@ def vacuum_changes(config: Config) -> None:
     assert gone, "nothing was trimmed"
     for file in gone:
         file.unlink()
+
+
+def with_sink(lake: OperatorLake, sink: str, name: str = "sink") -> Config:
+    """Return the config of a lake's pipeline with a section of [sink], as text, in a file of this name."""
+    path = lake.root / f"{name}.toml"
+    path.write_text(f"{lake.path.read_text()}\n{sink}\n")
+    return load_config(path)

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 import sessionlake
 from infra.postgres.server import Server, find_server
-from sessionlake.config.load import Config, load_config
+from sessionlake.config.load import Config
 from sessionlake.errors import ConfigError, JobError, PipelineStateError, UnreachableError
 from sessionlake.jobs.compact import compact
 from sessionlake.jobs.forget import forget
@@ -25,6 +25,7 @@ from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import FIRST, SECOND, CrashError, crash_at, run_once
+from tests.jobs.publish_support import with_sink
 from tests.operators_table import LAKES, OperatorLake
 from tests.support import make_config, write_rows
 
@@ -83,10 +84,8 @@ def assert_equal(config: Config, url: str) -> Rows:
     return found
 
 
-def with_sink(lake: OperatorLake, url: str) -> Config:
-    path = lake.root / "sink.toml"
-    path.write_text(f"{lake.path.read_text()}\n[sink.postgres]\nurl = '{url}'\ntable = 'public.results'\n")
-    return load_config(path)
+def in_database(lake: OperatorLake, url: str) -> Config:
+    return with_sink(lake, f"[sink.postgres]\nurl = '{url}'\ntable = 'public.results'")
 
 
 @pytest.mark.slow
@@ -95,7 +94,7 @@ def test_the_table_is_the_live_view(
     spark: SparkSession, tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     lake = LAKES[name](tmp_path / "lake", tmp_path / "events")
-    config = with_sink(lake, url)
+    config = in_database(lake, url)
     changed = 0
     for number, files in enumerate((FIRST, SECOND)):
         lake.write_files(files)

@@ -29,7 +29,7 @@ from sessionlake.warehouse.changelog import changelog_of
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import FIRST, SECOND, CrashError, crash_at, run_once
-from tests.jobs.publish_support import trim, vacuum_changes
+from tests.jobs.publish_support import trim, vacuum_changes, with_sink
 from tests.operators_table import LAKES, OperatorLake
 from tests.support import make_config, write_config, write_rows
 
@@ -89,12 +89,8 @@ def put_together(config: Config) -> Counter[tuple[Any, ...]]:
     return found
 
 
-def with_sink(lake: OperatorLake, emit: str) -> Config:
-    path = lake.root / f"{emit}.toml"
-    path.write_text(
-        f"{lake.path.read_text()}\n[sink.python]\ncall = '{__name__}:on_rows'\nemit = '{emit}'\nmax_rows = 7\n"
-    )
-    return load_config(path)
+def called(lake: OperatorLake, emit: str) -> Config:
+    return with_sink(lake, f"[sink.python]\ncall = '{__name__}:on_rows'\nemit = '{emit}'\nmax_rows = 7", emit)
 
 
 @pytest.mark.slow
@@ -107,7 +103,7 @@ def test_differences_put_together_are_the_live_view(
         lake = LAKES[name](tmp_path / emit / "lake", tmp_path / emit / "events")
         if emit == "final" and not lake.config.section.CLOSES:
             continue
-        config, sent = with_sink(lake, emit), 0
+        config, sent = called(lake, emit), 0
         for number, files in enumerate((FIRST, SECOND)):
             lake.write_files(files)
             run_once(spark, lake)

@@ -15,7 +15,7 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 import sessionlake
-from sessionlake.config.load import Config, load_config
+from sessionlake.config.load import Config
 from sessionlake.errors import ConfigError, JobError, PipelineStateError
 from sessionlake.jobs.compact import compact
 from sessionlake.jobs.expire import expire
@@ -31,7 +31,7 @@ from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.sink_position import STEPS, Position, newest_position, table_without_spark
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import FIRST, SECOND, CrashError, crash_at, run_once
-from tests.jobs.publish_support import trim, vacuum_changes
+from tests.jobs.publish_support import trim, vacuum_changes, with_sink
 from tests.operators_table import LAKES, GrowingSessionLake, OperatorLake
 from tests.support import make_config, write_rows
 
@@ -45,11 +45,9 @@ def sink_table(spark: SparkSession, config: Config) -> SinkTable:
     return SinkTable(Tables.of(spark, config), config)
 
 
-def with_sink(lake: OperatorLake, emit: str) -> Config:
+def in_table(lake: OperatorLake, emit: str) -> Config:
     """Return the config of a pipeline with a table beside its warehouse."""
-    path = lake.root / f"{emit}.toml"
-    path.write_text(f"{lake.path.read_text()}\n[sink.delta]\npath = 'out-{emit}'\nemit = '{emit}'\n")
-    return load_config(path)
+    return with_sink(lake, f"[sink.delta]\npath = 'out-{emit}'\nemit = '{emit}'", emit)
 
 
 def position(config: Config) -> Position:
@@ -95,7 +93,7 @@ def test_the_tables_are_the_live_view(
 ) -> None:
     lake = LAKES[name](tmp_path / "lake", tmp_path / "events")
     kinds = ["changes", "final"] if lake.config.section.CLOSES else ["changes"]
-    configs = [with_sink(lake, emit) for emit in kinds]
+    configs = [in_table(lake, emit) for emit in kinds]
     changed = 0
     for number, files in enumerate((FIRST, SECOND)):
         lake.write_files(files)
@@ -199,11 +197,11 @@ def test_a_new_aggregate_is_a_new_column(spark: SparkSession, tmp_path: Path) ->
     lake = GrowingSessionLake(tmp_path / "lake", tmp_path / "events")
     lake.write_files(FIRST)
     run_once(spark, lake)
-    publish(spark, with_sink(lake, "changes"), once=True)
+    publish(spark, in_table(lake, "changes"), once=True)
     lake.correct(spark)
     lake.write_files(SECOND)
     run_once(spark, lake)
-    config = with_sink(lake, "changes")
+    config = in_table(lake, "changes")
     publish(spark, config, once=True)
     assert_equal(config)
     table = deltalake.DeltaTable(config.sink.delta.path)  # type: ignore[union-attr]

@@ -31,7 +31,7 @@ from sessionlake.operators.run import run
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import FIRST, SECOND, CrashError, crash_at, run_once
-from tests.jobs.publish_support import some_rows, trim, vacuum_changes
+from tests.jobs.publish_support import some_rows, trim, vacuum_changes, with_sink
 from tests.operators_table import LAKES, OperatorLake
 from tests.sources.kafka_support import WAIT_S, Topic
 from tests.support import make_config, write_config, write_rows
@@ -90,12 +90,9 @@ def plain(value: Any) -> Any:
     return value.timestamp() if isinstance(value, datetime) else value
 
 
-def with_sink(lake: OperatorLake, broker: Broker, topic: str, **more: Any) -> Config:
-    path = lake.root / "sink.toml"
-    rest = "".join(f"{name} = {json.dumps(value)}\n" for name, value in more.items())
-    sink = f'[sink.kafka]\nbootstrap_servers = "{broker.bootstrap_servers}"\ntopic = "{topic}"\ntransactions = true\n{rest}'
-    path.write_text(f"{lake.path.read_text()}\n{sink}")
-    return load_config(path)
+def in_topic(lake: OperatorLake, broker: Broker, topic: str) -> Config:
+    servers = broker.bootstrap_servers
+    return with_sink(lake, f"[sink.kafka]\nbootstrap_servers = '{servers}'\ntopic = '{topic}'\ntransactions = true")
 
 
 def step(spark: SparkSession, config: Config, *, anew: bool = False) -> Any:
@@ -109,7 +106,7 @@ def test_each_change_of_every_operator_comes_once(
     spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     lake = LAKES[name](tmp_path / "lake", tmp_path / "events")
-    config = with_sink(lake, broker, f"results-{tmp_path.name}")
+    config = in_topic(lake, broker, f"results-{tmp_path.name}")
     before = 0
     for number, files in enumerate((FIRST, SECOND)):
         lake.write_files(files)

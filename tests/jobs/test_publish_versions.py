@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sessionlake
-from sessionlake.config.load import Config, load_config, parse_config
+from sessionlake.config.load import Config, parse_config
 from sessionlake.errors import ConfigError, JobError, PipelineStateError
 from sessionlake.jobs.expire import expire
 from sessionlake.jobs.forget import forget
@@ -23,7 +23,7 @@ from sessionlake.warehouse.changelog import changelog_of
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import FIRST, SECOND, CrashError, crash_at, run_once
-from tests.jobs.publish_support import trim, vacuum_changes
+from tests.jobs.publish_support import trim, vacuum_changes, with_sink
 from tests.operators_table import LAKES, OperatorLake
 from tests.support import make_config, write_rows
 
@@ -83,9 +83,7 @@ def committed_at(config: Config) -> datetime:
 
 
 def with_history(lake: OperatorLake) -> Config:
-    path = lake.root / "history.toml"
-    path.write_text(f"{lake.path.read_text()}\n[sink.delta]\npath = 'out'\nhistory = true\nemit = 'changes'\n")
-    return load_config(path)
+    return with_sink(lake, "[sink.delta]\npath = 'out'\nhistory = true\nemit = 'changes'")
 
 
 @pytest.mark.slow

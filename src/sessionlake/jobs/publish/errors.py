@@ -1,7 +1,8 @@
 """Late events and dead letters to a topic: those of committed batches, in their order, each at least once (rule 333)."""
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from pyspark.sql import Column, DataFrame
@@ -16,7 +17,6 @@ from sessionlake.jobs.publish.records import JSON, cluster_of, made_topic
 from sessionlake.jobs.publish.steps import Step
 from sessionlake.jobs.publish.transactions import Transactions
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.changelog import SPARK
 from sessionlake.warehouse.tables import Tables
@@ -29,7 +29,7 @@ _SHORT = ("reason", "kind", "event_time", "source", "close_time", "batch_id")
 """The columns of a record that would be larger with all of them."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class ErrorsTopic:
     """The topic of a pipeline's config, and the tables whose rows it gets."""
 
@@ -37,6 +37,8 @@ class ErrorsTopic:
     config: Config
     sink: KafkaSink
     topic: str
+    _at: str | None = field(default=None, init=False)
+    """The commit up to which this process has sent rows: without a newer one the topic is not asked for."""
 
     @property
     def every(self) -> str:
@@ -46,33 +48,35 @@ class ErrorsTopic:
     def step(self, *, anew: bool = False) -> Step | None:
         """Send the rows of the batches after the last step; None if there is no such batch."""
         last = last_batch(self.tables)
-        before = -1 if anew else self._reached(last)
-        if last.batch_id <= before:
+        if self._at == last.commit_id and not anew:
             return None
-        late, dead = (self._records(name, before, last.batch_id) for name in TABLES)
-        failpoints.hit("errors_read")
-        return Step(last.batch_id, self._sent(late.unionAll(dead), last))
+        ours = {"checkpoint_id": last.checkpoint_id, "topic_id": self._topic_id()}
+        before = -1 if anew else self._reached(ours)
+        sent = None
+        if last.batch_id > before:
+            late, dead = (self._records(name, before, last.batch_id) for name in TABLES)
+            failpoints.hit("errors_read")
+            sent = Step(last.batch_id, self._sent(late.unionAll(dead), last.batch_id, ours))
+        self._at = last.commit_id
+        return sent
 
-    def _reached(self, last: BatchCommit) -> int:
-        """Return the last batch whose rows the topic has; -1 if there is none."""
+    def _reached(self, ours: Mapping[str, str]) -> int:
+        """Return the last batch whose rows the topic has; -1 if there is none. `ours` names the pipeline's tables and the topic."""
         if self.sink.transactions:
             found = self._transactions.position()
-            ours = {"checkpoint_id": last.checkpoint_id, "topic_id": self._topic_id}
             return int(found["batch_id"]) if found and ours.items() <= found.items() else -1
-        text = self._progress.read()
+        text = self._progress(ours).read()
         return -1 if text is None else int(json.loads(text)["batch_id"])
 
-    def _sent(self, records: DataFrame, last: BatchCommit) -> int:
+    def _sent(self, records: DataFrame, batch_id: int, ours: Mapping[str, str]) -> int:
         """Send records, and record the batch that they lead to; return how many there are."""
-        batch_id = last.batch_id
         if self.sink.transactions:
-            position = {"batch_id": batch_id, "checkpoint_id": last.checkpoint_id, "topic_id": self._topic_id}
-            return sum(self._transactions.send(records, position, at="errors"))
+            return sum(self._transactions.send(records, {"batch_id": batch_id, **ours}, at="errors"))
         count = records.count()
         if count:
             cluster_of(self.sink).write(records, self.topic)
         failpoints.hit("errors_sent")
-        self._progress.write(batch_id, json.dumps({"batch_id": batch_id}))
+        self._progress(ours).write(batch_id, json.dumps({"batch_id": batch_id}))
         return count
 
     def _records(self, name: str, after: int, until: int) -> DataFrame:
@@ -94,13 +98,11 @@ class ErrorsTopic:
     def _transactions(self) -> Transactions:
         return Transactions(self.tables.spark, self.config.pipeline.name, self.sink, self.topic)
 
-    @property
-    def _progress(self) -> Progress:
-        return Progress(self.tables, f"{self.config.checkpoint}-publish/{ERRORS}/{self.topic}-{self._topic_id}")
+    def _progress(self, ours: Mapping[str, str]) -> Progress:
+        return Progress(self.tables, f"{self.config.checkpoint}-publish/{ERRORS}/{self.topic}-{ours['topic_id']}")
 
-    @property
     def _topic_id(self) -> str:
-        """The id of the topic, which is made if it is not there: one that was made again gets all rows."""
+        """Return the id of the topic, which is made if it is not there: one that was made again gets all rows."""
         topic = made_topic(self.tables.spark, cluster_of(self.sink), self.topic, {})
         if topic.compacted:
             raise ConfigError(

@@ -61,9 +61,14 @@ def made_topic(spark: SparkSession, cluster: kafka.Cluster, name: str, settings:
         return cluster.describe(spark, name)
 
 
-def topic_of(spark: SparkSession, sink: KafkaSink) -> kafka.Topic:
+def results_topic(spark: SparkSession, sink: KafkaSink) -> kafka.Topic:
     """Return the topic; a missing one is created, compacted."""
-    topic = made_topic(spark, cluster_of(sink), sink.topic, {"cleanup.policy": "compact"})
+    return made_topic(spark, cluster_of(sink), sink.topic, {"cleanup.policy": "compact"})
+
+
+def topic_of(spark: SparkSession, sink: KafkaSink) -> kafka.Topic:
+    """Return the same, and warn of a topic that is not compacted."""
+    topic = results_topic(spark, sink)
     if topic.cleanup_policy and not topic.compacted:
         _log.warning(
             "sessionlake: warning: sink.kafka.topic: %r has cleanup.policy=%s: what does not change for long goes missing; "

@@ -140,11 +140,9 @@ class SinkTable:
         self._grow(now)
         failpoints.hit("sink_read")
         table = self.table.read()
-        rows = None if before is None else self._known(before, now, table)
-        if rows is None:
-            rows = self._versions.unlike(now.seen, table).persist(StorageLevel.MEMORY_AND_DISK)
+        found = None if before is None else self._known(before, now, table)
+        rows, made, closed = found or _counted(self._versions.unlike(now.seen, table))
         try:
-            ((made, closed),) = rows.agg(F.count_if(~F.col(CLOSES)), F.count_if(CLOSES)).collect()
             if closed:
                 self._merge_versions(rows, now)
             else:
@@ -154,15 +152,11 @@ class SinkTable:
         failpoints.hit("sunk")
         return Step(now.seen.batch_id, made, closed) if self._was_made(now, anew=before is None) else None
 
-    def _known(self, before: Position, now: Position, table: DataFrame) -> DataFrame | None:
-        """Return what `Versions.after` does, kept by Spark; None if the tables have lost a part of it."""
-        rows = None
+    def _known(self, before: Position, now: Position, table: DataFrame) -> tuple[DataFrame, int, int] | None:
+        """Return what `Versions.after` does, counted; None if the tables have lost a part of it."""
         try:
-            rows = self._versions.after(before.seen, now.seen, table).persist(StorageLevel.MEMORY_AND_DISK)
-            rows.count()
+            return _counted(self._versions.after(before.seen, now.seen, table))
         except Exception as error:
-            if rows is not None:
-                rows.unpersist()
             if not is_gone(error):
                 raise
             _log.warning(
@@ -170,7 +164,6 @@ class SinkTable:
                 before.seen.batch_id,
             )
             return None
-        return rows
 
     def _merge_versions(self, rows: DataFrame, now: Position) -> None:
         rows.createOrReplaceTempView(_CHANGES)
@@ -296,6 +289,17 @@ class SinkTable:
 
     def _fields(self, now: Position) -> list[StructField]:
         return self._versions.fields(now.seen) if self.sink.history else self._results.fields(now.seen)
+
+
+def _counted(rows: DataFrame) -> tuple[DataFrame, int, int]:
+    """Return rows of `Versions`, kept by Spark, and how many are versions and how many close one."""
+    kept = rows.persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        ((made, closed),) = kept.agg(F.count_if(~F.col(CLOSES)), F.count_if(CLOSES)).collect()
+    except BaseException:
+        kept.unpersist()
+        raise
+    return kept, made, closed
 
 
 def _transaction(now: Position) -> Mapping[str, str]:

@@ -19,7 +19,7 @@ from sessionlake.config.source import TOPIC, KafkaSink
 from sessionlake.engine import failpoints
 from sessionlake.errors import FencedError, PipelineStateError, SessionlakeError, SourceError
 from sessionlake.jobs.publish.progress import Progress
-from sessionlake.jobs.publish.records import cluster_of, made_topic, to_records, topic_of
+from sessionlake.jobs.publish.records import cluster_of, made_topic, results_topic, to_records, topic_of
 from sessionlake.jobs.publish.results import Results, is_gone
 from sessionlake.jobs.publish.steps import Step
 from sessionlake.sources import kafka_cluster as kafka
@@ -165,43 +165,43 @@ class TransactionalTopic:
         if was_known and found is not None and not anew and _is_at(found, last):
             return None
         # Asked for each step: a topic may be made again while the process runs.
-        id_ = self._topic_id
+        id_ = self._topic_id(tells=not was_known)
         told = None if found is None or found.pop(_TOPIC_ID) != id_ else found
         before = None if told is None else Position.read(told)
         if before is not None and not anew:
             self._noted(before)
             before.require_same(self.config, self.tables, last, TOPIC, self.sink.topic)
-            return None if before.seen.batch_id == last.batch_id else self._changed(before, last)
+            return None if before.seen.batch_id == last.batch_id else self._changed(before, last, id_)
         if before is None and not anew and not self._in_topic().isEmpty():
             raise PipelineStateError(
                 f"sink.kafka: {self.sink.topic!r} has records, and no transaction of this pipeline; {RESYNC}, which deletes rows that are gone, or write another topic"
             )
-        return self._all(before, last, anew=anew)
+        return self._all(before, last, id_, anew=anew)
 
-    def _changed(self, before: Position, last: BatchCommit) -> Step:
+    def _changed(self, before: Position, last: BatchCommit, id_: str) -> Step:
         now = Position.after(before, self.config, last, sink=TOPIC)
         try:
             records = self._records(before, now)
         except Exception as error:
             if not is_gone(error):
                 raise
-            return self._again(before, last)
+            return self._again(before, last, id_)
         try:
-            return Step(last.batch_id, *self._sent(records, now))
+            return Step(last.batch_id, *self._sent(records, now, id_))
         except Py4JJavaError as error:
             # Kafka's errors are told by `Transactions`: these are Spark's.
             if not are_gone(str(error)):
                 raise
-            return self._again(before, last)
+            return self._again(before, last, id_)
 
-    def _again(self, before: Position, last: BatchCommit) -> Step:
+    def _again(self, before: Position, last: BatchCommit, id_: str) -> Step:
         _log.warning(
             "sink.kafka: changes since batch %d are gone from the tables, so all rows are sent again",
             before.seen.batch_id,
         )
-        return self._all(before, last, anew=False)
+        return self._all(before, last, id_, anew=False)
 
-    def _all(self, before: Position | None, last: BatchCommit, *, anew: bool) -> Step:
+    def _all(self, before: Position | None, last: BatchCommit, id_: str, *, anew: bool) -> Step:
         """Send all rows, and delete the others that the topic has."""
         now = Position.after(before, self.config, last, anew=anew, sink=TOPIC)
         records = self._records(None, now)
@@ -209,7 +209,7 @@ class TransactionalTopic:
         if not there.isEmpty():
             others = there.join(records.select("key"), "key", "left_anti")
             records = records.unionByName(others.select("key", F.lit(None).cast("string").alias("value")))
-        self._sent(records, now)
+        self._sent(records, now, id_)
         return Step(last.batch_id, None)
 
     def _records(self, before: Position | None, now: Position) -> DataFrame:
@@ -232,8 +232,8 @@ class TransactionalTopic:
         newest = records.groupBy("key", "partition").agg(F.max_by(F.col("value").isNotNull(), "offset").alias("there"))
         return newest.where("there").select(F.col("key").cast("string").alias("key")).distinct()
 
-    def _sent(self, records: DataFrame, now: Position) -> tuple[int, int]:
-        sent = self._transactions.send(records, {**now.values(), _TOPIC_ID: self._topic_id}, at="transaction")
+    def _sent(self, records: DataFrame, now: Position, id_: str) -> tuple[int, int]:
+        sent = self._transactions.send(records, {**now.values(), _TOPIC_ID: id_}, at="transaction")
         self._noted(now)
         return sent
 
@@ -254,10 +254,10 @@ class TransactionalTopic:
     def _transactions(self) -> Transactions:
         return Transactions(self.tables.spark, self.config.pipeline.name, self.sink, self.sink.topic)
 
-    @property
-    def _topic_id(self) -> str:
-        """The id of the topic, which is made if it is not there: one that is made again has another."""
-        return topic_of(self.tables.spark, self.sink).id
+    def _topic_id(self, *, tells: bool) -> str:
+        """Return the id of the topic, which is made if it is not there: one that is made again has another. `tells` warns of its settings."""
+        spark = self.tables.spark
+        return (topic_of(spark, self.sink) if tells else results_topic(spark, self.sink)).id
 
 
 def _is_at(found: Mapping[str, Any], last: BatchCommit) -> bool:

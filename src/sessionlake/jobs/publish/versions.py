@@ -9,6 +9,7 @@ from pyspark.sql.types import StructField, TimestampType
 
 from sessionlake.errors import ConfigError
 from sessionlake.jobs.publish.results import CHANGE, DELETE, Results
+from sessionlake.warehouse.batches import batches_after
 from sessionlake.warehouse.changelog import CAUSE, SPARK, UPDATE
 from sessionlake.warehouse.seen import Visible
 from sessionlake.warehouse.tables import Tables
@@ -44,12 +45,18 @@ class Versions:
 
     def all(self, now: Visible) -> DataFrame:
         """Return the rows as of a batch as versions that hold, with FROM and TO."""
-        rows = self._timed(self._rows(now).withColumn(_BATCH, F.col("revision")), None, now)
+        clock = read_batches(self.tables).select(_BATCH, F.col("committed_at").alias(_CLOCK))
+        rows = self._timed(self._rows(now).withColumn(_BATCH, F.col("revision")).join(clock, _BATCH, "left"), now)
         return rows.withColumns({FROM: F.col(_AT), TO: F.lit(None).cast("timestamp")})
 
     def after(self, before: Visible, now: Visible, table: DataFrame) -> DataFrame:
         """Return the versions that came between two batches, and what closes those that hold in the table."""
-        return self._versions(self._timed(self.results.changes(before, now), before, now), table, now)
+        since = batches_after(self.tables, before.version)
+        clock = [(batch.batch_id, batch.committed_us) for batch in since if batch.batch_id <= now.batch_id]
+        times = self.tables.spark.createDataFrame(clock, f"{_BATCH} bigint, {_CLOCK} bigint")
+        times = times.withColumn(_CLOCK, F.timestamp_micros(_CLOCK))
+        changes = self.results.changes(before, now).join(times, _BATCH, "left")
+        return self._versions(self._timed(changes, now), table, now)
 
     def unlike(self, now: Visible, table: DataFrame) -> DataFrame:
         """Return the same if changes in between are not known: versions of rows that are not as they hold, as of now."""
@@ -65,8 +72,9 @@ class Versions:
         if self.tables.changelog.began is not None:
             # Nothing says when a row went.
             put, gone = (some.withColumn(CAUSE, F.lit(cause)) for some, cause in ((put, UPDATE), (gone, "unknown")))
-        changes = put.unionByName(gone).withColumn(_BATCH, F.lit(now.batch_id).cast("bigint"))
-        return self._versions(self._timed(changes, None, now), table, now)
+        batch, none = F.lit(now.batch_id).cast("bigint"), F.lit(None).cast("timestamp")
+        changes = put.unionByName(gone).withColumns({_BATCH: batch, _CLOCK: none})
+        return self._versions(self._timed(changes, now), table, now)
 
     def _rows(self, now: Visible) -> DataFrame:
         return self.results.signed(None, now).select(*self._columns(self._names(now)))
@@ -94,20 +102,17 @@ class Versions:
             closing.select(*columns, none, F.lit(True).alias(CLOSES))
         )
 
-    def _timed(self, rows: DataFrame, before: Visible | None, now: Visible) -> DataFrame:
-        """Return rows with the time from which on they hold: when their batch was committed, unless a row names an event's.
+    def _timed(self, rows: DataFrame, now: Visible) -> DataFrame:
+        """Return rows with the time from which on they hold: that of their event, if a row names one, else that of their batch's commit.
 
-        Batches up to `before` are not among the rows'.
+        The latter is _CLOCK; null stands for the commit of `now`.
         """
-        began = self.tables.changelog.began
-        batches = read_batches(self.tables).select(_BATCH, F.col("committed_at").alias(_CLOCK))
-        ((newest,),) = batches.where(F.col(_BATCH) == now.batch_id).select(F.unix_micros(_CLOCK)).collect()
+        began, commit = self.tables.changelog.began, self.tables[self.tables.changelog.changes].commit(now.version)
         own = F.lit(None).cast("timestamp") if began is None else F.col(began)
         if began is not None and CAUSE in rows.columns:
             own = F.when(F.col(CAUSE) == UPDATE, own)
-        since = batches if before is None else batches.where(F.col(_BATCH) > before.batch_id)
-        clock = F.coalesce(F.col(_CLOCK), F.timestamp_micros(F.lit(newest)))
-        return rows.join(since, _BATCH, "left").withColumn(_AT, F.coalesce(own, clock)).drop(_CLOCK)
+        newest = F.current_timestamp() if commit is None else F.timestamp_micros(F.lit(commit.metadata["committed_us"]))
+        return rows.withColumn(_AT, F.coalesce(own, F.col(_CLOCK), newest)).drop(_CLOCK)
 
     @property
     def _identity(self) -> list[str]:

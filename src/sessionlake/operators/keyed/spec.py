@@ -30,7 +30,7 @@ HORIZON, LAST_DELETE = "horizon_us", "last_delete_us"
 MAX_DELETED = StateStat("max_deleted", greatest=True)
 """The number of a batch that is the greatest time of a row or an update by which a key was deleted."""
 TOMBSTONE = "tombstone"
-"""Causes of a change: an event, or a correction."""
+"""The cause of a change that is a correction; that of an event is `warehouse.changelog.UPDATE`."""
 
 
 @dataclass(frozen=True)
