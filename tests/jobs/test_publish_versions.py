@@ -165,6 +165,11 @@ def test_rows_of_a_table_hold_from_their_events_on(spark: SparkSession, tmp_path
     step(spark, config)
     assert [row for row in listed(config) if row[0] == "ann"][-1] == ("ann", 4, 300, None)
     assert len(listed(config)) == 5
+    # So is the first of two of one time that come in one step.
+    ran(spark, config, "e.json", ("ann", 400, 5))
+    ran(spark, config, "f.json", ("ann", 400, 6))
+    step(spark, config)
+    assert [row for row in listed(config) if row[0] == "ann"][-2:] == [("ann", 4, 300, 400), ("ann", 6, 400, None)]
 
 
 def test_a_time_that_goes_back_ends_no_version_before_it_began(spark: SparkSession, tmp_path: Path) -> None:
