@@ -61,7 +61,7 @@ def test_every_fold_point_gives_the_same_view(spark: SparkSession, config: Confi
     assert tables[schemas.SESSIONS].latest_version() == versions[8][0], "a second fold to the same batch committed"
 
     changelog = tables[schemas.CHANGELOG].latest_version()
-    trim(upkeep_of(spark, config), 6)
+    trim(upkeep_of(spark, config), schemas.CHANGELOG, 6)
     assert sorted({row.batch_id for row in tables[schemas.CHANGELOG].read().collect()}) == [7, 8]
     assert live(tables) == expected
     assert live(tables, snapshot_version=versions[6][0]) == expected
