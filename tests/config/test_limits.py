@@ -10,6 +10,7 @@ from tests.support import make_config
 
 LIMITS = {"gap": "10 seconds", "grace": "0 seconds", "retention": "1 hour"}
 HOUR = {"max_gap": "1 hour"}
+NEW_YEAR, LATER = "2026-01-01", "2026-02-01T00:00:00Z"
 
 
 @pytest.mark.parametrize(
@@ -23,6 +24,12 @@ HOUR = {"max_gap": "1 hour"}
         ({"gap_by": "v", **HOUR, "max_length": "59 min"}, "session.max_length: '59 min' is shorter than max_gap; write '1 hour' or longer"),
         ({"max_length_offset": "1 h"}, "session.max_length_offset: '1 h' is for max_length; write max_length, or remove it"),
         ({"max_length": "1 h", "max_length_offset": "1 h"}, "session.max_length_offset: '1 h' must be shorter than max_length; write the remainder"),
+        ({"before": [{"until": "soon", "gap": "1 h"}]}, "session.before.0.until: 'soon' is no ISO date or time; write for example '2026-01-31'"),
+        ({"before": [{"until": NEW_YEAR, "gap": "0 s"}]}, "session.before.0.gap: '0 s' must be longer than zero; write for example '30 minutes'"),
+        ({"before": [{"until": NEW_YEAR, "gap": "2 h", "max_length": "1 h"}]}, "session.before.0.max_length: '1 h' is shorter than gap; write '2 hours' or longer"),
+        ({"before": [{"until": LATER, "gap": "1 h"}, {"until": NEW_YEAR, "gap": "2 h"}]}, "session.before.1.until: 2026-01-01T00:00:00+00:00 is not after that of the one above; write the earliest first"),
+        ({"gap_by": "v", **HOUR, "before": [{"until": NEW_YEAR, "gap": "1 h"}]}, "session.before: says which gap all events had, and gap_by gives each event its own; remove one of the two"),
+        ({"before": {"until": NEW_YEAR, "gap": "1 h"}}, "session.before: is one section of a list; write its name in double brackets"),
     ],
 )  # fmt: skip
 def test_limits_that_do_not_go_together(tmp_path: Path, session: dict[str, Any], told: str) -> None:

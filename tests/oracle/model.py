@@ -1,4 +1,4 @@
-"""A per-event reference model of docs/rules.md, rules 1 to 8, 160 and 161, slow and plain on purpose.
+"""A per-event reference model of docs/rules.md, rules 1 to 8, 160, 161 and 244, slow and plain on purpose.
 
 It keeps every session of all time in one dict, and every session keeps the atoms (events, restated and put partials)
 it is made of, so aggregates are recomputed from the atoms each time. It shares no code with sessionlake.
@@ -10,7 +10,7 @@ import math
 import re
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -187,7 +187,9 @@ class ReferenceModel:
         gap_column: str | None = None,
         max_length: int | None = None,
         offset: int = 0,
+        before: Sequence[tuple[int, int, int | None, int]] = (),
     ) -> None:
+        self.before = before
         self.gap, self.grace, self.retention = gap, grace, retention
         self.max_gap, self.gap_column, self.max_length, self.offset = max_gap, gap_column, max_length, offset
         self.aggregates = aggregates
@@ -212,21 +214,24 @@ class ReferenceModel:
         return session.until - self.gap >= self.horizon
 
     def until(self, end: int, row: Row) -> int:
-        """Return until when a partial that ends there is open: a gap on, but not beyond its cell (rules 160 and 161)."""
-        until = end + self.gap_of(row)
-        if self.max_length is None:
-            return until
-        return min(until, self.cell(end) * self.max_length + self.max_length + self.offset - 1)
+        """Return until when a partial that ends there is open: a gap on, but not beyond its cell (rules 160, 161 and 244)."""
+        until = end + next((gap for cut, gap, _, _ in self.before if end < cut), self.gap_of(row))
+        return min(until, self.next_cut(end) - 1)
 
     def gap_of(self, row: Row) -> int:
         own = None if self.gap_column is None or "kind" in row else row.get(self.gap_column)
         return self.gap if own is None else own
 
-    def cell(self, time: int) -> int:
-        return (time - self.offset) // self.max_length
+    def next_cut(self, time: int) -> float:
+        """Return the first time after one that no session crosses."""
+        later = [cut for cut, *_ in self.before if time < cut]
+        spells = [spell for spell in self.before if time < spell[0]]
+        length, offset = spells[0][2:] if spells else (self.max_length, self.offset)
+        grid = math.inf if length is None else time - (time - offset) % length + length
+        return min([grid, *later])
 
     def crosses(self, partial: Row) -> bool:
-        return self.max_length is not None and self.cell(partial["start_us"]) != self.cell(partial["end_us"])
+        return self.next_cut(partial["start_us"]) <= partial["end_us"]
 
     @property
     def oldest(self) -> float:

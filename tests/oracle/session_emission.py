@@ -94,6 +94,8 @@ class EmissionModel:
     late: str | int = 10
     own_gaps: bool = False
     max_length: int | None = None
+    before: tuple[int, int] | None = None
+    """A time that no session crosses, and the gap before it."""
     weaker: str = ""
     sessions: list[Session] = field(default_factory=list)
     watermark: int = NEVER
@@ -142,6 +144,8 @@ class EmissionModel:
         return Outcome(sorted(rows), late, dead, stale)
 
     def _open_until(self, time: int, gap: int) -> int:
+        if self.before is not None and time < self.before[0]:
+            return min(time + self.before[1], self.before[0] - 1)
         until = time + gap
         return until if self.max_length is None else min(until, (time // self.max_length + 1) * self.max_length - 1)
 

@@ -183,3 +183,44 @@ def test_a_column_is_not_read_of_the_source_and_then_of_a_lookup_or_the_other_wa
         )
     assert found(looked_up, looked_up) is found(less, less) is found(unread, unread) is None
     assert found(make_config(tmp_path), unread) is found(unread, make_config(tmp_path)) is None
+
+
+HOUR, TEN = 3_600_000_000, 600_000_000
+"""The gap of before, and that of the config."""
+
+
+def spell(hour: int, gap: str = "1 hour", **more: str) -> dict[str, str]:
+    return {"until": f"1970-01-01T{hour:02}:00:00Z", "gap": gap, **more}
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "refused"),
+    [
+        ([], [spell(9)], None),
+        ([], [spell(8)], "session.before.0.until: 1970-01-01T08:00:00+00:00 is not after the watermark, 1970-01-01T08:00:00"),
+        ([], [spell(9, "2 hours")], "session.gap: changed from '1 hour' to '10 minutes'"),
+        ([[7 * HOUR, TEN, None, 0]], [spell(7, "10 minutes"), spell(9)], None),
+        ([[7 * HOUR, TEN, None, 0]], [spell(6, "10 minutes"), spell(9)], "session.before.0.until: 1970-01-01T06:00:00"),
+        ([[7 * HOUR, TEN, None, 0]], [spell(9)], "session.gap: changed from"),
+        ([[9 * HOUR, HOUR, None, 0]], [spell(10)], None),
+        ([], [spell(9), spell(10, "5 hours", max_length="6 hours")], None),
+    ],
+)  # fmt: skip
+def test_a_gap_may_change_for_times_to_which_no_event_has_come(
+    tmp_path: Path, before: list[Any], now: list[dict[str, str]], refused: str | None
+) -> None:
+    """The last commit is of a gap of an hour, or of times with another one, and its watermark is 08:00."""
+    config = make_config(tmp_path, session={**SESSION, "before": now})
+    was = {"session.gap": HOUR, "session.before": before or None}
+    batch = replace(last(config, **was), state={"watermark_us": 8 * HOUR})
+    told = refusal(config, batch)
+    if refused is not None:
+        assert str(told).startswith(refused)
+        return
+    assert told is None
+    found = [change for change in changes(config, batch, {}) if change.name in config.section.CUTS]
+    assert {change.of for change in found} == {Class.CUT}
+    assert (
+        next(c.told for c in found if c.name == "session.gap")
+        == "'1 hour' -> '10 minutes': for event times after the watermark"
+    )

@@ -111,6 +111,8 @@ def _unshown(kind: str, value: object, where: Where) -> str | None:
             "is no text, whole number, true or false; write one, and a name that has dots in quotes, as in "
             "\"kafka.security.protocol\" = 'SSL'"
         )
+    if isinstance(value, dict) and kind.startswith("list"):
+        return "is one section of a list; write its name in double brackets"
     if isinstance(value, dict | list) and kind.startswith("string"):
         return f"is a {'list' if isinstance(value, list) else 'section'}; write one text in quotes"
     if isinstance(value, dict | list) and kind.startswith(("model", "dict")):

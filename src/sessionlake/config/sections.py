@@ -194,6 +194,23 @@ class OperatorSection(Section):
     NEVER_CHANGES: ClassVar[bool] = False
     """Whether events change no row that is there, so that each is final at once."""
 
+    CUTS: ClassVar[tuple[str, ...]] = ()
+    """Keys of `bound_settings` that may change from an event time on, which `before` says."""
+
+    def same_until(self, bound: Mapping[str, Any], time_us: int | None) -> bool:
+        """Say whether the settings of CUTS, compared with those of `bound`, are the same for all event times up to one; None if there is none."""
+        del time_us
+        return not self.CUTS or all(self.bound_settings().get(key) == bound.get(key) for key in self.CUTS)
+
+    def cut_too_early(self, bound: Mapping[str, Any], watermark_us: int | None) -> str | None:
+        """Return the line about a new time of `before` that events have come to already; None if there is none."""
+        del bound, watermark_us
+        return None
+
+    def before_in_words(self, bound: Sequence[Sequence[Any]]) -> str:
+        """Return in words what `bound_settings` has of `before`."""
+        raise NotImplementedError
+
     @property
     def knows_replaced(self) -> bool:
         """Whether shards know the rows that they replace or delete, as they were sent."""

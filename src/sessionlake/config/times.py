@@ -1,6 +1,9 @@
 """Points in time as users write them."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator
 
 from sessionlake.errors import ConfigError
 
@@ -27,3 +30,18 @@ def format_time(time_us: int) -> str:
     '1970-01-02T00:00:00+00:00'
     """
     return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=time_us)).isoformat()
+
+
+def _as_text(given: object) -> object:
+    return given.isoformat() if isinstance(given, date) else given
+
+
+def _moment(text: str) -> str:
+    try:
+        return format_time(parse_time(text))
+    except ConfigError as error:
+        raise ValueError(str(error).removeprefix("time: ")) from error
+
+
+Moment = Annotated[str, BeforeValidator(_as_text), AfterValidator(_moment)]
+"""A point in time in a config: a date or time of TOML, or a text as `parse_time` takes it. ISO text in UTC once it is read."""

@@ -80,7 +80,7 @@ __all__ = [
 class Sessions(Operator):
     """The session windows.
 
-    Its keys are those of [session]: beyond_retention, gap, grace, retention, retention_count, emit, gap_by, max_gap, max_length, max_length_offset.
+    Its keys are those of [session]: beyond_retention, gap, grace, retention, retention_count, emit, gap_by, max_gap, max_length, max_length_offset, before.
     """
 
     def __init__(
@@ -96,6 +96,7 @@ class Sessions(Operator):
         max_gap: Duration | None = ...,
         max_length: Duration | None = ...,
         max_length_offset: Duration = ...,
+        before: list[Mapping[str, Any]] = ...,
     ) -> None: ...
 
 class Windows(Operator):

@@ -32,6 +32,8 @@ class Class(StrEnum):
     """It holds from the next batch on."""
     ADDED = "from here on"
     """It holds for results that begin from the next batch on; it is null in those that are there."""
+    CUT = "from a time on"
+    """It holds for event times from one on; no result crosses that time."""
     DROPPED = "dropped"
     """It is null from the next batch on; the run must be told to."""
     RESTORE = "restore"
@@ -76,10 +78,11 @@ def changes(config: Config, last: BatchCommit, bound: Mapping[str, Any], layout:
     if last.pipeline != config.pipeline.name:
         return [_of_another(config, last)]
     computed = [*_computed(config, last), *_looked_up(config, last)]
-    added = [*_added(config, last), *_dropped(config, last)]
+    added = [*_added(config, last), *_dropped(config, last), *_cut(config, last)]
     rebuilt = list(_rebuilt(config, last, bound, {change.name for change in (*computed, *added)}))
     # What a rebuild changes need not be restored. With an aggregate stores are restored in any case.
-    restored = [] if rebuilt or added else list(_restored(config, last, layout))
+    restores = any(change.of in (Class.ADDED, Class.DROPPED) for change in added)
+    restored = [] if rebuilt or restores else list(_restored(config, last, layout))
     return [*_live(config, last), *computed, *added, *restored, *rebuilt]
 
 
@@ -145,11 +148,26 @@ def _rebuilt(config: Config, last: BatchCommit, bound: Mapping[str, Any], others
                 continue
             was, told = _as_written(config, key, old), _as_written(config, key, new)
             changed = f"is gone, and was {was}" if new is None else f"changed from {was} to {told}"
+            kept = f", keep it for earlier event times with [[{config.operator}.before]]"
             refused = (
                 f"{key}: {changed} on existing {config.operator}s; "
-                f"restore the old value, or rebuild the tables: `{_REBUILD}`, then switch readers"
+                f"restore the old value{kept if key in config.section.CUTS else ''}, or rebuild the tables: `{_REBUILD}`, then switch readers"
             )
+            if key in config.section.CUTS:
+                refused = config.section.cut_too_early(before, last.watermark_us) or refused
             yield Change(Class.REBUILD, key, old, new, f"{was} -> {told}: `{_REBUILD}`", refused)
+
+
+def _cut(config: Config, last: BatchCommit) -> Iterator[Change]:
+    """Yield the changes that hold from an event time after the watermark on."""
+    section, before, now = config.section, last.settings.rebuild, _plain(config.section.bound_settings())
+    if not section.CUTS or not section.same_until(before, last.watermark_us):
+        return
+    for key in section.CUTS:
+        old, new = before.get(key), now[key]
+        if old != new:
+            was, told = _as_written(config, key, old), _as_written(config, key, new)
+            yield Change(Class.CUT, key, old, new, f"{was} -> {told}: for event times after the watermark")
 
 
 def _added(config: Config, last: BatchCommit) -> Iterator[Change]:
@@ -305,6 +323,8 @@ def _as_written(config: Config, key: str, value: Any) -> str:
     """Return the value of a setting to which tables are bound as a user writes it."""
     if value is None:
         return "none"
+    if key in config.section.CUTS and isinstance(value, list):
+        return config.section.before_in_words(value)
     of_operator = config.section.bound_in_time and key.startswith(f"{config.operator}.")
     if of_operator and isinstance(value, int) and not isinstance(value, bool):
         return repr(spoken_duration(value))

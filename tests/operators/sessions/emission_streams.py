@@ -8,6 +8,7 @@ from typing import Any
 
 from sessionlake import SessionWindows
 from sessionlake.local.shards import LocalShards
+from sessionlake.operators.sessions.windows import Earlier
 from sessionlake.operators.shared.windowing.emit_section import EmitSection
 from sessionlake.testing.harness import Output, SessionizerHarness
 from tests.operators.process.memory_segments import MemorySegments
@@ -63,12 +64,22 @@ class Stream:
     policies: Policies
     batches: Sequence[Batch]
     shards: int
+    before: tuple[int, int] | None = None
 
     def model(self, weaker: str = "") -> EmissionModel:
         """Return the model."""
         early, full, late = self.policies
         return EmissionModel(
-            self.gap, self.grace, self.retention, early, full, late, self.own_gaps, self.max_length, weaker
+            self.gap,
+            self.grace,
+            self.retention,
+            early,
+            full,
+            late,
+            self.own_gaps,
+            self.max_length,
+            self.before,
+            weaker,
         )
 
     def harness(self) -> SessionizerHarness:
@@ -80,6 +91,7 @@ class Stream:
             max_gap_us=3 * self.gap * S if self.own_gaps else None,
             gap_by="gap * interval 1 second" if self.own_gaps else None,
             max_length_us=None if self.max_length is None else self.max_length * S,
+            before=() if self.before is None else (Earlier(self.before[0] * S, self.before[1] * S),),
         )
         return InMemory(
             windows,
@@ -101,6 +113,9 @@ def stream(seed: int, *, corrections: bool = True, changes: bool = True) -> Stre
     random_ = random.Random(seed)
     gap, grace = random_.choice([5, 10]), random_.choice([0, 5, 15, 40])
     own_gaps, max_length = random_.choice([(False, None), (False, None), (True, None), (False, 30)])
+    before = None
+    if not own_gaps and max_length is None and random_.random() < 0.4:
+        before = (random_.randint(990, 1080), random_.choice([3, 7, 12]))
     widest = 3 * gap if own_gaps else gap
     retention = widest + grace + random_.choice([0, 20, 100])
     policies = random_.choice(ALL)
@@ -120,7 +135,7 @@ def stream(seed: int, *, corrections: bool = True, changes: bool = True) -> Stre
         ]
         restated = []
         if corrections and random_.random() < 0.2:
-            restated = [_part(random_, now, max_length)]
+            restated = [_part(random_, now, max_length, before)]
         batches.append(
             Batch(
                 events,
@@ -133,14 +148,16 @@ def stream(seed: int, *, corrections: bool = True, changes: bool = True) -> Stre
                 corrects=random_.randint(1, 2) if corrections and random_.random() < 0.25 else 0,
             )
         )
-    return Stream(gap, grace, retention, own_gaps, max_length, policies, batches, random_.randint(1, 3))
+    return Stream(gap, grace, retention, own_gaps, max_length, policies, batches, random_.randint(1, 3), before)
 
 
-def _part(random_: random.Random, now: int, max_length: int | None) -> Part:
+def _part(random_: random.Random, now: int, max_length: int | None, before: tuple[int, int] | None) -> Part:
     start = now - random_.randint(0, 60)
     last = start + random_.choice([0, 0, 3, 8])
     if max_length is not None:
         last = min(last, (start // max_length + 1) * max_length - 1)
+    if before is not None and start < before[0]:
+        last = min(last, before[0] - 1)
     return Part(random_.choice("abc"), start, last, random_.randint(1, 9))
 
 

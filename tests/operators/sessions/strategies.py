@@ -31,8 +31,8 @@ SLOW_FACTOR = 10
 """Examples of a slow property test to one of the same test in the default run. Each run draws new ones, so that runs add up;
 by this factor all of them together take about six minutes of one core."""
 SEGMENT_US = 60_000_000
-LIMITS = ("constant", "gap_by", "max_length", "both")
-"""The four configurations in which each machine runs (docs/rules.md, rules 160 and 161)."""
+LIMITS = ("constant", "gap_by", "max_length", "both", "before")
+"""The configurations in which each machine runs (docs/rules.md, rules 160, 161 and 244)."""
 BASIC = {"total": "sum(v)", "least": "min(v)", "most": "max(v)"}
 ALL = {
     **BASIC,
@@ -81,13 +81,16 @@ class Config:
     max_gap: int | None = None
     max_length: int | None = None
     offset: int = 0
+    before: tuple[tuple[int, int, int | None, int], ...] = ()
+    """The end, the gap, the length of cells and their offset of earlier times."""
 
     @property
     def widest(self) -> int:
-        return self.gap if self.max_gap is None else self.max_gap
+        return max([self.gap if self.max_gap is None else self.max_gap, *(gap for _, gap, _, _ in self.before)])
 
     def limits(self) -> dict[str, Any]:
         gaps = {} if self.max_gap is None else {"max_gap": self.max_gap, "gap_column": "g"}
+        gaps |= {"before": self.before} if self.before else {}
         return gaps | ({} if self.max_length is None else {"max_length": self.max_length, "offset": self.offset})
 
     def model(self, model_class: type[ReferenceModel] = ReferenceModel, **kwargs: Any) -> ReferenceModel:
@@ -133,6 +136,7 @@ def subject(
     if path := os.environ.get("SESSIONLAKE_SUBJECT"):
         return ModelSubject(config, path, max_future_skew, clock)
     from sessionlake import SessionWindows
+    from sessionlake.operators.sessions.windows import Earlier
     from sessionlake.testing import SessionizerHarness
 
     kwargs: dict[str, Any] = {}
@@ -147,6 +151,7 @@ def subject(
     )
     if config.max_length is not None:
         windows = windows.max_length(microseconds(config.max_length), microseconds(config.offset))
+    windows = replace(windows, before=tuple(Earlier(*spell) for spell in config.before))
     if config.max_gap is not None:
         windows = windows.by("g * interval 1 microsecond", microseconds(config.max_gap))
     return SessionizerHarness(
@@ -196,6 +201,10 @@ def configs(
     widest = gap + draw(st.integers(0, 4)) if limits in ("gap_by", "both") else gap
     retention = widest + grace + draw(st.sampled_from([0, 0, 1, 5]))
     cell = widest + draw(st.integers(0, 6)) if limits in ("max_length", "both") else None
+    base = draw(st.sampled_from([0, 10**15]))
+    before = draw(_earlier(base, unit)) if limits == "before" else ()
+    if before and draw(st.booleans()):
+        cell = gap + draw(st.integers(0, 6))
     return Config(
         gap=gap * unit,
         grace=grace * unit,
@@ -204,11 +213,24 @@ def configs(
         shards=draw(st.sampled_from(shards)),
         aggregates=aggregates or BASIC,
         unit=unit,
-        base=draw(st.sampled_from([0, 10**15])),
+        base=base,
         max_gap=None if widest == gap and limits not in ("gap_by", "both") else widest * unit,
         max_length=None if cell is None else cell * unit,
         offset=0 if cell is None else draw(st.integers(0, cell - 1)) * unit,
+        before=before,
     )
+
+
+@st.composite
+def _earlier(draw: st.DrawFn, base: int, unit: int) -> tuple[tuple[int, int, int | None, int], ...]:
+    """Draw the gaps and cells of up to two earlier times, whose ends lie among the events."""
+    found = []
+    for end in sorted(draw(st.sets(st.integers(1, 20), min_size=1, max_size=2))):
+        gap = draw(st.integers(1, 6))
+        cell = draw(st.none() | st.integers(gap, gap + 6))
+        offset = 0 if cell is None else draw(st.integers(0, cell - 1)) * unit
+        found.append((base + end * unit, gap * unit, None if cell is None else cell * unit, offset))
+    return tuple(found)
 
 
 # --- drafts of rows ---------------------------------------------------------------------------------------------------
@@ -245,6 +267,8 @@ class Moment:
 
 def _cut(config: Config, time: int) -> int:
     """Return the first cut after a time; the time where there are no cuts."""
+    if config.before and time < config.before[-1][0]:
+        return next(end for end, *_ in config.before if time < end)
     if config.max_length is None:
         return time
     return ((time - config.offset) // config.max_length + 1) * config.max_length + config.offset

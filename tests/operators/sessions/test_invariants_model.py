@@ -43,6 +43,7 @@ MODEL = in_each(
 test_gap_by_equals_the_model, test_gap_by_equals_the_model_slow = MODEL["gap_by"], MODEL["gap_by_slow"]
 test_max_length_equals_the_model, test_max_length_equals_the_model_slow = MODEL["max_length"], MODEL["max_length_slow"]
 test_both_limits_equal_the_model, test_both_limits_equal_the_model_slow = MODEL["both"], MODEL["both_slow"]
+test_earlier_gaps_equal_the_model, test_earlier_gaps_equal_the_model_slow = MODEL["before"], MODEL["before_slow"]
 test_events_with_all_aggregates_equal_the_model_slow = slow(30, **EVENTS)(check_equals_the_model)
 test_events_and_corrections_equal_the_model_slow = slow(60, **MIXED)(check_equals_the_model)
 test_one_key_with_corrections_equals_the_model_slow = slow(40, **ONE_KEY)(check_equals_the_model)

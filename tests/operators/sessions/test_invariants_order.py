@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import random
+from dataclasses import replace
 
 from hypothesis import strategies as st
 
@@ -42,12 +44,13 @@ def check_shards(config: Config, drafted: list[list[Draft]]) -> None:
 
 def check_origin_of_time(config: Config, drafted: list[list[Draft]], shift: int) -> None:
     """Times before 1970 and segment boundaries are like any others."""
-    if config.max_length is not None:
-        # Cells lie where they lie.
-        shift -= shift % config.max_length
+    # Cells lie where they lie.
+    lengths = [config.max_length, *(length for _, _, length, _ in config.before)]
+    shift -= shift % math.lcm(*(length for length in lengths if length is not None))
     stream = resolved_stream(config, drafted)
     outcomes, final = run(config, stream)
-    moved_outcomes, moved_final = run(config, [[moved(row, shift) for row in batch] for batch in stream])
+    later = replace(config, before=tuple((end + shift, *limits) for end, *limits in config.before))
+    moved_outcomes, moved_final = run(later, [[moved(row, shift) for row in batch] for batch in stream])
     assert [out["counts"] for out in outcomes] == [out["counts"] for out in moved_outcomes]
     assert [(key, start + shift, end + shift, *rest) for key, start, end, *rest in final] == moved_final
 

@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 
 from sessionlake import SessionWindows
 from sessionlake.columnar.records import Records
+from sessionlake.config.times import format_time
 from sessionlake.errors import ConfigError
 from sessionlake.operators.sessions.quarantine import above, crossing
 from sessionlake.operators.sessions.section import SessionSection
 from sessionlake.operators.sessions.thresholds import Quarantine, parse_rate, rate_sql
+from sessionlake.operators.sessions.windows import Earlier
 from sessionlake.testing import SessionizerHarness
 
 CUT = 100
@@ -96,7 +98,7 @@ def test_a_restate_that_crosses_a_cut_is_refused() -> None:
                 {"kind": "replace", "key": "c", "put": [{"start_us": 99, "end_us": 101}]},
             ]
         )
-        assert [(row["key"], row["reason"]) for row in out.dead] == [(key, "crosses max_length") for key in "ac"]
+        assert [(row["key"], row["reason"]) for row in out.dead] == [(key, "crosses a cut") for key in "ac"]
         assert (out.counts["malformed"], out.counts["applied"], len(harness.sessions())) == (2, 1, 1)
 
 
@@ -225,19 +227,35 @@ def test_windows_that_do_not_go_together_are_refused(kwargs: dict[str, int], tol
 
 
 @given(
-    ends=st.lists(st.integers(-(10**6), 10**6), min_size=1, max_size=30),
+    ends=st.lists(st.integers(-(10**6), 10**6) | st.integers(-1200, 1200), min_size=1, max_size=30),
     gap=st.integers(1, 50),
     longer=st.none() | st.integers(0, 100),
     offset=st.integers(0, 49),
+    before=st.lists(
+        st.tuples(st.integers(-1000, 1000), st.integers(1, 90), st.none() | st.integers(90, 200)),
+        max_size=3,
+        unique_by=lambda spell: spell[0],
+    ),
 )
-def test_when_a_row_closes_is_the_same_in_sql(ends: list[int], gap: int, longer: int | None, offset: int) -> None:
+def test_when_a_row_closes_is_the_same_in_sql(
+    ends: list[int], gap: int, longer: int | None, offset: int, before: list[tuple[int, int, int | None]]
+) -> None:
     limits = (
         {}
         if longer is None
         else {"max_length": f"{gap + longer} us", "max_length_offset": f"{offset % (gap + longer)} us"}
     )
-    section = SessionSection(gap=f"{gap} us", **limits)
-    windows = SessionWindows(gap, max_length_us=section.max_length_us, offset_us=section.offset_us)
+    earlier = [
+        {"until": format_time(until), "gap": f"{gap} us", **({} if length is None else {"max_length": f"{length} us"})}
+        for until, gap, length in sorted(before)
+    ]
+    section = SessionSection(gap=f"{gap} us", before=earlier, **limits)
+    windows = SessionWindows(
+        gap,
+        max_length_us=section.max_length_us,
+        offset_us=section.offset_us,
+        before=tuple(Earlier(*spell) for spell in sorted(before)),
+    )
     until = windows.open_until(np.array(ends, np.int64))
     rows = duckdb.connect().register("rows", pa.table({"session_end": ends}))
     found = [row[0] for row in rows.sql(f"select {section.closing_sql('{}', 'session_end')} from rows").fetchall()]

@@ -31,13 +31,13 @@ RESTATE, PUT, REMOVE, TOMBSTONES = "restate", "put", "remove", "archived_tombsto
 """Kinds of rows: partials that are always accepted, partials that replacements put, sessions that go; and a
 topic's tombstones, which go to the archive."""
 
-CROSSES = "crosses max_length"
-"""Reason of a partial that no event could have made: it begins in one cell and ends in another (docs/rules.md, rule 161)."""
+CROSSES = "crosses a cut"
+"""Reason of a partial that no event could have made: it begins in one cell and ends in another (docs/rules.md, rules 161 and 244)."""
 
 
 def kinds_of(spec: SessionizerSpec) -> Mapping[str, CorrectionKind]:
     """Return the kinds of corrections that sessions know."""
-    cut = spec.windows.max_length_us is not None
+    cut = spec.windows.cut
     restate, replace = (partial(crosses, spec.windows) if cut else None for crosses in (_restate_crosses, _put_crosses))
     return {
         "restate": CorrectionKind(
@@ -97,13 +97,13 @@ def _bad_tombstone(table: pa.Table) -> Bools:
 
 
 def _restate_crosses(windows: SessionWindows, table: pa.Table) -> Bools:
-    return windows.cells(micros(table["start_time"])) != windows.cells(micros(table["end_time"]))
+    return windows.cell_ends(micros(table["start_time"])) != windows.cell_ends(micros(table["end_time"]))
 
 
 def _put_crosses(windows: SessionWindows, table: pa.Table) -> Bools:
     puts = combined(table["put"])
     items = pc.list_flatten(puts)
-    start, end = (windows.cells(micros(pc.struct_field(items, name))) for name in ("start_time", "end_time"))
+    start, end = (windows.cell_ends(micros(pc.struct_field(items, name))) for name in ("start_time", "end_time"))
     out = np.zeros(len(puts), bool)
     out[pc.list_parent_indices(puts).to_numpy()[start != end]] = True
     return out

@@ -69,11 +69,13 @@ def premerge(
 
 
 def group_points(codes: Ints, time_us: Ints, windows: SessionWindows) -> tuple[Ints, Ints]:
-    """Group events of one gap; return the order that sorts them by (code, time), and the place in it at which each group starts."""
+    """Group events whose gap follows from their time; return the order that sorts them by (code, time), and the place in it at which each group starts."""
+    if windows.before and len(time_us) and time_us.min() < windows.before[-1].until_us:
+        return group_intervals(codes, time_us, windows.open_until(time_us), 0)
     order, starts = group_events(codes, time_us, windows.gap_us)
     if windows.max_length_us is None or not len(order):
         return order, starts
-    cell = windows.cells(time_us[order])
+    cell = windows.cell_ends(time_us[order])
     # A group also ends where the cell changes: no session crosses a bound of a cell.
     breaks = np.append(True, cell[1:] != cell[:-1])
     breaks[starts] = True

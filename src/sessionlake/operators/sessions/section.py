@@ -1,20 +1,50 @@
 """The sections [session], [quarantine] and [ttl] of a config."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
+from itertools import takewhile
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag, TypeAdapter
 
 from sessionlake.config.durations import format_duration, parse_duration, spoken_duration
 from sessionlake.config.sections import Duration, OperatorSection, Section
+from sessionlake.config.times import Moment, format_time, parse_time
 from sessionlake.errors import ConfigError
 from sessionlake.operators.sessions.changelog import QUARANTINED, QUARANTINED_KEYS, quarantined_keys_sql
 from sessionlake.operators.sessions.thresholds import RATE, RULE, Quarantine, check_length, parse_rate, rate_sql
 from sessionlake.operators.shared.cleanups.section import BoundedSection, BoxedSection, ConditionSection
 from sessionlake.operators.shared.windowing.emit_section import EmitSection
 from sessionlake.operators.shared.windowing.policies import CLOSE, OFF, Policies
+
+
+class EarlierSection(Section):
+    """The gap and the limit of sessions that held for events before a time."""
+
+    until: Moment
+    """The event time from which on they hold no more."""
+    gap: Duration
+    max_length: Duration | None = None
+    max_length_offset: Duration = "0 seconds"
+
+    @property
+    def until_us(self) -> int:
+        """`until` in microseconds."""
+        return parse_time(self.until)
+
+    @property
+    def bound(self) -> tuple[int, int, int | None, int]:
+        """The time, the gap, the length and the offset of cells; microseconds."""
+        length = None if self.max_length is None else parse_duration(self.max_length)
+        return self.until_us, parse_duration(self.gap), length, parse_duration(self.max_length_offset)
+
+    def check(self, at: str) -> None:
+        """Refuse an empty gap, and limits that don't go together; `at` is the section's place."""
+        _, gap_us, length_us, offset_us = self.bound
+        if gap_us == 0:
+            raise ConfigError(f"{at}.gap: {self.gap!r} must be longer than zero; write for example '30 minutes'")
+        _check_cells(at, self, (gap_us, "gap"), length_us, offset_us)
 
 
 class QuarantineSection(Section):
@@ -112,6 +142,12 @@ class SessionSection(OperatorSection):
     )
     BESIDE: ClassVar[tuple[str, ...]] = ("aggregates", "quarantine", "ttl", "emit")
     ALSO_KEYS: ClassVar[frozenset[str]] = frozenset(("emit",))
+    CUTS: ClassVar[tuple[str, ...]] = (
+        "session.gap",
+        "session.max_length",
+        "session.max_length_offset",
+        "session.before",
+    )
 
     gap: Duration
     grace: Duration = "0 seconds"
@@ -128,6 +164,8 @@ class SessionSection(OperatorSection):
     max_length: Duration | None = None
     """No session crosses a multiple of it, counted from 1970-01-01 UTC + `max_length_offset`."""
     max_length_offset: Duration = "0 seconds"
+    before: list[EarlierSection] = Field(default=[])
+    """The gaps and limits that held for earlier event times, the earliest first. No session crosses one of their times."""
     quarantine: QuarantineSection | None = None
     """Which sessions are kept apart from those that are shown; none if it is left out."""
     ttl: SessionTtl | None = None
@@ -151,7 +189,7 @@ class SessionSection(OperatorSection):
     @property
     def widest_us(self) -> int:
         """The largest gap that any event has."""
-        return self.max_gap_us or self.gap_us
+        return max([self.max_gap_us or self.gap_us, *(earlier.bound[1] for earlier in self.before)])
 
     @property
     def gap_us(self) -> int:
@@ -188,16 +226,25 @@ class SessionSection(OperatorSection):
         if self.max_gap_us is not None:
             return f"{micros.format('open_until')} - {self.gap_us}"
         time = micros.format(end)
-        if self.max_length_us is None:
-            return time
+        closing = self._closing_sql(time, self.gap_us, self.max_length_us, self.offset_us)
+        for earlier in reversed(self.before):
+            until_us, gap_us, length_us, offset_us = earlier.bound
+            cut = f"least({self._closing_sql(time, gap_us, length_us, offset_us)}, {until_us - 1 - self.gap_us})"
+            closing = f"(case when {time} < {until_us} then {cut} else {closing} end)"
+        return closing
+
+    def _closing_sql(self, time: str, gap_us: int, length_us: int | None, offset_us: int) -> str:
+        """Return the SQL of `open_until` less the gap of now, of sessions with a gap and cells."""
+        ends = time if gap_us == self.gap_us else f"{time} + {gap_us - self.gap_us}"
+        if length_us is None:
+            return ends
         # In SQL, unlike Python, the remainder of a negative number is negative.
-        length = self.max_length_us
-        into = f"((({time}) - {self.offset_us}) % {length} + {length}) % {length}"
-        return f"least({time}, {time} - {into} + {length - 1 - self.gap_us})"
+        into = f"((({time}) - {offset_us}) % {length_us} + {length_us}) % {length_us}"
+        return f"least({ends}, {time} - {into} + {length_us - 1 - self.gap_us})"
 
     @property
     def closes_late_us(self) -> int:
-        """By a gap of an event's own, which may be wider."""
+        """By a gap of an event's own, or one of before, which may be wider."""
         return self.widest_us - self.gap_us
 
     @property
@@ -277,8 +324,9 @@ class SessionSection(OperatorSection):
         """Return in words when a session ends, and until when it changes."""
         own = f" ({self.gap_by!r}, up to {self.max_gap})" if self.gap_by else ""
         cut = f", cut at multiples of {self.max_length}" if self.max_length else ""
+        before = "".join(f", before {earlier.until} at most {earlier.gap}" for earlier in reversed(self.before))
         return (
-            f"sessions of events at most {self.gap} apart{own}{cut}{self._sent_in_words()}; events change a session until "
+            f"sessions of events at most {self.gap} apart{own}{cut}{before}{self._sent_in_words()}; events change a session until "
             f"{spoken_duration(self.grace_us)} after it could have gone on"
         )
 
@@ -312,7 +360,8 @@ class SessionSection(OperatorSection):
         if self.gap_us == 0:
             raise ConfigError(f"session.gap: {self.gap!r} must be longer than zero; write for example '30 minutes'")
         self._check_limits()
-        needed = self.widest_us + self.grace_us
+        self._check_before()
+        needed = (self.max_gap_us or self.gap_us) + self.grace_us
         if self.retention_us < needed:
             gap = "gap" if self.max_gap is None else "max_gap"
             raise ConfigError(
@@ -339,19 +388,20 @@ class SessionSection(OperatorSection):
             raise ConfigError(
                 f"session.max_gap: {self.max_gap!r} is shorter than the gap; write '{spoken_duration(self.gap_us)}' or longer"
             )
-        if self.max_length is None and self.offset_us:
+        widest = (self.gap_us, "gap") if self.max_gap_us is None else (self.max_gap_us, "max_gap")
+        _check_cells("session", self, widest, self.max_length_us, self.offset_us)
+
+    def _check_before(self) -> None:
+        if self.before and self.gap_by is not None:
             raise ConfigError(
-                f"session.max_length_offset: {self.max_length_offset!r} is for max_length; write max_length, or remove it"
+                "session.before: says which gap all events had, and gap_by gives each event its own; remove one of the two"
             )
-        if self.max_length_us is not None and self.max_length_us < self.widest_us:
-            gap = "gap" if self.max_gap is None else "max_gap"
-            raise ConfigError(
-                f"session.max_length: {self.max_length!r} is shorter than {gap}; write '{spoken_duration(self.widest_us)}' or longer"
-            )
-        if self.max_length_us is not None and self.offset_us >= self.max_length_us:
-            raise ConfigError(
-                f"session.max_length_offset: {self.max_length_offset!r} must be shorter than max_length; write the remainder"
-            )
+        for number, earlier in enumerate(self.before):
+            earlier.check(f"session.before.{number}")
+            if number and earlier.until_us <= self.before[number - 1].until_us:
+                raise ConfigError(
+                    f"session.before.{number}.until: {earlier.until} is not after that of the one above; write the earliest first"
+                )
 
     @property
     def bound_in_time(self) -> bool:
@@ -366,8 +416,31 @@ class SessionSection(OperatorSection):
             "session.max_gap": self.max_gap_us,
             "session.max_length": self.max_length_us,
             "session.max_length_offset": self.offset_us or None,
+            "session.before": [earlier.bound for earlier in self.before] or None,
             "emit": None if self.policies is None else "by policy",
         }
+
+    def same_until(self, bound: Mapping[str, Any], time_us: int | None) -> bool:
+        """Say whether gaps and limits are the same for all event times up to one."""
+        return _spells(bound, time_us) == _spells(self.bound_settings(), time_us)
+
+    def before_in_words(self, bound: Sequence[Sequence[Any]]) -> str:
+        """Return the gap and the limit of each time."""
+        return ", ".join(
+            f"{spoken_duration(gap_us)}{'' if length_us is None else f', at most {spoken_duration(length_us)} long,'} before {format_time(until_us)}"
+            for until_us, gap_us, length_us, _ in bound
+        )
+
+    def cut_too_early(self, bound: Mapping[str, Any], watermark_us: int | None) -> str | None:
+        """Return the line about a time of [[session.before]] that is new, and not after the watermark."""
+        known = [spell[0] for spell in bound.get("session.before") or ()]
+        for number, earlier in enumerate(self.before):
+            if watermark_us is not None and earlier.until_us <= watermark_us and earlier.until_us not in known:
+                return (
+                    f"session.before.{number}.until: {earlier.until} is not after the watermark, {format_time(watermark_us)}, so there are "
+                    "sessions of another gap after it; write a later time"
+                )
+        return None
 
     def live_settings(self) -> dict[str, Any]:
         """Return the thresholds of [quarantine], and [ttl]."""
@@ -377,6 +450,34 @@ class SessionSection(OperatorSection):
         if self.retention_count is not None:
             found["retention_count"] = self.retention_count
         return found if self.ttl is None else {**found, "ttl": self.ttl.settings()}
+
+
+def _spells(bound: Mapping[str, Any], time_us: int | None) -> list[tuple[int | None, ...]]:
+    """Return the gaps and limits by bound settings that hold up to a time, each with the end of its time as far as that is known then."""
+    now = (bound.get("session.gap"), bound.get("session.max_length"), bound.get("session.max_length_offset") or 0)
+    spells = [*(tuple(spell) for spell in bound.get("session.before") or ()), (None, *now)]
+    ended = [*takewhile(lambda spell: None not in (spell[0], time_us) and spell[0] <= time_us, spells)]
+    return [*ended, (None, *spells[len(ended)][1:])]
+
+
+def _check_cells(
+    at: str, section: SessionSection | EarlierSection, widest: tuple[int, str], length_us: int | None, offset_us: int
+) -> None:
+    """Refuse cells that are shorter than the widest gap, and offsets that say nothing; `at` is the section's place, `widest` the gap and its key."""
+    if length_us is None:
+        if offset_us:
+            raise ConfigError(
+                f"{at}.max_length_offset: {section.max_length_offset!r} is for max_length; write max_length, or remove it"
+            )
+        return
+    if length_us < widest[0]:
+        raise ConfigError(
+            f"{at}.max_length: {section.max_length!r} is shorter than {widest[1]}; write '{spoken_duration(widest[0])}' or longer"
+        )
+    if offset_us >= length_us:
+        raise ConfigError(
+            f"{at}.max_length_offset: {section.max_length_offset!r} must be shorter than max_length; write the remainder"
+        )
 
 
 def session_ttl_section(value: Mapping[str, Any]) -> SessionTtlSection:

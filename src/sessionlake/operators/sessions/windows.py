@@ -1,6 +1,6 @@
 """Session windows: gap, grace, retention and limits, and the bounds that a watermark gives them (docs/rules.md, "Words")."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,6 +16,21 @@ if TYPE_CHECKING:
     # Workers unpickle windows, and have no config: pydantic stays out of them.
     from sessionlake.config.load import Config
     from sessionlake.operators.sessions.section import SessionSection
+
+
+NO_END = int(np.iinfo(np.int64).max)
+"""The end of a cell that has none."""
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """The gap and the limit of sessions that held for events before a time; microseconds."""
+
+    until_us: int
+    """The event time from which on they hold no more. No session crosses it (docs/rules.md, rule 244)."""
+    gap_us: int
+    max_length_us: int | None = None
+    offset_us: int = 0
 
 
 @dataclass(frozen=True)
@@ -48,8 +63,9 @@ class SessionWindows:
     Kafka Streams and unlike Spark's session_window). See KIP-94 for gap and retention, KIP-328 for grace.
 
     An interval is *open until* the last time at which a later one still joins it: its end + gap, or the last microsecond of
-    its cell if there is a `max_length`, the earlier one (docs/rules.md, rules 160 and 161). If each event has its own
-    gap, an interval is open until the latest such time of its events; that time is kept with the interval.
+    its cell, the earlier one (docs/rules.md, rules 160 and 161). Cells end at the multiples of a `max_length`, and at each time
+    from which on another gap holds (rule 244). If each event has its own gap, an interval is open until the latest such time of
+    its events; that time is kept with the interval.
     """
 
     gap_us: int
@@ -62,6 +78,8 @@ class SessionWindows:
     offset_us: int = 0
     gap_by: str | None = None
     """SQL over an event that gives its gap; None if all events have `gap_us`."""
+    before: tuple[Earlier, ...] = ()
+    """The gaps and limits that held for earlier event times, the earliest first."""
 
     def __post_init__(self) -> None:
         if self.gap_us <= 0:
@@ -71,15 +89,16 @@ class SessionWindows:
             raise ConfigError(
                 f"session.max_gap: {format_duration(self.max_gap_us)!r} is shorter than the gap; write {spoken_duration(self.gap_us)!r} or more"
             )
-        if self.max_length_us is not None and self.max_length_us < self.widest_us:
+        widest = self.gap_us if self.max_gap_us is None else self.max_gap_us
+        if self.max_length_us is not None and self.max_length_us < widest:
             raise ConfigError(
-                f"session.max_length: {format_duration(self.max_length_us)!r} is shorter than {gap}; write {spoken_duration(self.widest_us)!r} or more"
+                f"session.max_length: {format_duration(self.max_length_us)!r} is shorter than {gap}; write {spoken_duration(widest)!r} or more"
             )
-        if self.retention_us is not None and self.retention_us < self.widest_us + self.grace_us:
-            needed = format_duration(self.widest_us + self.grace_us)
+        if self.retention_us is not None and self.retention_us < widest + self.grace_us:
+            needed = format_duration(widest + self.grace_us)
             raise ConfigError(
                 f"session.retention: {format_duration(self.retention_us)!r} is shorter than {gap} + grace = {needed!r}; "
-                f"write at least {spoken_duration(self.widest_us + self.grace_us)!r}"
+                f"write at least {spoken_duration(widest + self.grace_us)!r}"
             )
 
     @classmethod
@@ -144,12 +163,14 @@ class SessionWindows:
             section.max_length_us,
             section.offset_us,
             section.gap_by,
+            tuple(Earlier(*spell.bound) for spell in section.before),
         )
 
     @property
     def widest_us(self) -> int:
         """The largest gap that any event has."""
-        return self.gap_us if self.max_gap_us is None else self.max_gap_us
+        now = self.gap_us if self.max_gap_us is None else self.max_gap_us
+        return max([now, *(earlier.gap_us for earlier in self.before)])
 
     @property
     def keeps_until(self) -> bool:
@@ -157,9 +178,14 @@ class SessionWindows:
         return self.max_gap_us is not None
 
     @property
+    def cut(self) -> bool:
+        """Whether there are times that no session crosses."""
+        return self.max_length_us is not None or bool(self.before)
+
+    @property
     def limited(self) -> bool:
         """Whether `open_until` is anything but the end + gap."""
-        return self.keeps_until or self.max_length_us is not None
+        return self.keeps_until or self.cut
 
     @property
     def to_close_us(self) -> int:
@@ -177,22 +203,28 @@ class SessionWindows:
         >>> SessionWindows.with_gap("1 second").open_until(np.array([0, 5])).tolist()
         [1000000, 1000005]
         """
-        until = time_us + (self.gap_us if gap_us is None else gap_us)
-        return until if self.max_length_us is None else np.minimum(until, self._cut_after(time_us) - 1)
+        gaps = self._by_time(self.gap_us, (earlier.gap_us for earlier in self.before), time_us)
+        until = time_us + (gaps if gap_us is None else gap_us)
+        return np.minimum(until, self.cell_ends(time_us) - 1) if self.cut else until
 
-    def cells(self, time_us: Ints) -> Ints:
-        """Return the number of the cell in which each time lies; 0 for all if sessions have no `max_length`.
+    def cell_ends(self, time_us: Ints) -> Ints:
+        """Return the first time after the cell of each time, which tells cells apart; NO_END for all if sessions are not cut.
 
-        >>> SessionWindows.with_gap("1 second").max_length("1 minute").cells(np.array([0, 59_999_999, 60_000_000])).tolist()
-        [0, 0, 1]
+        >>> SessionWindows.with_gap("1 second").max_length("1 minute").cell_ends(np.array([0, 59_999_999, 60_000_000])).tolist()
+        [60000000, 60000000, 120000000]
         """
-        if self.max_length_us is None:
-            return np.zeros(len(time_us), np.int64)
-        return (time_us - self.offset_us) // self.max_length_us
+        ends = (
+            np.minimum(_cell_ends(time_us, earlier.max_length_us, earlier.offset_us), earlier.until_us)
+            for earlier in self.before
+        )
+        return self._by_time(_cell_ends(time_us, self.max_length_us, self.offset_us), ends, time_us)
 
-    def _cut_after(self, time_us: Ints) -> Ints:
-        assert self.max_length_us is not None  # noqa: S101 (asked of windows with one)
-        return (self.cells(time_us) + 1) * self.max_length_us + self.offset_us
+    def _by_time(self, now: Ints | int, earlier: Iterable[Ints | int], time_us: Ints) -> Ints:
+        """Return for each time the value that holds for it: one of `earlier`, which are as those of `before`, or that of now."""
+        found = now
+        for spell, value in reversed([*zip(self.before, earlier, strict=True)]):
+            found = np.where(time_us < spell.until_us, value, found)
+        return cast("Ints", found)
 
     def bounds(self, watermark_us: int) -> Bounds:
         """Return the bounds for a micro-batch, given the watermark after the batch before it.
@@ -214,6 +246,12 @@ class SessionWindows:
             expired_us=expired_us,
             oldest_end_us=expired_us - self.widest_us,
         )
+
+
+def _cell_ends(time_us: Ints, length_us: int | None, offset_us: int) -> Ints:
+    if length_us is None:
+        return np.full_like(time_us, NO_END, np.int64)
+    return ((time_us - offset_us) // length_us + 1) * length_us + offset_us
 
 
 def bounds_after(windows: SessionWindows, state: Mapping[str, Any], *, by_policy: bool) -> Bounds:
