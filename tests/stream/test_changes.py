@@ -224,3 +224,21 @@ def test_a_gap_may_change_for_times_to_which_no_event_has_come(
         next(c.told for c in found if c.name == "session.gap")
         == "'1 hour' -> '10 minutes': for event times after the watermark"
     )
+
+
+@pytest.mark.parametrize(
+    ("was", "written", "refused"),
+    [
+        ("int64", "double", "source.types.v: 'double', and the pipeline has read 'v' as 'long' since its first batch; restore that, or rebuild"),
+        ("decimal128(9, 2)", "double", "source.types.v: 'double', and the pipeline has read 'v' as 'decimal128(9, 2)' since its first batch"),
+        ("timestamp[us, tz=UTC]", "timestamp", None),
+        (None, "double", None),
+    ],
+)  # fmt: skip
+def test_a_column_keeps_its_type(tmp_path: Path, was: str | None, written: str, refused: str | None) -> None:
+    """A type that is written later would be read of new rows alone."""
+    config = make_config(tmp_path, session=SESSION, source={"types": {"v": written}})
+    batch = last(config)
+    types = {"key": "string", "time_us": "int64", **({} if was is None else {"v": was})}
+    told = refusal(config, replace(batch, settings=replace(batch.settings, types=types)))
+    assert told is None if refused is None else str(told).startswith(refused)

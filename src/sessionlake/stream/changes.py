@@ -10,9 +10,11 @@ from sessionlake.config.durations import spoken_duration
 from sessionlake.config.load import Config
 from sessionlake.config.lookups import LOOKUP
 from sessionlake.errors import PipelineStateError
+from sessionlake.sources.record_columns import meta_of
 from sessionlake.stream.ingest import EVENTS, column_of
 from sessionlake.stream.named_columns import users_of
 from sessionlake.warehouse.batch_commit import BatchCommit
+from sessionlake.warehouse.schemas import COLUMN_TYPES
 
 _REBUILD = "sessionlake rebuild CONFIG --warehouse NEW"
 MISSING = "missing"
@@ -77,7 +79,7 @@ def changes(config: Config, last: BatchCommit, bound: Mapping[str, Any], layout:
     """
     if last.pipeline != config.pipeline.name:
         return [_of_another(config, last)]
-    computed = [*_computed(config, last), *_looked_up(config, last)]
+    computed = [*_computed(config, last), *_looked_up(config, last), *_typed(config, last)]
     added = [*_added(config, last), *_dropped(config, last), *_cut(config, last)]
     rebuilt = list(_rebuilt(config, last, bound, {change.name for change in (*computed, *added)}))
     # What a rebuild changes need not be restored. With an aggregate stores are restored in any case.
@@ -209,6 +211,24 @@ def _computed(config: Config, last: BatchCommit) -> Iterator[Change]:
         for name, text in side.event.columns.items():
             if name not in before and name not in last.settings.types:
                 yield Change(Class.LIVE, f"{side.event_at}.columns.{name}", None, text, f"+ {text}")
+
+
+def _typed(config: Config, last: BatchCommit) -> Iterator[Change]:
+    """Yield the columns that would be read as another type: values of the old one are in the tables, and in states."""
+    for input_, side in config.inputs.items():
+        if side.source.entry.is_table or side.source.format == "avro":
+            continue
+        for name, text in side.source.types.items():
+            pinned = last.settings.types.get(column_of(input_, name))
+            if pinned is None or name in meta_of(side.source) or pinned == str(COLUMN_TYPES[text]):
+                continue
+            key = f"{side.source.AT}.types.{name}"
+            old = next((known for known, type_ in COLUMN_TYPES.items() if str(type_) == pinned), pinned)
+            refused = (
+                f"{key}: {text!r}, and the pipeline has read {name!r} as {old!r} since its first batch; restore that, "
+                f"or rebuild the tables: `{_REBUILD}`, then switch readers"
+            )
+            yield Change(Class.REBUILD, key, old, text, f"{old} -> {text}: `{_REBUILD}`", refused)
 
 
 def _looked_up(config: Config, last: BatchCommit) -> Iterator[Change]:
