@@ -1,6 +1,5 @@
 """A changelog or snapshot that somebody put back or changed: refused in one line, and mended as that line says."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -91,18 +90,6 @@ def test_our_own_maintenance_is_not_foreign(spark: SparkSession, tmp_path: Path)
         operations |= {info["operation"] for info in infos}
         assert tables[name].foreign_change(after=-1) is None
     assert {"WRITE", "MERGE", "DELETE", "VACUUM START"} <= operations
-    # Before marks, what `forget` did to the snapshot could be told by its condition alone.
-    log = Path(tables[schemas.SESSIONS].uri) / "_delta_log"
-    unmarked = 0
-    for file in log.glob("*.json"):
-        lines = [json.loads(line) for line in file.read_text().splitlines()]
-        for info in (line["commitInfo"] for line in lines if "commitInfo" in line):
-            unmarked += '"forget"' in info.get("userMetadata", "") and info["operation"] == "MERGE"
-            if '"forget"' in info.get("userMetadata", ""):
-                del info["userMetadata"]
-        file.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
-        (log / f".{file.name}.crc").unlink(missing_ok=True)
-    assert unmarked
     check_history(tables, [tables.changelog])
 
 
