@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from sessionlake.jobs.late.reprocess import reprocess_late
 from sessionlake.observe.status import read_status
 from sessionlake.operators.run import run
+from sessionlake.quality.run import run_quality
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.views import merged_rows
 from tests.jobs.window_support import Row, hopping_config, run_files, tables_of, window_config
@@ -62,6 +63,7 @@ def test_all_events_in_retention_are_in_all_their_windows(
     assert status.late.waiting == 0
     assert status.late.reconciles
     assert report.counts["restated"] > 0
+    assert run_quality(spark, config, only=["events"], dry_run=True).counts["failed_critical"] == 0
     triggers = tables_of(spark, config)["window_changelog"].read().where("trigger = 'restate'").count()
     assert triggers > 0
     again = reprocess_late(spark, config)

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.partials import Partials
 from sessionlake.columnar.arrays import Bools, combined
-from sessionlake.engine.operator import Keyed, Split
+from sessionlake.engine.operator import Counted, Keyed, Split
 from sessionlake.operators.shared.windowing.tombstones import DECIDED as TOMBSTONES
 from sessionlake.operators.shared.windowing.tombstones import TOMBSTONE
 from sessionlake.operators.windows.replace import NAMED, REPLACED, REPLACED_SCHEMA, RESTATED, WITHHELD
@@ -49,6 +49,7 @@ def _restates(spec: WindowSpec, rows: pa.Table) -> Split:
         parts = Partials(keys.take(at), start[some], end, count[some], np.zeros(len(some), np.int64), states)
         yield Keyed(RESTATED, parts.keys, parts.to_table())
     yield Keyed(NAMED, keys, pa.table({"key": keys, "start_us": start}))
+    yield Counted({"applied": rows.num_rows})
 
 
 def _bad_replace(spec: WindowSpec, table: pa.Table) -> Bools:
