@@ -6,10 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from sessionlake.aggregates.codec import StateCodec
+from sessionlake.aggregates.numeric import Count
+from sessionlake.columnar.identity import record_ids
 from sessionlake.config.load import parse_config
 from sessionlake.errors import ConfigError
 from sessionlake.testing import Harness
@@ -136,6 +141,74 @@ def test_an_operator_sees_no_duplicate(operator: str, drafted: Sequence[Any], sh
             assert unique.watermark_us == plain.watermark_us
             if lost:
                 unique.lose_stores()
+
+
+short = events.map(lambda row: {**row, "id": row["id"] and row["id"][:2]})
+redeemed = st.tuples(st.sampled_from("ab"), st.integers(0, 60), st.sampled_from("xyz"))
+
+
+@pytest.mark.parametrize("operator", ["session", "policy", "tumbling", "hopping"])
+@given(
+    drafted=st.lists(
+        st.tuples(st.lists(short, max_size=5), st.lists(redeemed, max_size=4), st.integers(0, 40), st.booleans()),
+        max_size=7,
+    ),
+    shards=st.integers(1, 3),
+)
+@settings(examples(40), phases=[Phase.explicit, Phase.reuse, Phase.generate])
+def test_an_event_that_a_correction_brings_in_counts_once(operator: str, drafted: Sequence[Any], shards: int) -> None:
+    """Corrections come before the events of their batch. One of an event that was taken, or is too old to know, changes nothing."""
+    given, model, start = {**config(operator), "aggregates": {"n": "count()"}}, model_of(operator), 1_000_000
+    unique_config = {**config(operator, unique_for="40 us"), "aggregates": {"n": "count()"}}
+    by_corrections: set[tuple[str, int, str]] = set()
+    with (
+        Harness(unique_config, schema=SCHEMA, shards=shards) as unique,
+        Harness(given, schema=SCHEMA, shards=1) as plain,
+    ):
+        for fresh, brought, moved, lost in drafted:
+            start += moved
+            before = -math.inf if plain.watermark_us is None else plain.watermark_us
+            rows = [{**row, "time_us": row["time_us"] + start} for row in fresh]
+            ids = [(key, time + start, id_) for key, time, id_ in brought]
+            applied, told = [], []
+            for number, identity in enumerate(ids):
+                if identity[1] < before - UNIQUE:
+                    told.append((number, "older than event.unique_for"))
+                elif identity in model.taken:
+                    told.append((number, "duplicate"))
+                else:
+                    model.taken.add(identity)
+                    applied.append(identity)
+                    by_corrections.add(identity)
+            passed, numbers = model.batch(rows, before)
+            # Such a duplicate moves the watermark, as any does; of others the first copy has moved it.
+            again = [row["time_us"] for row in rows if (row["key"], row["time_us"], row["id"]) in by_corrections]
+            moves = [{"kind": "advance", "start_time": max(again)}] if again and max(again) > before else []
+            expected = plain.process(
+                [rows[at] for at in passed], 10**9, corrections=[*restates(operator, applied), *moves]
+            )
+            found = unique.process(rows, 10**9, corrections=restates(operator, ids))
+            assert unchanged(found.changes) == unchanged(expected.changes)
+            assert [(int(one["correction_id"]), one["reason"]) for one in sorted(found.stale, key=repr)] == told
+            assert found.counts.get("duplicate", 0) == numbers["duplicate"]
+            assert found.counts.get("applied", 0) == len(applied) == expected.counts.get("applied", 0) - len(moves)
+            assert unique.watermark_us == plain.watermark_us
+            assert found.counts.get("stale", 0) + found.counts.get("expired", 0) == len(told)
+            if lost:
+                unique.lose_stores()
+
+
+def restates(operator: str, identities: Sequence[tuple[str, int, str]]) -> list[Row]:
+    """Return corrections that bring in one event each."""
+    slice_us = {"tumbling": 20, "hopping": 10}.get(operator, 1)
+    state = StateCodec([Count("n", None)]).encode([pa.array([1])], 1)[0].as_py()
+    found = []
+    for key, time, id_ in identities:
+        hashed = record_ids(pa.array([id_]), record_ids(pa.array([key]), np.zeros(1, np.int64)))[0]
+        first = time - time % slice_us
+        place = {"key": key, "start_time": first, "end_time": first + slice_us - 1, "event_count": 1, "state": state}
+        found.append({"kind": "restate", **place, "id_time": time, "id_hash": int(hashed)})
+    return found
 
 
 def model_of(operator: str) -> UniqueModel:

@@ -125,7 +125,9 @@ class JobRun:
         if layouts:
             ours[schemas.LAYOUT] = F.lit(len(layouts) - 1)
         known = self.tables[schemas.CORRECTIONS].read().columns
-        schema = schemas.corrections(until=schemas.OPEN_UNTIL in known, layout=schemas.LAYOUT in known)
+        schema = schemas.corrections(
+            until=schemas.OPEN_UNTIL in known, layout=schemas.LAYOUT in known, ids=schemas.ID_FIELDS[0].name in known
+        )
         return shaped(rows, schema, **ours, **fields)
 
     def steps_done(self, table: str) -> int:

@@ -127,6 +127,14 @@ def split_corrections(kinds: Mapping[str, CorrectionKind], limits: Limits, table
     yield Counted(counts)
 
 
+def refused_corrections(table: pa.Table, outcome: str, reason: str, clock_us: int) -> Split:
+    """Yield the outcomes, the dead letters and the numbers of corrections (rows of their table) that are refused for one reason."""
+    every, none = np.ones(table.num_rows, bool), np.zeros(table.num_rows, bool)
+    yield from _outcomes(table, [(every, outcome, reason)], none, clock_us)
+    yield Aside(DEAD, _dead(table, reason))
+    yield Counted({"corrections": table.num_rows, outcome: table.num_rows})
+
+
 def _unfit(
     kinds: Mapping[str, CorrectionKind], of_kind: Mapping[str, Bools], among: Bools, table: pa.Table
 ) -> list[tuple[Bools, str, str]]:

@@ -34,7 +34,7 @@ def read_inputs(
         events.append(rows.withColumn(INPUT, F.lit(name)))
     # Some of its columns not every pipeline has.
     own = set(tables[schemas.CORRECTIONS].read().columns)
-    columns = [name for name in schemas.corrections(until=True, layout=True).names if name in own]
+    columns = [name for name in schemas.corrections(until=True, layout=True, ids=True).names if name in own]
     corrections = (
         tables.spark.readStream.format("delta")
         .option("skipChangeCommits", "true")

@@ -46,3 +46,5 @@ class Restating:
     """Returns, of a row of late_events, the start of the restate that it would be part of, in microseconds."""
     merge: Callable[[int], Merge]
     """Returns the merge of late events under a watermark, microseconds."""
+    alone: Callable[[pa.Table], pa.Table] | None = None
+    """Makes a restate of each late event by itself, in their order, as `Merge.merge` makes one of several; None if the operator can't."""

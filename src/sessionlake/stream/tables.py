@@ -63,7 +63,12 @@ def create_tables(tables: Tables, config: Config, kind: Kind, *, grow: bool = Fa
 def _grow(tables: Tables, config: Config, kind: Kind) -> None:
     """Give tables of an earlier release the counts that the config needs: Spark ends a stream whose table grows under it."""
     filters = (side.event.where is not None or side.source.envelope is not None for side in config.inputs.values())
-    if any(filters) or any(side.event.unique_for is not None for side in config.inputs.values()):
+    is_unique = any(side.event.unique_for is not None for side in config.inputs.values())
+    if is_unique:
+        tables[schemas.CORRECTIONS].grow(
+            schemas.corrections(until=config.section.keeps_until, ids=True), [field.name for field in schemas.ID_FIELDS]
+        )
+    if any(filters) or is_unique:
         tables[schemas.BATCHES].grow(schemas.batches(kind.changelog.counts), schemas.ADDED_COUNTS)
         if tables[BATCH_INPUTS].exists():
             schema = inputs_schema(config.section.sides)

@@ -22,7 +22,8 @@ from sessionlake.stream.ingest import DEAD
 from sessionlake.stream.outputs import LATE
 from sessionlake.testing.local import OperatorHarness
 from sessionlake.warehouse.changelog import Changelog, changelog_of
-from sessionlake.warehouse.schemas import CORRECTIONS_SCHEMA, PARTLY
+from sessionlake.warehouse.schemas import PARTLY
+from sessionlake.warehouse.schemas import corrections as corrections_schema
 
 Inputs = Mapping[str, Sequence[Row]]
 
@@ -102,7 +103,7 @@ class Harness(OperatorHarness[Operator[Any], LocalTables]):
             (name, chunk) for name, some in given.items() for chunk in self._chunks(name, some, len(back.get(name, ())))
         ]
         ids = [{"correction_id": f"{number:012d}", **row} for number, row in enumerate(corrections)]
-        table = pa.Table.from_pylist(ids, schema=CORRECTIONS_SCHEMA) if ids else None
+        table = pa.Table.from_pylist(ids, schema=corrections_schema(ids=True)) if ids else None
         return self._told(self._batch(clock_us, chunks, corrections=table), given)
 
     def tick(self, clock_us: int, *, flush: bool = False) -> ConfigOutput:

@@ -250,18 +250,25 @@ LAYOUT = "layout"
 """The column of corrections that says in which layout their states are. It comes with the second one."""
 LAYOUT_FIELD = commented(LAYOUT, pa.int64(), "Number of the states' layout, from 0 on; null: the first")
 
+ID_FIELDS = (
+    commented("id_time", TIME, "restate of one event that counts once: the event's time"),
+    commented("id_hash", pa.int64(), "Its id_hash, as in event_ids; null of others"),
+)
+"""The columns of corrections that come with `event.unique_for`."""
 
-def corrections(*, until: bool = False, layout: bool = False) -> pa.Schema:
+
+def corrections(*, until: bool = False, layout: bool = False, ids: bool = False) -> pa.Schema:
     """Return the schema of corrections.
 
     With `until` it has a column open_until, null if that time follows from the end; with `layout` one that says in which
-    layout states are.
+    layout states are; with `ids` ID_FIELDS.
     """
     schema = CORRECTIONS_SCHEMA
     if until:
         put = schema.field("put").with_type(pa.list_(pa.struct([*_PUT, (OPEN_UNTIL, TIME)])))
         schema = schema.set(schema.get_field_index("put"), put).append(OPEN_UNTIL_FIELD)
-    return schema.append(LAYOUT_FIELD) if layout else schema
+    more = [*([LAYOUT_FIELD] if layout else []), *(ID_FIELDS if ids else [])]
+    return pa.schema([*schema, *more])
 
 
 APPLIED, STALE, EXPIRED, MALFORMED = "applied", "stale", "expired", "malformed"

@@ -111,6 +111,7 @@ def test_letters_are_redeemed_once_though_a_run_is_killed(
         "beyond_retention": 1,
         "refused": 1,
         "unreadable": 0,
+        "filtered": 0,
     }
     assert redeem(spark, config, reasons=[FUTURE], run_id="two").counts["dead_letters"] == 0
     assert apply_corrections(spark, config)

@@ -9,7 +9,8 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sessionlake.columnar.arrays import Ints
+from sessionlake.columnar.arrays import Ints, combined
+from sessionlake.columnar.identity import record_ids
 from sessionlake.config.load import Config
 from sessionlake.jobs.run import JobRun
 from sessionlake.operators.registry import kind_of
@@ -34,11 +35,15 @@ def last_batch_pins(config: Config, tables: Tables) -> dict[str, Any]:
     }
 
 
-def restatements(run: JobRun, events: DataFrame, kind: Kind) -> DataFrame:
-    """Return the corrections with which a run that pinned `last_batch_pins` restates events (rows as late_events has them)."""
-    partials = restated(events, kind, run.pinned["watermark_us"])
-    # Two restates of a run never share key and start, nor kind and ordinal if partials have these columns.
-    more = [F.col(name).cast("string") for name in ("kind", "ordinal") if name in partials.columns]
+def restatements(run: JobRun, events: DataFrame, kind: Kind, *, with_ids: bool = False) -> DataFrame:
+    """Return the corrections with which a run that pinned `last_batch_pins` restates events (rows as late_events has them).
+
+    With `with_ids` each event has a correction of its own, which names its identity.
+    """
+    partials = _with_ids(events, kind) if with_ids else restated(events, kind, run.pinned["watermark_us"])
+    # Two restates of a run never share key and start, nor kind and ordinal, nor identity if partials have these columns.
+    names = ("kind", "ordinal", *(field.name for field in schemas.ID_FIELDS))
+    more = [F.col(name).cast("string") for name in names if name in partials.columns]
     identity = F.md5(F.concat_ws("\x00", F.unix_micros("start_time").cast("string"), F.col("key"), *more))
     correction_id = F.concat(F.lit(f"{run.app_id}/"), identity)
     kinds = {} if "kind" in partials.columns else {"kind": F.lit("restate")}
@@ -53,6 +58,24 @@ def restating_of(kind: Kind) -> Restating:
     return kind.restating
 
 
+def _with_ids(events: DataFrame, kind: Kind) -> DataFrame:
+    """Return a restate of each event by itself, with its identity (docs/rules.md, rule 226)."""
+    restating = restating_of(kind)
+    alone, schema = restating.alone, pa.schema([*restating.merge(0).schema, *schemas.ID_FIELDS])
+    if alone is None:
+        raise NotImplementedError(f"{kind.changelog.name}: events can't be restated one by one")
+
+    def each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            late = pa.Table.from_batches([batch])
+            keys, ids = (combined(late[name]) for name in ("key", "event_id"))
+            hashes = record_ids(ids, record_ids(keys, np.zeros(len(late), np.int64)))
+            columns = [*alone(late).columns, late["time_us"].cast(schemas.TIME), pa.array(hashes)]
+            yield from pa.Table.from_arrays(columns, schema=schema).to_batches()
+
+    return _events(events, kind).mapInArrow(each, spark_schema(schema))
+
+
 def restated(late: DataFrame, kind: Kind, watermark_us: int) -> DataFrame:
     """Return rows of late_events, merged as the operator of a pipeline whose watermark is this says."""
     merge = restating_of(kind).merge(watermark_us)
@@ -61,11 +84,15 @@ def restated(late: DataFrame, kind: Kind, watermark_us: int) -> DataFrame:
         for piece in _whole_cells(batches, merge.cell):
             yield from merge.merge(piece).to_batches()
 
+    placed = _events(late, kind).repartition("key").sortWithinPartitions("key", "time_us")
+    return placed.mapInArrow(merged, spark_schema(merge.schema))
+
+
+def _events(late: DataFrame, kind: Kind) -> DataFrame:
+    """Return rows of late_events as restates are made of them."""
     own = [name for name in (*(field.name for field in kind.late_columns), BATCH) if name in late.columns]
     time = F.unix_micros("event_time").alias("time_us")
-    rows = late.select(F.col("key").alias("key"), time, "event_id", "event", *own)
-    placed = rows.repartition("key").sortWithinPartitions("key", "time_us")
-    return placed.mapInArrow(merged, spark_schema(merge.schema))
+    return late.select(F.col("key").alias("key"), time, "event_id", "event", *own)
 
 
 def without_partly(late: DataFrame) -> DataFrame:

@@ -45,6 +45,9 @@ from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables, spark_schema
 from sessionlake.warehouse.views import read_batches
 
+UNIQUE = "unique"
+"""The name under which a run pins `unique_for` and the longest id, if each event counts once."""
+
 
 def redeem(
     spark: SparkSession,
@@ -67,11 +70,6 @@ def redeem(
         raise JobError("--reason: is missing; write a reason as dead_letters has it, such as 'too far in the future'")
     check_range(from_us, to_us)
     require_known(config, REDEEM)
-    if any(side.event.unique_for is not None for side in config.inputs.values()):
-        raise JobError(
-            "event.unique_for: is set, and a redeemed event is not remembered, so that a sender's retry of it would count twice; "
-            "send the corrected events to the source again"
-        )
     kind = stored_kind(spark, config, last_batch(Tables.of(spark, config)))
     reading = kind.redeeming
     if reading is None:
@@ -115,7 +113,9 @@ def _check_readable(config: Config, columns: EventColumns) -> None:
 
 def _pin(config: Config, tables: Tables) -> dict[str, Any]:
     last = last_batch_pins(config, tables)
-    return {**last, "max_future_skew_us": config.max_future_skew_us, NUMBER: next_number(tables)}
+    event = config.event
+    unique = {} if event.unique_us is None else {UNIQUE: [event.unique_us, event.max_key_bytes]}
+    return {**last, "max_future_skew_us": config.max_future_skew_us, NUMBER: next_number(tables), **unique}
 
 
 def _letters(run: JobRun, reasons: list[str], from_us: int | None, to_us: int | None) -> DataFrame:
@@ -159,7 +159,15 @@ def _judged(run: JobRun, kind: Kind, reading: Redeeming, letters: DataFrame, pin
     judged = judged.withColumn("outcome", F.when(expired, EXPIRED).otherwise(F.col("outcome")))
     if reading.columns.id is None:
         return judged
-    first = Window.partitionBy("outcome", "event_id").orderBy("event_time", LETTER)
+    identity = ["event_id"]
+    if UNIQUE in pinned:
+        unique_us, longest = pinned[UNIQUE]
+        identity += ["key", "event_time"]
+        named = F.octet_length(F.coalesce("event_id", F.lit(""))).between(1, longest)
+        old = F.unix_micros("event_time") < pinned["watermark_us"] - unique_us
+        unknown = (F.col("outcome") == TAKEN) & (~named | old)
+        judged = judged.withColumn("outcome", F.when(unknown, REFUSED).otherwise(F.col("outcome")))
+    first = Window.partitionBy("outcome", *identity).orderBy("event_time", LETTER)
     twin = (F.col("outcome") == TAKEN) & F.col("event_id").isNotNull() & (F.row_number().over(first) > 1)
     return (
         judged.withColumn("_twin", twin)
@@ -188,7 +196,7 @@ def _write(run: JobRun, kind: Kind, judged: DataFrame) -> None:
         if schemas.PARTLY in [field.name for field in kind.late_columns]:
             # A dead letter is in none of its windows.
             events = events.withColumn(schemas.PARTLY, F.lit(False))
-        append_corrections(run, restatements(run, events, kind))
+        append_corrections(run, restatements(run, events, kind, with_ids=UNIQUE in run.pinned))
 
 
 def _notes(counts: dict[str, int]) -> list[str]:

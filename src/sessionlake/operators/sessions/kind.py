@@ -155,7 +155,8 @@ class Sessions(EventKind[SessionizerSpec]):
     @property
     def restating(self) -> Restating:
         """Return the merge of events of one gap; those that may soon be beyond retention each for itself."""
-        return Restating(_event_time_us, partial(_merge, self.spec, self._config.retention_us))
+        alone = partial(merged_late, self.spec, 0, alone=True)
+        return Restating(_event_time_us, partial(_merge, self.spec, self._config.retention_us), alone)
 
     @property
     def redeeming(self) -> Redeeming:

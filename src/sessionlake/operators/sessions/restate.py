@@ -20,8 +20,8 @@ def restates_schema(spec: SessionizerSpec) -> pa.Schema:
     return RESTATES_SCHEMA.append(pa.field(OPEN_UNTIL, TIME)) if spec.windows.keeps_until else RESTATES_SCHEMA
 
 
-def merged_late(spec: SessionizerSpec, alone_before_us: int, late: pa.Table) -> pa.Table:
-    """Merge sorted late events as far as they may travel together.
+def merged_late(spec: SessionizerSpec, alone_before_us: int, late: pa.Table, *, alone: bool = False) -> pa.Table:
+    """Merge sorted late events as far as they may travel together; none if each is to be `alone`.
 
     The sessionizer judges a partial's expiry by its start. So events of a key travel together only if they lie in one
     cell of a grid as wide as the gap, and those before `alone_before_us` only with events of the same time: in any case
@@ -30,7 +30,9 @@ def merged_late(spec: SessionizerSpec, alone_before_us: int, late: pa.Table) -> 
     if not late.num_rows:
         return restates_schema(spec).empty_table()
     events = events_of(spec.events, late)
-    codes = events.keys.dictionary_encode().indices.to_numpy().astype(np.int64)
+    codes = np.arange(late.num_rows)
+    if not alone:
+        codes = events.keys.dictionary_encode().indices.to_numpy().astype(np.int64)
     until = open_until(spec, events)
     if until is None:
         order, starts = group_points(codes, events.time_us, spec.windows)

@@ -133,7 +133,7 @@ class Windows(EventKind[WindowSpec]):
     @property
     def restating(self) -> Restating:
         """Return the merge of the events of a slice."""
-        return Restating(self._slice_start_us, self._merge)
+        return Restating(self._slice_start_us, self._merge, partial(merged_late, self.spec, alone=True))
 
     @property
     def redeeming(self) -> Redeeming:

@@ -14,21 +14,23 @@ from sessionlake.stream.restating import RESTATES_SCHEMA
 from sessionlake.warehouse.schemas import PARTLY, TIME
 
 
-def merged_late(spec: WindowSpec, late: pa.Table) -> pa.Table:
-    """Merge late events into one restate a key and slice.
+def merged_late(spec: WindowSpec, late: pa.Table, *, alone: bool = False) -> pa.Table:
+    """Merge late events into one restate a key and slice; into one for each event if they are to be `alone`.
 
     Partly late events are in their slices: of a slice that has no others the restate holds no event, and asks only that
     the closed windows with it are sent again.
     """
     events = events_of(spec.events, late)
     start = spec.windows.slices_of(events.time_us)
-    codes = events.keys.dictionary_encode().indices.to_numpy().astype(np.int64)
+    codes = np.arange(late.num_rows)
+    if not alone:
+        codes = events.keys.dictionary_encode().indices.to_numpy().astype(np.int64)
     order, starts = group_events(codes, start, 0)
     first = order[starts]
-    alone = ~combined(late[PARTLY]).to_numpy(zero_copy_only=False)[order]
-    sizes = np.add.reduceat(alone, starts, dtype=np.int64) if len(starts) else np.zeros(0, np.int64)
+    whole = ~combined(late[PARTLY]).to_numpy(zero_copy_only=False)[order]
+    sizes = np.add.reduceat(whole, starts, dtype=np.int64) if len(starts) else np.zeros(0, np.int64)
     some = sizes > 0
-    rows, counts = pa.array(order[alone]), sizes[some]
+    rows, counts = pa.array(order[whole]), sizes[some]
     keys = events.keys.take(pa.array(first))
     states = [column.take(rows) for column in lift(spec.aggregates, events).states]
     groups = Groups(np.cumsum(counts) - counts, len(rows), lambda: keys.filter(pa.array(some)))

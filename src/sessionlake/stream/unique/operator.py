@@ -4,12 +4,13 @@ A map task judges events and sends them whole to the shard of their key. The sha
 the duplicates out, and only then calls the operator's own `split_rows`, so no operator sees a duplicate.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -31,10 +32,12 @@ from sessionlake.store.api import OpenSegments, Segments
 from sessionlake.store.ids import MINUTE_US, HiddenIds, Ids, is_of_ids, segment_writes
 from sessionlake.store.rocks import RocksSegments
 from sessionlake.store.segmented import WRITE_SCHEMA
+from sessionlake.stream.control import OUTCOMES, micros, refused_corrections
 from sessionlake.stream.ingest import DEAD, EventSpec, judge
 from sessionlake.stream.positions import POSITIONS, accepted_rows, chunk_of, place_of
 from sessionlake.stream.unique.events import (
     ID_HASH,
+    OLD,
     Texts,
     arrived,
     counted,
@@ -47,7 +50,7 @@ from sessionlake.stream.unique.events import (
 )
 from sessionlake.stream.watermark import watermark_of
 from sessionlake.stream.wrapped import Wrapped
-from sessionlake.warehouse.schemas import SIDE
+from sessionlake.warehouse.schemas import APPLIED, EXPIRED, ID_FIELDS, SIDE, STALE
 
 IDS, DUPLICATES = "event_ids", "duplicates"
 """Kinds of the output rows: the identities that a batch took, and the events that it found to be duplicates."""
@@ -55,6 +58,11 @@ ID_TIME = "id_time_us"
 """With ID_HASH a column of a restore's rows: null in those that are the operator's own."""
 _UNIQUE = "unique:"
 """The beginning of the kind of an input's events on their way to their shard."""
+_RESTATED = "restated once"
+"""The kind of corrections that bring in one event each, on their way to their shard."""
+DUPLICATE = "duplicate"
+"""Reason of such a correction whose event was taken before."""
+_RESTATED_SCHEMA = pa.schema([("key", pa.string()), ("time_us", pa.int64()), (ID_HASH, pa.int64())])
 
 
 @dataclass
@@ -145,6 +153,23 @@ class Unique(Wrapped):
                 is_bad[combined(piece.rows["raw"]).cast(pa.int64()).to_numpy()] = True
         return newest, noted.asked, is_bad
 
+    def split_corrections(self, context: BatchContext, table: pa.Table) -> Split:
+        """Send corrections that name an identity to their shard, whole; the operator splits the others."""
+        table = table.combine_chunks()
+        if ID_HASH not in table.column_names:
+            yield from self.operator.split_corrections(context, table)
+            return
+        named = np.logical_and.reduce(
+            [
+                pc.is_valid(combined(table[name])).to_numpy(zero_copy_only=False)
+                for name in ("key", *(field.name for field in ID_FIELDS))
+            ]
+        )
+        yield from self.operator.split_corrections(context, table.filter(pa.array(~named)))
+        if named.any():
+            rows = table.filter(pa.array(named))
+            yield Keyed(_RESTATED, combined(rows["key"]), rows)
+
     def open_store(self, path: Path, opened: OpenSegments = RocksSegments) -> UniqueStore:
         """Open a shard's store, in whose database the identities are, too."""
         made: list[HiddenIds] = []
@@ -159,11 +184,15 @@ class Unique(Wrapped):
 
     def apply(self, inputs: Inputs, store: UniqueStore, context: BatchContext) -> ShardResult:
         """Take duplicates out of the shard's events, and compute it over the others."""
-        given = {kind: rows for kind, rows in inputs.items() if not kind.startswith(_UNIQUE)}
         events = {kind.removeprefix(_UNIQUE): rows for kind, rows in inputs.items() if kind.startswith(_UNIQUE)}
-        if not events:
+        restated = inputs.get(_RESTATED)
+        given = {n: rows for n, rows in inputs.items() if n != _RESTATED and not n.startswith(_UNIQUE)}
+        if not events and restated is None:
             return self.operator.apply(given, store.store, context)
         found = _Found(self, events, store.ids)
+        if restated is not None:
+            found.restate(restated, context)
+        found.compare()
         for name, rows in found.fresh.items():
             ordered = self.columns(name).ordered
             for chunk, part in arrived(rows, self.inputs[name].columns.needed or ("",), ordered=ordered):
@@ -210,19 +239,58 @@ class _Found:
     keyed: dict[str, list[pa.Table]] = field(default_factory=dict)
     side: dict[str, list[pa.Table]] = field(default_factory=dict)
     stats: dict[str, int] = field(default_factory=dict)
+    restated: pa.Table = field(default_factory=_RESTATED_SCHEMA.empty_table)
+    """The identities that corrections have brought in."""
 
-    def __post_init__(self) -> None:
+    def restate(self, rows: pa.Table, context: BatchContext) -> None:
+        """Take the corrections that bring in one event each: those of events that nobody has taken."""
+        rows = rows.sort_by("correction_id")
+        time_us, hashes = micros(rows[ID_FIELDS[0].name]), combined(rows[ID_HASH]).to_numpy()
+        unique_us = next(iter(self.unique.inputs.values())).unique_us or 0
+        old = time_us < watermark_of(context.state) - unique_us
+        fresh = np.zeros(len(rows), bool)
+        fresh[np.unique(_pairs(time_us, hashes), return_index=True)[1]] = True
+        fresh &= ~old
+        fresh[fresh] = ~self.ids.known(time_us[fresh], hashes[fresh])[0]
+        for mask, outcome, reason in ((old, EXPIRED, OLD), (~old & ~fresh, STALE, DUPLICATE)):
+            if mask.any():
+                self.add(refused_corrections(rows.filter(pa.array(mask)), outcome, reason, context.clock_us))
+        rows = rows.filter(pa.array(fresh))
+        pieces = [*self.unique.operator.split_corrections(context, rows)]
+        self.add(iter(pieces))
+        told = [piece.rows for piece in pieces if isinstance(piece, Aside) and piece.kind == OUTCOMES]
+        applied = [
+            combined(outcomes.filter(pc.equal(outcomes["outcome"], APPLIED))["correction_id"]) for outcomes in told
+        ]
+        taken = rows.filter(pc.is_in(rows["correction_id"], pa.chunked_array(applied, pa.string())))
+        columns = [taken["key"], pa.array(micros(taken[ID_FIELDS[0].name])), taken[ID_HASH]]
+        self.restated = pa.Table.from_arrays([combined(column) for column in columns], schema=_RESTATED_SCHEMA)
+
+    def compare(self) -> None:
+        """Part the events into fresh ones and duplicates."""
         chosen = {name: first_copies(table) for name, table in self.events.items()}
         once = {name: _some(table, chosen[name]) for name, table in self.events.items()}
-        known, self.writes = self.ids.known(*_identities(once))
-        first = 0
-        for name, table in once.items():
+        restated = {name: self._are_restated(table) for name, table in once.items()}
+        rest = {name: _some(table, ~restated[name]) for name, table in once.items()}
+        known, self.writes = self.ids.known(*self._identities(rest))
+        first = len(self.restated)
+        for name, table in rest.items():
             is_known = known[first : first + len(table)]
             first += len(table)
             self.fresh[name] = _some(table, ~is_known)
             if len(self.fresh[name]) < len(self.events[name]):
-                again = pa.concat_tables([_some(self.events[name], ~chosen[name]), _some(table, is_known)])
-                self._count(name, again)
+                again = [_some(self.events[name], ~chosen[name]), _some(once[name], restated[name])]
+                self._count(name, pa.concat_tables([*again, _some(table, is_known)]))
+
+    def _are_restated(self, events: pa.Table) -> Bools:
+        if not len(self.restated):
+            return np.zeros(len(events), bool)
+        of_events, restated = (_pairs(*_identities([table])) for table in (events, self.restated))
+        return np.isin(of_events, restated)
+
+    def _identities(self, events: Mapping[str, pa.Table]) -> tuple[Ints, Ints]:
+        """Return those that corrections have brought in, then those of events."""
+        return _identities([self.restated, *events.values()])
 
     def _count(self, name: str, duplicates: pa.Table) -> None:
         numbers, several = {"input": len(duplicates), "duplicate": len(duplicates)}, len(self.unique.inputs) > 1
@@ -261,8 +329,9 @@ class _Found:
             dead = pc.unique(pa.chunked_array([combined(rows["source"]) for rows in side[DEAD]], pa.string()))
             dead = dead.drop_null()
             fresh = {name: rows.filter(pc.invert(pc.is_in(rows["source"], dead))) for name, rows in fresh.items()}
-            _, writes = ids.known(*_identities(fresh))
+            _, writes = ids.known(*self._identities(fresh))
         side[IDS] = [self._rows(name, rows) for name, rows in fresh.items() if len(rows)]
+        side[IDS] += [self.restated] if len(self.restated) else []
         stats = dict(self.stats)
         add_stats(stats, result.stats)
         own = WRITE_SCHEMA.empty_table() if result.writes is None else result.writes
@@ -278,8 +347,14 @@ def _some(table: pa.Table, chosen: Bools) -> pa.Table:
     return table if chosen.all() else table.filter(pa.array(chosen))
 
 
-def _identities(events: Mapping[str, pa.Table]) -> tuple[Ints, Ints]:
+def _identities(tables: Iterable[pa.Table]) -> tuple[Ints, Ints]:
+    some = [*tables]
     time_us, hashes = (
-        np.concatenate([combined(table[name]).to_numpy() for table in events.values()]) for name in ("time_us", ID_HASH)
+        np.concatenate([combined(table[name]).to_numpy() for table in some]) for name in ("time_us", ID_HASH)
     )
     return time_us, hashes
+
+
+def _pairs(time_us: Ints, hashes: Ints) -> npt.NDArray[np.void]:
+    """Return times and hashes as one column, whose values are equal if both are."""
+    return np.ascontiguousarray(np.stack([time_us, hashes], axis=1)).view("V16").ravel()
