@@ -173,6 +173,12 @@ class FencedError(SessionlakeError):
     exit_code = ExitCode.FENCED
 
 
+class OverdueError(SessionlakeError):
+    """A batch took longer than `pipeline.batch_timeout`, and was cancelled."""
+
+    exit_code = ExitCode.FAILED
+
+
 class JobError(SessionlakeError):
     """A job got arguments or a pipeline that it can't work with."""
 

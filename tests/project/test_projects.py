@@ -177,6 +177,33 @@ def test_one_fails_is_mended_and_the_driver_is_killed_while_the_others_equal_und
     assert all(one["reconciles"] for one in statuses(root).values())
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_batch_that_hangs_is_cancelled_and_leaves_the_cores_to_the_others(
+    root: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Its tasks, two of one file each, hold all cores."""
+    other = write_project(tmp_path_factory.mktemp("undisturbed"), 4)
+    assert run(other, "--once").returncode == 0
+    stuck = PIPELINES["sittings"].replace("[aggregates]", '[aggregates]\nstuck = "tests.project.hanging:Hanging"')
+    (root / "stuck.toml").write_text(
+        f'[pipeline]\nbatch_timeout = "10 seconds"\ncode = "{Path(__file__).parents[2]}"\n'
+        + stuck.replace("[event]", "max_files_per_batch = 2\n[event]", 1)
+    )
+    with _driver(root) as driver:
+        wait_for(lambda: statuses(root)["stuck"]["state"] == "failing", driver)
+        line = "pipeline.batch_timeout: batch 0 was not done after '10 seconds', and was cancelled; "
+        assert line in statuses(root)["stuck"]["error"]
+        write_file(root, 2)
+        write_file(root, 3)
+        wait_for(lambda: all(content(root, name) == content(other, name) for name in PIPELINES), driver)
+        driver.send_signal(signal.SIGINT)
+        assert driver.wait(60) == 0
+        assert "Traceback" not in driver.communicate()[1]
+    for name in PIPELINES:
+        assert content(root, name) == content(other, name), name
+
+
 def _driver(root: Path) -> "subprocess.Popen[str]":
     command = [SESSIONLAKE, "--quiet", "run", str(root)]
     return subprocess.Popen(

@@ -92,8 +92,15 @@ class PipelineSection(Section):
     keep_replaced: bool = False
     """Keep the rows that a batch replaces or deletes, as they were, in the table `replaced_rows`. A pipeline behind this one that
     reads changes then need not look for them."""
+    batch_timeout: Duration | None = None
+    """How long a batch may take before it is cancelled, and the run ends with an error; without it as long as it takes."""
     weight: int = Field(default=1, ge=1, le=100)
     """The share of the cores that the pipeline gets beside others of its project in one driver, if all have work."""
+
+    @property
+    def batch_timeout_us(self) -> int | None:
+        """How long a batch may take, microseconds; None for no limit."""
+        return None if self.batch_timeout is None else parse_duration(self.batch_timeout)
 
     @property
     def quiet_after_us(self) -> int:

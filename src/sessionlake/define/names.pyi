@@ -671,6 +671,7 @@ class Given(TypedDict, total=False):
     code: str | None
     archive: Literal["all"] | bool
     keep_replaced: bool
+    batch_timeout: Duration | None
     weight: int
     source: Source | Mapping[str, Any]
     aggregates: Mapping[str, Aggregate | str | type]

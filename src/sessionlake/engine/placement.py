@@ -1,7 +1,5 @@
 """Placement of shards: one partition for each shard, on the executor that holds the shard's store."""
 
-import threading
-import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,9 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from sessionlake.engine import exchange
 from sessionlake.engine.shard import ShardTask
 from sessionlake.engine.split import SplitTask
+from sessionlake.engine.watching import cancelled_if
 from sessionlake.errors import ConfigError
-
-_WATCH_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -89,29 +86,14 @@ def watched(spark: SparkSession, placed: Placed | None) -> Iterator[None]:
     if placed is None:
         yield
         return
-    context, tag, ended, lost = spark.sparkContext, f"shards-{uuid.uuid4()}", threading.Event(), threading.Event()
     needed = {executor for executor, own in placed.held.items() if own}
-
-    def watch() -> None:
-        while not ended.wait(_WATCH_SECONDS):
-            if lost.is_set() or not needed <= set(_registered(spark)):
-                lost.set()
-                # Again and again: the job may be about to start.
-                context.cancelJobsWithTag(tag)
-
-    watcher = threading.Thread(target=watch, name="executors", daemon=True)
-    context.addJobTag(tag)
-    watcher.start()
-    try:
-        yield
-    except Exception as error:
-        if lost.is_set():
-            raise ExecutorLostError from error
-        raise
-    finally:
-        ended.set()
-        context.removeJobTag(tag)
-        watcher.join()
+    with cancelled_if(spark, lambda: not needed <= set(_registered(spark))) as lost:
+        try:
+            yield
+        except Exception as error:
+            if lost.is_set():
+                raise ExecutorLostError from error
+            raise
 
 
 def place(spark: SparkSession, shards: int) -> Placed:

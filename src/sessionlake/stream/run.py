@@ -3,7 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,8 @@ from sessionlake.config.load import Config
 from sessionlake.engine.coordinator import Coordinator
 from sessionlake.engine.erasure import remove_all_marked
 from sessionlake.engine.error_text import error_in
-from sessionlake.errors import FencedError, PipelineStateError, SessionlakeError, StoreError
+from sessionlake.engine.watching import within
+from sessionlake.errors import FencedError, OverdueError, PipelineStateError, SessionlakeError, StoreError
 from sessionlake.sources import kafka_cluster as kafka
 from sessionlake.sources.lookups.lookup import FOUND, MISSING
 from sessionlake.sources.lookups.versions import Pins
@@ -227,9 +228,10 @@ class _Run:
                     pinned = partial(events.with_versions, planned_rows, {} if last is None else last.pins)
                     numbered = ranked if self.kind.numbers_messages else {}
                     files = {name: order.ranks(batch_id) for name, order in numbered.items() if order is not None}
-                    self.coordinator.run_batch(
-                        pinned, batch_id, fingerprint(offsets), clock_of(offsets), files, is_small=is_small
-                    )
+                    with nullcontext() if everything_at_once else self._in_time(batch_id):
+                        self.coordinator.run_batch(
+                            pinned, batch_id, fingerprint(offsets), clock_of(offsets), files, is_small=is_small
+                        )
                     remove_all_marked(Path(self.config.driver_store_dir))
             except BaseException as error:
                 failures.append(error)
@@ -252,6 +254,17 @@ class _Run:
         except StreamingQueryException as error:
             ours = next((f for f in failures if isinstance(f, SessionlakeError)), None)
             raise (ours or self._explained(" ".join(map(str, [error, *failures]))) or error) from error
+
+    def _in_time(self, batch_id: int) -> AbstractContextManager[None]:
+        """Cancel a batch that takes too long, and raise OverdueError then."""
+        limit_us, written = self.config.pipeline.batch_timeout_us, self.config.pipeline.batch_timeout
+        if limit_us is None:
+            return nullcontext()
+        error = OverdueError(
+            f"pipeline.batch_timeout: batch {batch_id} was not done after {written!r}, and was cancelled; the next start computes it again: "
+            "mend the input or the code that holds it up, or write a longer time"
+        )
+        return within(self.spark, limit_us / 1_000_000, error)
 
     def _started_again(self, query: Callable[[], None], failures: list[BaseException]) -> None:
         """Run a query, and again if it ended by nothing that is wrong; not if no batch was committed since it was last started again."""
