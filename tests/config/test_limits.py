@@ -1,5 +1,6 @@
 """Settings of limits and of quarantine that don't go together: each is one line."""
 
+from datetime import time
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ NEW_YEAR, LATER = "2026-01-01", "2026-02-01T00:00:00Z"
         ({"max_length_offset": "1 h"}, "session.max_length_offset: '1 h' is for max_length; write max_length, or remove it"),
         ({"max_length": "1 h", "max_length_offset": "1 h"}, "session.max_length_offset: '1 h' must be shorter than max_length; write the remainder"),
         ({"before": [{"until": "soon", "gap": "1 h"}]}, "session.before.0.until: 'soon' is no ISO date or time; write for example '2026-01-31'"),
+        ({"before": [{"until": time(7, 32), "gap": "1 h"}]}, "session.before.0.until: '07:32:00' has no date; write for example 2026-01-31T12:00:00Z"),
         ({"before": [{"until": NEW_YEAR, "gap": "0 s"}]}, "session.before.0.gap: '0 s' must be longer than zero; write for example '30 minutes'"),
         ({"before": [{"until": NEW_YEAR, "gap": "2 h", "max_length": "1 h"}]}, "session.before.0.max_length: '1 h' is shorter than gap; write '2 hours' or longer"),
         ({"before": [{"until": LATER, "gap": "1 h"}, {"until": NEW_YEAR, "gap": "2 h"}]}, "session.before.1.until: 2026-01-01T00:00:00+00:00 is not after that of the one above; write the earliest first"),
@@ -51,6 +53,15 @@ def test_quarantine_that_can_not_be(tmp_path: Path, quarantine: dict[str, Any], 
     with pytest.raises(ConfigError) as raised:
         make_config(tmp_path, session={**LIMITS, "max_length": "2 h"}, quarantine=quarantine)
     assert str(raised.value) == told
+
+
+def test_quarantine_by_a_length_that_earlier_sessions_can_have(tmp_path: Path) -> None:
+    before = [{"until": NEW_YEAR, "gap": "10 minutes"}]
+    session = {**LIMITS, "max_length": "1 h", "before": before}
+    make_config(tmp_path, session=session, quarantine={"max_length": "2 h"})
+    limited = [{**before[0], "max_length": "5 h"}]
+    with pytest.raises(ConfigError, match=r"^quarantine\.max_length: '5h' is reached by no session"):
+        make_config(tmp_path, session={**session, "before": limited}, quarantine={"max_length": "5 h"})
 
 
 @pytest.mark.parametrize("name", ["rule", "events_per_minute", "open_until"])

@@ -2,12 +2,14 @@
 
 import random
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from sessionlake.cli.tables import register_tables
 from sessionlake.config.load import Config
@@ -15,19 +17,27 @@ from sessionlake.config.times import format_time
 from sessionlake.errors import PipelineStateError
 from sessionlake.jobs.backfill import backfill
 from sessionlake.jobs.late.reprocess import reprocess_late
+from sessionlake.jobs.publish.final import Reached, closed_us, finals
+from sessionlake.jobs.redeem.job import redeem
 from sessionlake.operators.run import run
 from sessionlake.quality.run import run_quality
 from sessionlake.serve.queries import query_tables
+from sessionlake.warehouse.batches import last_batch
+from sessionlake.warehouse.seen import Visible
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import merged_rows
+from sessionlake.warehouse.visible import View, section_at
 from tests.engine.crash_support import crash_at
 from tests.support import make_config, write_rows
 
+MINUTE = 60_000_000
 CUT = 500
-LONG, SHORT = "30 us", "10 us"
-SESSION = {"gap": LONG, "grace": "40 us", "retention": "2000 us"}
-BEFORE = [{"until": format_time(CUT), "gap": LONG}]
+"""In minutes, as all times here."""
+LONG, SHORT = "30 minutes", "10 minutes"
+SESSION = {"gap": LONG, "grace": "40 minutes", "retention": "2000 minutes"}
+BEFORE = [{"until": format_time(CUT * MINUTE), "gap": LONG}]
 EARLIER: dict[str, Any] = {**SESSION, "gap": SHORT, "before": BEFORE}
+NAMES = f"session_key, unix_micros(session_start) div {MINUTE}, unix_micros(session_end) div {MINUTE}, event_count"
 # Of events that are in order by key and time: one begins a session at the cut, and after the gap of the one before.
 ORACLE = """
 with gaps as (select *, lag(t) over (partition by k order by t) as last_t from events),
@@ -37,6 +47,10 @@ select k, min(t), max(t), count(*) from numbered group by k, number order by 1, 
 """
 
 
+def event(key: str, minute: int) -> dict[str, Any]:
+    return {"key": key, "time_us": minute * MINUTE, "v": 1}
+
+
 def files(seed: int) -> list[list[dict[str, Any]]]:
     """Return batches of events, of which the first three lie before the cut; some of each come late."""
     rng = random.Random(seed)
@@ -44,26 +58,22 @@ def files(seed: int) -> list[list[dict[str, Any]]]:
     for number in range(6):
         low = 160 * number
         times = [rng.randrange(max(low - 150, 0), low + 155) for _ in range(40)]
-        found.append(
-            [
-                {"key": rng.choice("abcd"), "time_us": min(time, CUT - 3 if number < 3 else 10_000), "v": 1}
-                for time in times
-            ]
-        )
+        found.append([event(rng.choice("abcd"), min(time, CUT - 3 if number < 3 else 10_000)) for time in times])
     return found
 
 
 def expected(batches: list[list[dict[str, Any]]]) -> list[tuple[Any, ...]]:
     database = duckdb.connect()
     database.execute("create table events(k text, t bigint)")
-    database.executemany("insert into events values (?, ?)", [(e["key"], e["time_us"]) for b in batches for e in b])
+    database.executemany(
+        "insert into events values (?, ?)", [(e["key"], e["time_us"] // MINUTE) for b in batches for e in b]
+    )
     return database.execute(ORACLE, {"cut": CUT}).fetchall()
 
 
 def stored(spark: SparkSession, config: Config) -> list[tuple[Any, ...]]:
     merged_rows(Tables.of(spark, config)).createOrReplaceTempView("every_session")
-    names = "session_key, unix_micros(session_start), unix_micros(session_end), event_count"
-    return [tuple(row) for row in spark.sql(f"select {names} from every_session order by 1, 2").collect()]
+    return [tuple(row) for row in spark.sql(f"select {NAMES} from every_session order by 1, 2").collect()]
 
 
 @pytest.mark.slow
@@ -86,12 +96,12 @@ def test_a_gap_from_a_time_on(spark: SparkSession, tmp_path: Path, emit: dict[st
     everything = expected(batches)
     assert stored(spark, after) == everything
     assert sum(start < CUT for _, start, _, _ in everything) > 5
-    assert backfill(spark, after, from_us=0, to_us=2000, dry_run=True).counts["corrections"] == 0
+    assert backfill(spark, after, from_us=0, to_us=2000 * MINUTE, dry_run=True).counts["corrections"] == 0
     assert run_quality(spark, after, only=["sessions"]).counts["failed_critical"] == 0
     register_tables(spark, after)
-    sql = "select session_key, unix_micros(session_start), unix_micros(session_end), event_count from sessions_live order by 1, 2"
+    sql = f"select {NAMES} from sessions_live order by 1, 2"
     assert [tuple(row) for row in spark.sql(sql).collect()] == everything
-    assert query_tables(after, sql, 1000)[1] == everything
+    assert query_tables(after, sql.replace(" div ", " // "), 1000)[1] == everything
 
 
 @pytest.mark.slow
@@ -117,11 +127,99 @@ def test_a_batch_that_was_interrupted_before_the_change_is_run_to_its_end(
     assert stored(spark, after) == expected(batches)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("old", "new"), [(10, 50), (50, 10)])
+def test_readers_of_finals_get_each_session_once(spark: SparkSession, tmp_path: Path, old: int, new: int) -> None:
+    """Readers that began with the config of before, and go on with it."""
+    session = {"grace": "0 seconds", "retention": "5000 minutes"}
+    before = make_config(tmp_path, session={**session, "gap": f"{old} minutes"})
+    earlier = [{"until": format_time(CUT * MINUTE), "gap": f"{old} minutes"}]
+    after = make_config(tmp_path, session={**session, "gap": f"{new} minutes", "before": earlier})
+    tables, reached, seen = Tables.of(spark, before), [Reached()], list[Visible]()
+    published, followed = list[str](), list[str]()
+
+    def step(config: Config, rows: list[dict[str, Any]]) -> None:
+        write_rows(tmp_path, f"{len(seen)}.json", rows)
+        run(spark, config, once=True)
+        last = last_batch(tables)
+        section = before.section.as_taken(last.settings.rebuild)
+        reached.append(Reached(last.batch_id, max(reached[-1].close_us, closed_us(before, last)), last.version))
+        published.extend(row.session_key for row in finals(tables, section, *reached[-2:]).collect())
+        mark = Visible.of(last, before.section, seen[-1] if seen else None)
+        view = View(tables, section_at(tables, before.section, mark), final=True)
+        rows_ = view.difference(seen[-1] if seen else None, mark, ["session_key"]).collect()
+        followed.extend(row.session_key for row in rows_)
+        seen.append(mark)
+
+    keys = [f"k{minute}" for minute in range(100, 300, 5)]
+    step(before, [*(event(f"k{minute}", minute) for minute in range(100, 300, 5)), event("z", 300)])
+    step(after, [event("z", 480)])
+    step(after, [*(event(f"l{minute}", minute) for minute in range(505, 600, 5)), event("y", 640)])
+    step(after, [event("x", 2000)])
+    keys += [f"l{minute}" for minute in range(505, 600, 5)] + ["z", "z", "y"]
+    assert sorted(published) == sorted(followed) == sorted(keys)
+
+
+@pytest.mark.slow
+def test_events_that_were_redeemed_after_the_watermark_are_not_cut(spark: SparkSession, tmp_path: Path) -> None:
+    now = time.time_ns() // 1000
+
+    def config_of(skew: str, **session: Any) -> Config:
+        more = {"gap": "30 minutes", "grace": "1 hour", "retention": "1 day", **session}
+        return make_config(tmp_path, session=more, event={"max_future_skew": skew})
+
+    def cut_at(minutes: int) -> Config:
+        until = format_time(now + minutes * MINUTE)
+        return config_of("4 hours", gap="5 minutes", before=[{"until": until, "gap": "30 minutes"}])
+
+    mended = config_of("4 hours")
+    rows = [{"key": "a", "time_us": now + minutes * MINUTE, "v": 1} for minutes in (0, 125, 135)]
+    write_rows(tmp_path, "0.json", rows)
+    run(spark, config_of("1 minute"), once=True)
+    assert redeem(spark, mended, reasons=["too far in the future"]).counts["redeemed"] == 2
+    told = r"^session\.before\.0\.until: .* is not after the latest event of a result, or of a correction that no batch has taken, "
+    with pytest.raises(PipelineStateError, match=told):
+        run(spark, cut_at(130), once=True)
+    run(spark, mended, once=True)
+    with pytest.raises(PipelineStateError, match=told):
+        run(spark, cut_at(130), once=True)
+    run(spark, cut_at(136), once=True)
+    write_rows(tmp_path, "1.json", [{"key": "a", "time_us": now + 150 * MINUTE, "v": 1}])
+    run(spark, cut_at(136), once=True)
+    sessions = (
+        merged_rows(Tables.of(spark, mended)).select(F.unix_micros("session_start") - now, "event_count").collect()
+    )
+    assert sorted((row[0] // MINUTE, row[1]) for row in sessions) == [(0, 1), (125, 2), (150, 1)]
+
+
+@pytest.mark.slow
+def test_a_gap_and_a_retention_that_grow_together(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The interrupted batch is run again under the retention of before, in which the new gap has no room."""
+    before = make_config(tmp_path, session={"gap": SHORT, "grace": "0 seconds", "retention": SHORT})
+    earlier = [{"until": format_time(CUT * MINUTE), "gap": SHORT}]
+    session = {"gap": LONG, "grace": "0 seconds", "retention": LONG, "before": earlier}
+    after = make_config(tmp_path, session=session)
+    write_rows(tmp_path, "0.json", [event("a", 100)])
+    run(spark, before, once=True)
+    with pytest.raises(PipelineStateError, match=r"^session\.gap: is changed, and the stream has not taken it; "):
+        backfill(spark, after, from_us=0, to_us=MINUTE)
+    write_rows(tmp_path, "1.json", [event("a", 109)])
+    with crash_at(monkeypatch, "before_changelog"), pytest.raises(Exception, match="CrashError"):
+        run(spark, before, once=True)
+    run(spark, after, once=True)
+    assert backfill(spark, after, from_us=0, to_us=200 * MINUTE, dry_run=True).counts["corrections"] == 0
+    write_rows(tmp_path, "2.json", [event("a", CUT), event("a", CUT + 30)])
+    run(spark, after, once=True)
+    assert stored(spark, after) == [("a", 100, 109, 2), ("a", CUT, CUT + 30, 2)]
+
+
 def test_a_time_that_events_have_come_to_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "events").mkdir()
-    write_rows(tmp_path, "0.json", [{"key": "a", "time_us": CUT, "v": 1}])
+    write_rows(tmp_path, "0.json", [event("a", CUT)])
     run(spark, make_config(tmp_path, session=SESSION), once=True)
-    told = r"^session.before.0.until: 1970-01-01T00:00:00.000500\+00:00 is not after the watermark, 1970-01-01T00:00:00.000500"
+    told = r"^session.before.0.until: 1970-01-01T08:20:00\+00:00 is not after the watermark, 1970-01-01T08:20:00"
     with pytest.raises(PipelineStateError, match=told):
         run(spark, make_config(tmp_path, session=EARLIER), once=True)
     told = r"^session.gap: changed .* restore the old value, keep it for earlier event times with \[\[session.before\]\], or rebuild"

@@ -1,8 +1,9 @@
 """A pipeline's TOML config: validated once, here; every error names the place, the key, the value and a valid value."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from pydantic import Field, SerializeAsAny
 
@@ -213,6 +214,11 @@ class Config(Section):
     def quarantined_sql(self, micros: str) -> str | None:
         """Return SQL of the reason for which a row is in quarantine, null for none; see `OperatorSection`."""
         return self.section.quarantined_sql(micros)
+
+    def as_taken(self, bound: Mapping[str, Any]) -> Self:
+        """Return the config with the section that a batch with these bound settings had (`OperatorSection.as_taken`)."""
+        section = self.section.as_taken(bound)
+        return self if section is self.section else self.model_copy(update={"section": section})
 
     def rebuild_settings(self) -> dict[str, Any]:
         """Return the settings that a pipeline's tables are bound to: to change one is to rebuild."""

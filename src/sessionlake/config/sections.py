@@ -205,14 +205,18 @@ class OperatorSection(Section):
     """Keys of `bound_settings` that may change from an event time on, which `before` says."""
 
     def same_until(self, bound: Mapping[str, Any], time_us: int | None) -> bool:
-        """Say whether the settings of CUTS, compared with those of `bound`, are the same for all event times up to one; None if there is none."""
-        del time_us
-        return not self.CUTS or all(self.bound_settings().get(key) == bound.get(key) for key in self.CUTS)
+        """Say whether the settings of CUTS are those of `bound` for all event times up to one; None if no event has come."""
+        raise NotImplementedError
 
-    def cut_too_early(self, bound: Mapping[str, Any], watermark_us: int | None) -> str | None:
-        """Return the line about a new time of `before` that events have come to already; None if there is none."""
-        del bound, watermark_us
+    def cut_too_early(self, bound: Mapping[str, Any], reached_us: int | None, told: str) -> str | None:
+        """Return the line about a new time of `before` that is not after one that is reached, as `told`; None if there is none."""
+        del bound, reached_us, told
         return None
+
+    def as_taken(self, bound: Mapping[str, Any]) -> Self:
+        """Return the section as a batch with these bound settings had it: readers may have one of before a change that the stream has taken."""
+        del bound
+        return self
 
     def before_in_words(self, bound: Sequence[Sequence[Any]]) -> str:
         """Return in words what `bound_settings` has of `before`."""

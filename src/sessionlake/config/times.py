@@ -1,6 +1,6 @@
 """Points in time as users write them."""
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator
@@ -33,6 +33,8 @@ def format_time(time_us: int) -> str:
 
 
 def _as_text(given: object) -> object:
+    if isinstance(given, time):
+        raise ValueError(f"'{given}' has no date; write for example 2026-01-31T12:00:00Z")  # noqa: TRY004 (pydantic's)
     return given.isoformat() if isinstance(given, date) else given
 
 

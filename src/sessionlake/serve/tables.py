@@ -11,6 +11,7 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
 from sessionlake.config.load import Config
+from sessionlake.config.sections import OperatorSection
 from sessionlake.errors import LakeError
 from sessionlake.serve.database import open_rows
 from sessionlake.serve.questions import Question
@@ -53,7 +54,7 @@ class TablesAtBatch:
 
     def longest_open(self, limit: int) -> pa.Table:
         """Return the longest sessions that events can still lengthen, as `View.longest_open` does."""
-        of, section = self.lake.changelog, self.config.section
+        of, section = self.lake.changelog, self._section
         watermark = self.commit.watermark_us or 0
         # A row that is not final ended after this time: the bound spares reading files of older sessions.
         oldest = watermark - section.to_close_us - section.closes_late_us
@@ -61,6 +62,10 @@ class TablesAtBatch:
         shown = self._shown(Question(include={OPEN}), where)
         length = f"epoch_us({of.end}) - epoch_us({of.start})"
         return self._rows(None, f"{shown} order by {length} desc, {of.start}, {of.key} limit $limit", {"limit": limit})
+
+    @property
+    def _section(self) -> OperatorSection:
+        return self.config.section.as_taken(self.commit.settings.rebuild)
 
     def position(self, row: dict[str, Any]) -> tuple[str | int, ...]:
         """Return the values of a row that a cursor keeps."""
@@ -82,7 +87,7 @@ class TablesAtBatch:
         return f"({', '.join(names[: len(values)])}) {compared} ({', '.join(values)})"
 
     def _shown(self, asked: Question, where: list[str]) -> str:
-        of, section = self.lake.changelog, self.config.section
+        of, section = self.lake.changelog, self._section
         view, conditions = of.live, list(where)
         if asked.include:
             view = of.every

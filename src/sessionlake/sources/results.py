@@ -28,7 +28,7 @@ from sessionlake.warehouse.schemas import BATCH_MARKS
 from sessionlake.warehouse.seen import Visible
 from sessionlake.warehouse.streamed_files import are_gone
 from sessionlake.warehouse.tables import Tables
-from sessionlake.warehouse.visible import CHANGED_IN, View, lost
+from sessionlake.warehouse.visible import CHANGED_IN, View, lost, section_at
 
 
 class ResultsSource(DeltaSource):
@@ -129,7 +129,8 @@ class Handover:
     def rows(self, columns: EventColumns, before: str | None, version: str) -> DataFrame:
         """Return the difference of two versions; of the first one all that is seen."""
         source = self.config.source
-        view = View(self.tables, self.upstream.section, final=source.rows == "final", read_at=source.place_at)
+        section = section_at(self.tables, self.upstream.section, Visible.read(version))
+        view = View(self.tables, section, final=source.rows == "final", read_at=source.place_at)
         seen = None if before is None else Visible.read(before)
         of = self.upstream.changelog
         order = (of.read_by, *of.identity) if columns.ordered else ()

@@ -93,17 +93,17 @@ def refusals(
 ) -> Iterator[str]:
     """Yield a line for each change that is refused; `bound` as in `changes`.
 
-    `runs` says that the stream starts with the config. Jobs write states, and so refuse an aggregate that the stream has not taken.
+    `runs` says that the stream starts with the config. Jobs write states, and so refuse an aggregate or a gap that the stream has not taken.
     `drops` says that aggregates which are gone are meant to be dropped.
     """
     for change in changes(config, last, bound):
         if change.refusal is not None and not (drops and change.of == Class.DROPPED):
             yield change.refusal
     if not runs:
-        for change in _added(config, last):
+        for change in (*_added(config, last), *_cut(config, last)):
             yield (
-                f"{change.name}: is new, and the stream has not taken it; `sessionlake run CONFIG --once` takes it, and so does a "
-                "stream that is started again"
+                f"{change.name}: is {'new' if change.of == Class.ADDED else 'changed'}, and the stream has not taken it; "
+                "`sessionlake run CONFIG --once` takes it, and so does a stream that is started again"
             )
 
 
@@ -156,7 +156,7 @@ def _rebuilt(config: Config, last: BatchCommit, bound: Mapping[str, Any], others
                 f"restore the old value{kept if key in config.section.CUTS else ''}, or rebuild the tables: `{_REBUILD}`, then switch readers"
             )
             if key in config.section.CUTS:
-                refused = config.section.cut_too_early(before, last.watermark_us) or refused
+                refused = config.section.cut_too_early(before, last.watermark_us, "the watermark") or refused
             yield Change(Class.REBUILD, key, old, new, f"{was} -> {told}: `{_REBUILD}`", refused)
 
 

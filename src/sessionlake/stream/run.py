@@ -27,6 +27,7 @@ from sessionlake.sources.registry import sources_of
 from sessionlake.stream.changes import check_changes, taken
 from sessionlake.stream.clock import check_batch_clock, check_clock
 from sessionlake.stream.control import ADVANCE, FLUSH, TICK
+from sessionlake.stream.cuts import check_cut
 from sessionlake.stream.input_log import InputLog
 from sessionlake.stream.inputs import ControlInput, PlannedInputs, read_inputs, versioned
 from sessionlake.stream.interrupted import interrupted
@@ -106,9 +107,11 @@ def run_kind(
         if give_up_plan:
             for note in replan(current.tables, config, kind, current.sources, current.coordinator.last):
                 _log.warning("sessionlake: %s", note)
+        # A batch of its own: from it on jobs know the aggregates, or the gap, though nothing may come in for long.
         if current.adds:
-            # A batch of its own: from it on jobs know the aggregates, though nothing may come in for long.
-            current.tick()
+            current.tick("states", len(current.layouts) - 1)
+        elif current.cuts and current.coordinator.last is not None:
+            current.tick("cuts", current.coordinator.last.batch_id)
         current.coordinator.on_commit = lambda batch: current.committed(batch, on_commit)
         try:
             current.stream(once=once or bootstrap, everything_at_once=bootstrap)
@@ -159,6 +162,7 @@ class _Run:
         # An interrupted batch is run to its end as it was begun, and so is the one to compare with.
         before = interrupted(self.tables, config, kind, checkpoint, last) or last
         check_changes(config, before, kind.bound_settings(), runs=True, drops=drop_aggregates)
+        self.cuts = check_cut(self.tables, config, kind, before)
         for told in taken(config, before, kind.bound_settings()):
             _log.warning("sessionlake: %s", told)
         pinned = Pinned.of(before)
@@ -338,13 +342,12 @@ class _Run:
         self._ask(correction_id=f"flush-{last.batch_id}", kind=FLUSH, job="run")
         return True
 
-    def tick(self) -> None:
-        """Ask, through the control input, for a batch under the newest layout; once, however often a start is tried."""
-        number = len(self.layouts) - 1
-        row = {"correction_id": f"tick-states-{number}", "kind": TICK, "job": "run", "created_at": 0}
+    def tick(self, why: str, number: int) -> None:
+        """Ask, through the control input, for a batch under the new config; once for each reason and number, however often a start is tried."""
+        row = {"correction_id": f"tick-{why}-{number}", "kind": TICK, "job": "run", "created_at": 0}
         rows = pa.Table.from_pylist([row], schema=schemas.CORRECTIONS_SCHEMA)
         frame = self.spark.createDataFrame(rows, spark_schema(rows.schema))
-        self.tables[schemas.CORRECTIONS].append(frame, "states", number)
+        self.tables[schemas.CORRECTIONS].append(frame, why, number)
 
     def _explained(self, text: str) -> SessionlakeError | None:
         """Return the error for a user that a failed query's messages mean: a worker's, a second driver, or that of a source."""

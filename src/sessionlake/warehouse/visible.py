@@ -250,6 +250,12 @@ class View:
         raise lost(self.read_at, self.tables)
 
 
+def section_at(tables: Tables, section: OperatorSection, at: Visible) -> OperatorSection:
+    """Return the section as the batch had it: the reader's may be of before a change that the stream has taken since."""
+    commit = tables[tables.changelog.changes].commit(at.version)
+    return section if commit is None else section.as_taken(commit.metadata["settings"]["rebuild"])
+
+
 def lost(read_at: str, tables: Tables) -> PipelineStateError:
     """Return the error for results as of the batch that was read last, if these are gone; `read_at` as in `View`."""
     return PipelineStateError(

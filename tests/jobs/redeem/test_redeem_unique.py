@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config
+from sessionlake.errors import JobError
 from sessionlake.jobs.apply import apply_corrections
 from sessionlake.jobs.backfill import backfill
 from sessionlake.jobs.redeem.job import redeem
@@ -112,3 +113,18 @@ def test_a_letter_that_is_too_old_to_know_stays_dead(spark: SparkSession, tmp_pa
     assert (found["redeemed"], found["refused"]) == (1, 1)
     assert apply_corrections(spark, config)
     assert counts(spark, config) == [("a", 0, 1), ("a", 11, 1)]
+
+
+@pytest.mark.slow
+def test_a_stream_that_has_not_taken_the_setting_yet(spark: SparkSession, tmp_path: Path) -> None:
+    """Its corrections would name no event, and be compared with none."""
+    config = config_of(tmp_path, "session", "4 hours")
+    before = config.model_copy(update={"event": config.event.model_copy(update={"unique_for": None})})
+    now = time.time_ns() // 1000
+    write_rows(tmp_path, "0.json", [event("a", now, "x"), {**event("a", now, "y"), "key": None}])
+    run(spark, before, once=True)
+    with pytest.raises(JobError, match=r"^event\.unique_for: is new, and the stream has not taken it; "):
+        redeem(spark, config, reasons=["null key"])
+    write_rows(tmp_path, "1.json", [event("a", now, "z")])
+    run(spark, config, once=True)
+    assert redeem(spark, config, reasons=["null key"]).counts["refused"] == 1

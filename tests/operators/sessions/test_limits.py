@@ -259,4 +259,4 @@ def test_when_a_row_closes_is_the_same_in_sql(
     until = windows.open_until(np.array(ends, np.int64))
     rows = duckdb.connect().register("rows", pa.table({"session_end": ends}))
     found = [row[0] for row in rows.sql(f"select {section.closing_sql('{}', 'session_end')} from rows").fetchall()]
-    assert found == (until - gap).tolist()
+    assert found == (until - section.base_us).tolist()

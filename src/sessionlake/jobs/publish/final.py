@@ -66,7 +66,7 @@ def publish_final(
             close = max(reached.close_us, closed_us(config, last))
             now = Reached(last.batch_id, close, last.version, last.state.get(POSITIONS, {}))
             became_final = finals if tables.changelog.has_times else full
-            found = became_final(tables, config.section, reached, now)
+            found = became_final(tables, config.section.as_taken(last.settings.rebuild), reached, now)
             send(without_quarantined(found, config), tables.changelog, sink)
             # Killed here, the same are sent again, as they are by then: a reader sees nothing that was not so.
             failpoints.hit("published_final")

@@ -1,7 +1,6 @@
 """The rows that a sink is to have: all of them, or those by which two batches differ."""
 
 from dataclasses import dataclass
-from functools import cached_property
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
@@ -13,7 +12,7 @@ from sessionlake.warehouse.changelog import CAUSE, SIGN, SPARK
 from sessionlake.warehouse.seen import Visible
 from sessionlake.warehouse.streamed_files import are_gone
 from sessionlake.warehouse.tables import Tables
-from sessionlake.warehouse.visible import CHANGED_IN, View
+from sessionlake.warehouse.visible import CHANGED_IN, View, section_at
 
 LEAST_SIGN = "_least"
 CHANGE, DELETE = "op", "delete"
@@ -40,7 +39,7 @@ class Results:
 
         Sessions in quarantine are not among them: one that gets there is only taken back.
         """
-        return self._shown(self._view.signed(before, now, self._names(now)))
+        return self._shown(self._view(now).signed(before, now, self._names(now)))
 
     def latest(self, before: Visible | None, now: Visible) -> DataFrame:
         """Return the last change of each row among those of `signed`, with the least SIGN of its changes as LEAST_SIGN: -1 if it was there before.
@@ -65,8 +64,10 @@ class Results:
         names = [*self._names(now), *([CAUSE] if of.began is not None else [])]
         kept = F.lit(True) if rule is None else F.expr(f"{rule} is null")
         change = F.when((F.col("op") != DELETE) & kept, "upsert").otherwise(DELETE)
-        return self._view.changes(before, now).select(
-            *(F.col(SPARK.named(n)) for n in names), change.alias(CHANGE), "batch_id"
+        return (
+            self._view(now)
+            .changes(before, now)
+            .select(*(F.col(SPARK.named(n)) for n in names), change.alias(CHANGE), "batch_id")
         )
 
     def _shown(self, rows: DataFrame) -> DataFrame:
@@ -82,6 +83,6 @@ class Results:
         there = {*self.tables[of.changes].read(now.version).columns, *of.stored_sql(SPARK)} - {_STATE, *of.hidden}
         return [field for field in self.tables[of.snapshot].read().schema if field.name in there]
 
-    @cached_property
-    def _view(self) -> View:
-        return View(self.tables, self.config.section, final=self.config.is_final(self.sink))
+    def _view(self, now: Visible) -> View:
+        section = section_at(self.tables, self.config.section, now)
+        return View(self.tables, section, final=self.config.is_final(self.sink))

@@ -1,7 +1,7 @@
 """Sessions as everything above the engine sees them: their tables, and how their state is read back from these."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from functools import partial
 from typing import Any, ClassVar, cast
 
@@ -124,8 +124,8 @@ class Sessions(EventKind[SessionizerSpec]):
         until = self._until(tables)
         live = merged_rows(tables, of=of, until=until, narrowed=lambda rows: rows.join(keys, of.key, "left_semi"))
         section, bounds = self._section, _bounds(operator, state)
-        # `closing_sql` gives the end. A session is open for one gap more.
-        open_until = F.expr(section.closing_sql("unix_micros({})", of.end)) + section.gap_us
+        # `closing_sql` gives the end. A session is open for the gap of the earliest times more.
+        open_until = F.expr(section.closing_sql("unix_micros({})", of.end)) + section.base_us
         cold = live.where(open_until < bounds.expired_us)
         n = asked.alias("n")
         near = (F.unix_micros(of.end) >= F.col("n.from_us")) & (F.unix_micros(of.start) <= F.col("n.to_us"))
@@ -136,15 +136,19 @@ class Sessions(EventKind[SessionizerSpec]):
         return None if self.spec.emit is None else last_batch_id(tables, SESSIONS)
 
     def store_layout(self, operator: Operator[Any]) -> str:
-        """Return the retention, which decides how sessions are cut into segments and which are kept, their fields, and the policies, on which lists depend."""
+        """Return the retention, which decides how sessions are cut into segments and which are kept, their fields, and the policies and gaps of earlier times, on which lists depend."""
         spec = cast("Sessionizer", operator).spec
         kept = f"{spec.windows.kept_us} {OPEN_UNTIL}" if spec.windows.keeps_until else str(spec.windows.kept_us)
         emit = spec.emit
-        return kept if emit is None else f"{kept}/{emit.early}/{emit.full}/{emit.late}"
+        if emit is None:
+            return kept
+        windows = spec.windows
+        spells = [*map(astuple, windows.before), (windows.gap_us, windows.max_length_us, windows.offset_us)]
+        return f"{kept}/{emit.early}/{emit.full}/{emit.late}{f'/{spells}' if windows.before else ''}"
 
     def suite_values(self) -> dict[str, int | bool]:
         """Return the gap, and whether rows carry states."""
-        return {"gap_us": self.spec.windows.gap_us, "with_state": self.spec.emit is None}
+        return {"gap_us": self._section.base_us, "with_state": self.spec.emit is None}
 
     @classmethod
     def expired_us(cls, config: Config, state: State) -> int:
@@ -155,7 +159,7 @@ class Sessions(EventKind[SessionizerSpec]):
     @property
     def restating(self) -> Restating:
         """Return the merge of events of one gap; those that may soon be beyond retention each for itself."""
-        alone = partial(merged_late, self.spec, 0, alone=True)
+        alone = partial(merged_late, self.spec, (0, 0), alone=True)
         return Restating(_event_time_us, partial(_merge, self.spec, self._config.retention_us), alone)
 
     @property
@@ -202,7 +206,7 @@ def _event_time_us() -> Column:
 
 
 def _merge(spec: SessionizerSpec, retention_us: int, watermark_us: int) -> Merge:
-    merge = partial(merged_late, spec, watermark_us - retention_us // 2)
+    merge = partial(merged_late, spec, (watermark_us - retention_us // 2, watermark_us))
     return Merge(partial(_cells, spec.windows.gap_us), merge, restates_schema(spec))
 
 

@@ -20,12 +20,15 @@ def restates_schema(spec: SessionizerSpec) -> pa.Schema:
     return RESTATES_SCHEMA.append(pa.field(OPEN_UNTIL, TIME)) if spec.windows.keeps_until else RESTATES_SCHEMA
 
 
-def merged_late(spec: SessionizerSpec, alone_before_us: int, late: pa.Table, *, alone: bool = False) -> pa.Table:
+def merged_late(
+    spec: SessionizerSpec, together_us: tuple[int, int], late: pa.Table, *, alone: bool = False
+) -> pa.Table:
     """Merge sorted late events as far as they may travel together; none if each is to be `alone`.
 
     The sessionizer judges a partial's expiry by its start. So events of a key travel together only if they lie in one
-    cell of a grid as wide as the gap, and those before `alone_before_us` only with events of the same time: in any case
-    the watermark does until then, an event that travels alone expires in its own time, another less than a gap early.
+    cell of a grid as wide as the gap, and those outside of `together_us`, both inclusive, only with events of the same time.
+    Whatever the watermark does until then, an event that travels alone expires in its own time, another less than a gap early.
+    Events after the watermark travel alone because another gap may hold for their times by then (docs/rules.md, rule 244).
     """
     if not late.num_rows:
         return restates_schema(spec).empty_table()
@@ -40,9 +43,10 @@ def merged_late(spec: SessionizerSpec, alone_before_us: int, late: pa.Table, *, 
         order, starts = group_intervals(codes, events.time_us, until, 0)
     time = events.time_us[order]
     cell = time // spec.windows.gap_us
+    together = (time[:-1] >= together_us[0]) & (time[1:] <= together_us[1])
     breaks = np.zeros(len(order), bool)
     breaks[starts] = True
-    breaks[1:] |= (cell[1:] != cell[:-1]) | ((time[:-1] < alone_before_us) & (time[1:] != time[:-1]))
+    breaks[1:] |= (cell[1:] != cell[:-1]) | (~together & (time[1:] != time[:-1]))
     starts = np.flatnonzero(breaks)
     sizes = np.diff(starts, append=len(order))
     rows = pa.array(order)

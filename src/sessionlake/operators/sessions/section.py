@@ -3,48 +3,20 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
-from itertools import takewhile
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, TypeAdapter
 
 from sessionlake.config.durations import format_duration, parse_duration, spoken_duration
 from sessionlake.config.sections import Duration, OperatorSection, Section
-from sessionlake.config.times import Moment, format_time, parse_time
+from sessionlake.config.times import format_time
 from sessionlake.errors import ConfigError
 from sessionlake.operators.sessions.changelog import QUARANTINED, QUARANTINED_KEYS, quarantined_keys_sql
+from sessionlake.operators.sessions.spells import NEVER_US, EarlierSection, check_cells, limits_of, spells
 from sessionlake.operators.sessions.thresholds import RATE, RULE, Quarantine, check_length, parse_rate, rate_sql
 from sessionlake.operators.shared.cleanups.section import BoundedSection, BoxedSection, ConditionSection
 from sessionlake.operators.shared.windowing.emit_section import EmitSection
 from sessionlake.operators.shared.windowing.policies import CLOSE, OFF, Policies
-
-
-class EarlierSection(Section):
-    """The gap and the limit of sessions that held for events before a time."""
-
-    until: Moment
-    """The event time from which on they hold no more."""
-    gap: Duration
-    max_length: Duration | None = None
-    max_length_offset: Duration = "0 seconds"
-
-    @property
-    def until_us(self) -> int:
-        """`until` in microseconds."""
-        return parse_time(self.until)
-
-    @property
-    def bound(self) -> tuple[int, int, int | None, int]:
-        """The time, the gap, the length and the offset of cells; microseconds."""
-        length = None if self.max_length is None else parse_duration(self.max_length)
-        return self.until_us, parse_duration(self.gap), length, parse_duration(self.max_length_offset)
-
-    def check(self, at: str) -> None:
-        """Refuse an empty gap, and limits that don't go together; `at` is the section's place."""
-        _, gap_us, length_us, offset_us = self.bound
-        if gap_us == 0:
-            raise ConfigError(f"{at}.gap: {self.gap!r} must be longer than zero; write for example '30 minutes'")
-        _check_cells(at, self, (gap_us, "gap"), length_us, offset_us)
 
 
 class QuarantineSection(Section):
@@ -217,35 +189,40 @@ class SessionSection(OperatorSection):
         return True
 
     @property
+    def base_us(self) -> int:
+        """The gap of the earliest times. No change moves it, so that marks of how far sessions are closed stay valid."""
+        return self.before[0].bound[1] if self.before else self.gap_us
+
+    @property
     def to_close_us(self) -> int:
-        """Gap + grace."""
-        return self.gap_us + self.grace_us
+        """The gap of the earliest times + grace."""
+        return self.base_us + self.grace_us
 
     def closing_sql(self, micros: str, end: str) -> str:
-        """Return the SQL of the end; if sessions are limited, of `open_until` less the gap, which closes at the same time."""
+        """Return the SQL of the end; if sessions are limited, of `open_until` less the gap of the earliest times, which closes at the same time."""
         if self.max_gap_us is not None:
-            return f"{micros.format('open_until')} - {self.gap_us}"
+            return f"{micros.format('open_until')} - {self.base_us}"
         time = micros.format(end)
         closing = self._closing_sql(time, self.gap_us, self.max_length_us, self.offset_us)
         for earlier in reversed(self.before):
             until_us, gap_us, length_us, offset_us = earlier.bound
-            cut = f"least({self._closing_sql(time, gap_us, length_us, offset_us)}, {until_us - 1 - self.gap_us})"
+            cut = f"least({self._closing_sql(time, gap_us, length_us, offset_us)}, {until_us - 1 - self.base_us})"
             closing = f"(case when {time} < {until_us} then {cut} else {closing} end)"
         return closing
 
     def _closing_sql(self, time: str, gap_us: int, length_us: int | None, offset_us: int) -> str:
-        """Return the SQL of `open_until` less the gap of now, of sessions with a gap and cells."""
-        ends = time if gap_us == self.gap_us else f"{time} + {gap_us - self.gap_us}"
+        """Return the SQL of `open_until` less the gap of the earliest times, of sessions with a gap and cells."""
+        ends = time if gap_us == self.base_us else f"{time} + {gap_us - self.base_us}"
         if length_us is None:
             return ends
         # In SQL, unlike Python, the remainder of a negative number is negative.
         into = f"((({time}) - {offset_us}) % {length_us} + {length_us}) % {length_us}"
-        return f"least({ends}, {time} - {into} + {length_us - 1 - self.gap_us})"
+        return f"least({ends}, {time} - {into} + {length_us - 1 - self.base_us})"
 
     @property
     def closes_late_us(self) -> int:
         """By a gap of an event's own, or one of before, which may be wider."""
-        return self.widest_us - self.gap_us
+        return self.widest_us - self.base_us
 
     @property
     def keeps_until(self) -> bool:
@@ -350,7 +327,11 @@ class SessionSection(OperatorSection):
         """Yield the checks of [session], [quarantine] and [ttl]."""
         yield self.check
         if self.quarantine is not None:
-            yield partial(self.quarantine.check, self.max_length_us)
+            lengths = [self.max_length_us, *(earlier.bound[2] for earlier in self.before)]
+            yield partial(
+                self.quarantine.check,
+                max((us for us in lengths if us is not None and None not in lengths), default=None),
+            )
         if self.ttl is not None:
             yield self.ttl.check
             yield partial(self.ttl.check_age, self.retention_us)
@@ -389,7 +370,7 @@ class SessionSection(OperatorSection):
                 f"session.max_gap: {self.max_gap!r} is shorter than the gap; write '{spoken_duration(self.gap_us)}' or longer"
             )
         widest = (self.gap_us, "gap") if self.max_gap_us is None else (self.max_gap_us, "max_gap")
-        _check_cells("session", self, widest, self.max_length_us, self.offset_us)
+        check_cells("session", self, widest)
 
     def _check_before(self) -> None:
         if self.before and self.gap_by is not None:
@@ -422,7 +403,7 @@ class SessionSection(OperatorSection):
 
     def same_until(self, bound: Mapping[str, Any], time_us: int | None) -> bool:
         """Say whether gaps and limits are the same for all event times up to one."""
-        return _spells(bound, time_us) == _spells(self.bound_settings(), time_us)
+        return spells(bound, time_us) == spells(self.bound_settings(), time_us)
 
     def before_in_words(self, bound: Sequence[Sequence[Any]]) -> str:
         """Return the gap and the limit of each time."""
@@ -431,16 +412,24 @@ class SessionSection(OperatorSection):
             for until_us, gap_us, length_us, _ in bound
         )
 
-    def cut_too_early(self, bound: Mapping[str, Any], watermark_us: int | None) -> str | None:
-        """Return the line about a time of [[session.before]] that is new, and not after the watermark."""
+    def cut_too_early(self, bound: Mapping[str, Any], reached_us: int | None, told: str) -> str | None:
+        """Return the line about a time of [[session.before]] that is new, and not after one that is reached, as `told`."""
         known = [spell[0] for spell in bound.get("session.before") or ()]
         for number, earlier in enumerate(self.before):
-            if watermark_us is not None and earlier.until_us <= watermark_us and earlier.until_us not in known:
+            if reached_us is not None and earlier.until_us <= reached_us and earlier.until_us not in known:
                 return (
-                    f"session.before.{number}.until: {earlier.until} is not after the watermark, {format_time(watermark_us)}, so there are "
+                    f"session.before.{number}.until: {earlier.until} is not after {told}, {format_time(reached_us)}, so there are "
                     "sessions of another gap after it; write a later time"
                 )
         return None
+
+    def as_taken(self, bound: Mapping[str, Any]) -> Self:
+        """Return the section with the gaps and limits of bound settings."""
+        theirs, ours = (spells(some, NEVER_US) for some in (bound, self.bound_settings()))
+        if theirs == ours or bound.get("session.gap") is None:
+            return self
+        before = [EarlierSection.of(spell) for spell in theirs[:-1]]
+        return self.model_copy(update={**limits_of(theirs[-1]), "before": before})
 
     def live_settings(self) -> dict[str, Any]:
         """Return the thresholds of [quarantine], and [ttl]."""
@@ -450,34 +439,6 @@ class SessionSection(OperatorSection):
         if self.retention_count is not None:
             found["retention_count"] = self.retention_count
         return found if self.ttl is None else {**found, "ttl": self.ttl.settings()}
-
-
-def _spells(bound: Mapping[str, Any], time_us: int | None) -> list[tuple[int | None, ...]]:
-    """Return the gaps and limits by bound settings that hold up to a time, each with the end of its time as far as that is known then."""
-    now = (bound.get("session.gap"), bound.get("session.max_length"), bound.get("session.max_length_offset") or 0)
-    spells = [*(tuple(spell) for spell in bound.get("session.before") or ()), (None, *now)]
-    ended = [*takewhile(lambda spell: None not in (spell[0], time_us) and spell[0] <= time_us, spells)]
-    return [*ended, (None, *spells[len(ended)][1:])]
-
-
-def _check_cells(
-    at: str, section: SessionSection | EarlierSection, widest: tuple[int, str], length_us: int | None, offset_us: int
-) -> None:
-    """Refuse cells that are shorter than the widest gap, and offsets that say nothing; `at` is the section's place, `widest` the gap and its key."""
-    if length_us is None:
-        if offset_us:
-            raise ConfigError(
-                f"{at}.max_length_offset: {section.max_length_offset!r} is for max_length; write max_length, or remove it"
-            )
-        return
-    if length_us < widest[0]:
-        raise ConfigError(
-            f"{at}.max_length: {section.max_length!r} is shorter than {widest[1]}; write '{spoken_duration(widest[0])}' or longer"
-        )
-    if offset_us >= length_us:
-        raise ConfigError(
-            f"{at}.max_length_offset: {section.max_length_offset!r} must be shorter than max_length; write the remainder"
-        )
 
 
 def session_ttl_section(value: Mapping[str, Any]) -> SessionTtlSection:

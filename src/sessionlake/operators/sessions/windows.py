@@ -94,6 +94,8 @@ class SessionWindows:
             raise ConfigError(
                 f"session.max_length: {format_duration(self.max_length_us)!r} is shorter than {gap}; write {spoken_duration(widest)!r} or more"
             )
+        # A batch may have had an earlier gap, and a retention that goes with it alone.
+        widest = min([widest, *(earlier.gap_us for earlier in self.before)])
         if self.retention_us is not None and self.retention_us < widest + self.grace_us:
             needed = format_duration(widest + self.grace_us)
             raise ConfigError(
