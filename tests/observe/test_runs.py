@@ -350,7 +350,7 @@ def test_a_job_that_is_terminated_tells_of_it(spark: SparkSession, tmp_path: Pat
             assert process.poll() is None, process.stderr and process.stderr.read()
             time.sleep(0.05)
         process.terminate()
-        assert process.wait(60) == 1
+        assert process.wait(60) == 143
     assert textfile(config, "compact")["run_success"] == 0
     assert states(tmp_path) == ["START", "ABORT"]
 

@@ -35,9 +35,10 @@ def log_commit(
     live: dict[str, Any],
     places: Places | None = None,
     times_us: tuple[int, int] = (0, 0),
+    aggregates: Mapping[str, str] = SPECS,
 ) -> None:
     """Commit a batch of pipeline "p", whose shards' stores are to be at these commits, to the log below a directory."""
-    settings = Settings({"aggregates": SPECS}, live, {name: str(type_) for name, type_ in types.items()})
+    settings = Settings({"aggregates": dict(aggregates)}, live, {name: str(type_) for name, type_ in types.items()})
     of = BatchCommit(
         "p", "id", batch_id, commit_id, state, {}, tuple(shards), "", settings, None, *times_us, places or Places()
     )

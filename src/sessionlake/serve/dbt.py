@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from sessionlake.config.load import Config
 from sessionlake.serve.described import Described, described
+from sessionlake.warehouse.schemas import BATCHES
 
 
 def dbt_sources(configs: Iterable[Config], schema: str | None = None) -> str:
@@ -35,6 +36,10 @@ def _table(one: Described, prefix: str) -> Iterator[str]:
         yield f"        identifier: {_text(prefix + one.name)}"
     if one.comment:
         yield f"        description: {_described(one.comment)}"
+    if one.name == BATCHES:
+        # By this column `dbt source freshness` knows when the stream was last at work.
+        yield "        config:"
+        yield "          loaded_at_field: committed_at"
     yield "        columns:"
     for name, comment in one.columns.items():
         yield f"          - name: {_text(name)}"

@@ -19,9 +19,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from sessionlake.config.load import parse_config
+from sessionlake.config.times import format_time
 from sessionlake.engine import shard
 from sessionlake.operators.sessions import expiring, ttl
 from sessionlake.operators.sessions.section import session_ttl_section
+from sessionlake.operators.sessions.spells import limits_of
 from sessionlake.serve.replica import Replica
 from tests.engine.task_shards import DiedError, TaskShards
 from tests.operators.sessions.expiring import RULES, expiring_pair
@@ -97,12 +99,17 @@ class ExpiringMachine(RuleBasedStateMachine):
     def reading(self) -> Any:
         """Return the config by which the stores are read."""
         config = self.config
-        session = {name: microseconds(getattr(config, name)) for name in ("gap", "grace", "retention")}
+        session: dict[str, Any] = {name: microseconds(getattr(config, name)) for name in ("gap", "grace", "retention")}
         if config.max_gap is not None:
             session |= {"gap_by": "g * interval 1 microsecond", "max_gap": microseconds(config.max_gap)}
         if config.max_length is not None:
             offset = {"max_length_offset": microseconds(config.offset)} if config.offset else {}
             session |= {"max_length": microseconds(config.max_length), **offset}
+        if config.before:
+            session["before"] = [
+                {key: value for key, value in {"until": format_time(spell[0]), **limits_of(spell)}.items() if value}
+                for spell in config.before
+            ]
         raw = {
             "pipeline": {"name": "p", "warehouse": "lake", "store": "store", "shards": config.shards},
             "source": {"kind": "files", "path": "events", "format": "json"},
@@ -236,7 +243,16 @@ class ExpiringMachine(RuleBasedStateMachine):
         spec = self.harness._operator.spec
         live = {"grace_us": self.config.grace, "retention_us": self.config.retention}
         state, shards = self.harness.state, self.shards
-        log_commit(self.root, self.batch_id, shards.commit_id, state, shards.expected, spec.columns.types, live)
+        log_commit(
+            self.root,
+            self.batch_id,
+            shards.commit_id,
+            state,
+            shards.expected,
+            spec.columns.types,
+            live,
+            aggregates=self.config.aggregates,
+        )
         view = self.replica.refresh()
         assert (view.batch_id, set(view.missing)) == (self.batch_id, shards.unready)
         self.shown = self.read()
