@@ -8,7 +8,7 @@ Into a new directory or URI, while the pipeline runs. Only by hand. To put it ba
 
 from airflow.sdk import DAG
 
-from sessionlake_airflow.defaults import DAG_DEFAULTS, directory_param
+from sessionlake_airflow.defaults import directory_param
 from sessionlake_airflow.job import SparkJob
 from sessionlake_airflow.project import pipelines
 
@@ -18,7 +18,6 @@ for pipeline in pipelines("backup"):
         description="Saves tables and checkpoint as of one batch",
         doc_md=__doc__,
         params={"directory": directory_param("New path or URI for the backup, as the driver sees it.")},
-        **pipeline.named("backup"),
-        **DAG_DEFAULTS,
+        **pipeline.dag("backup"),
     ):
         SparkJob(config=pipeline.config, task_id="backup", command="backup", operands=["directory"], names_run=False)

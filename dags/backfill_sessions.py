@@ -17,7 +17,6 @@ from datetime import UTC, datetime
 from airflow.sdk import DAG
 
 from sessionlake_airflow.defaults import (
-    DAG_DEFAULTS,
     apply_param,
     dry_run_param,
     time_param,
@@ -38,8 +37,7 @@ for pipeline in pipelines("backfill"):
             "apply": apply_param(),
             "dry_run": dry_run_param(),
         },
-        **pipeline.named("backfill"),
-        **DAG_DEFAULTS,
+        **pipeline.dag("backfill"),
     ):
         SparkJob(
             config=pipeline.config,

@@ -10,7 +10,7 @@ what is left.
 
 from airflow.sdk import DAG, Param
 
-from sessionlake_airflow.defaults import DAG_DEFAULTS, dry_run_param
+from sessionlake_airflow.defaults import dry_run_param
 from sessionlake_airflow.job import SparkJob
 from sessionlake_airflow.project import pipelines
 
@@ -29,7 +29,6 @@ for pipeline in pipelines("compact"):
             ),
             "dry_run": dry_run_param(),
         },
-        **pipeline.named("compact"),
-        **DAG_DEFAULTS,
+        **pipeline.dag("compact"),
     ):
         SparkJob(config=pipeline.config, task_id="compact_tables", command="compact", options=["method", "dry_run"])

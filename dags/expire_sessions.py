@@ -11,7 +11,7 @@ tries of a run are one run of the job (`--run-id`).
 
 from airflow.sdk import DAG, Param
 
-from sessionlake_airflow.defaults import DAG_DEFAULTS, apply_param, dry_run_param
+from sessionlake_airflow.defaults import apply_param, dry_run_param
 from sessionlake_airflow.job import SparkJob
 from sessionlake_airflow.project import pipelines
 
@@ -44,8 +44,7 @@ for pipeline in pipelines("expire"):
             "apply": apply_param(),
             "dry_run": dry_run_param(),
         },
-        **pipeline.named("expire"),
-        **DAG_DEFAULTS,
+        **pipeline.dag("expire"),
     ):
         SparkJob(
             config=pipeline.config,

@@ -14,7 +14,7 @@ killed run goes on where it was: clear the task, or trigger again with the same 
 
 from airflow.sdk import DAG
 
-from sessionlake_airflow.defaults import DAG_DEFAULTS, apply_param, dry_run_param, keys_params, wait_param
+from sessionlake_airflow.defaults import apply_param, dry_run_param, keys_params, wait_param
 from sessionlake_airflow.job import SparkJob
 from sessionlake_airflow.project import pipelines
 
@@ -29,8 +29,7 @@ for pipeline in pipelines("forget"):
             "apply": apply_param(),
             "dry_run": dry_run_param(),
         },
-        **pipeline.named("forget"),
-        **DAG_DEFAULTS,
+        **pipeline.dag("forget"),
     ):
         SparkJob(
             config=pipeline.config,

@@ -9,7 +9,6 @@ stopped, the topic is compacted, and each step of the table takes effect once.
 
 from airflow.sdk import DAG
 
-from sessionlake_airflow.defaults import DAG_DEFAULTS
 from sessionlake_airflow.exit_codes import NO_BATCHES
 from sessionlake_airflow.job import SparkJob
 from sessionlake_airflow.project import pipelines
@@ -19,8 +18,7 @@ for pipeline in (one for one in pipelines("publish") if one.publishes):
         schedule=pipeline.after_results("publish"),
         description="Publishes what has changed to a topic or table",
         doc_md=__doc__,
-        **pipeline.named("publish"),
-        **DAG_DEFAULTS,
+        **pipeline.dag("publish"),
     ):
         SparkJob(
             config=pipeline.config,

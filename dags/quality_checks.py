@@ -10,7 +10,7 @@ until somebody acts. The sessionizer goes on; what depends on the asset waits fo
 
 from airflow.sdk import DAG, Param
 
-from sessionlake_airflow.defaults import DAG_DEFAULTS, dry_run_param
+from sessionlake_airflow.defaults import dry_run_param
 from sessionlake_airflow.job import SparkJob
 from sessionlake_airflow.project import pipelines
 
@@ -29,8 +29,7 @@ for pipeline in pipelines("quality"):
             ),
             "dry_run": dry_run_param(),
         },
-        **pipeline.named("quality"),
-        **DAG_DEFAULTS,
+        **pipeline.dag("quality"),
     ):
         SparkJob(
             config=pipeline.config,

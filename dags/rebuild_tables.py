@@ -9,7 +9,7 @@ new path into the config, which the driver must be able to write: stop the pipel
 
 from airflow.sdk import DAG, Param
 
-from sessionlake_airflow.defaults import DAG_DEFAULTS, flag_param
+from sessionlake_airflow.defaults import flag_param
 from sessionlake_airflow.job import SparkJob
 from sessionlake_airflow.project import pipelines
 
@@ -35,8 +35,7 @@ for pipeline in pipelines("rebuild"):
             ),
             **{name: flag_param(title, told) for name, (title, told) in _FLAGS.items()},
         },
-        **pipeline.named("rebuild"),
-        **DAG_DEFAULTS,
+        **pipeline.dag("rebuild"),
     ):
         SparkJob(
             config=pipeline.config,

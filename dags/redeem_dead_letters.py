@@ -13,7 +13,7 @@ Skipped on windows by count and joins, whose messages count in the order in whic
 
 from airflow.sdk import DAG, Param
 
-from sessionlake_airflow.defaults import DAG_DEFAULTS, apply_param, dry_run_param, time_param
+from sessionlake_airflow.defaults import apply_param, dry_run_param, time_param
 from sessionlake_airflow.job import SparkJob
 from sessionlake_airflow.project import pipelines
 
@@ -35,8 +35,7 @@ for pipeline in pipelines("redeem"):
             "apply": apply_param(),
             "dry_run": dry_run_param(),
         },
-        **pipeline.named("redeem"),
-        **DAG_DEFAULTS,
+        **pipeline.dag("redeem"),
     ):
         SparkJob(
             config=pipeline.config,

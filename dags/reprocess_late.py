@@ -14,7 +14,7 @@ Skipped on tables and on windows by count: they have no late events.
 
 from airflow.sdk import DAG
 
-from sessionlake_airflow.defaults import DAG_DEFAULTS, apply_param, dry_run_param, time_param
+from sessionlake_airflow.defaults import apply_param, dry_run_param, time_param
 from sessionlake_airflow.job import SparkJob
 from sessionlake_airflow.project import pipelines
 
@@ -31,8 +31,7 @@ for pipeline in pipelines("reprocess_late"):
             "apply": apply_param(),
             "dry_run": dry_run_param(),
         },
-        **pipeline.named("reprocess_late"),
-        **DAG_DEFAULTS,
+        **pipeline.dag("reprocess_late"),
     ):
         SparkJob(
             config=pipeline.config,

@@ -8,7 +8,7 @@ Into the warehouse of the pipeline, which must be empty. Only by hand. Then the 
 
 from airflow.sdk import DAG
 
-from sessionlake_airflow.defaults import DAG_DEFAULTS, directory_param
+from sessionlake_airflow.defaults import directory_param
 from sessionlake_airflow.job import SparkJob
 from sessionlake_airflow.project import pipelines
 
@@ -18,8 +18,7 @@ for pipeline in pipelines("restore"):
         description="Puts a backup back into an empty warehouse",
         doc_md=__doc__,
         params={"directory": directory_param("Path or URI of the backup, as the driver sees it.")},
-        **pipeline.named("restore"),
-        **DAG_DEFAULTS,
+        **pipeline.dag("restore"),
     ):
         SparkJob(
             config=pipeline.config,

@@ -12,7 +12,6 @@ from datetime import timedelta
 
 from airflow.sdk import DAG
 
-from sessionlake_airflow.defaults import DAG_DEFAULTS, SESSIONIZE_POOL
 from sessionlake_airflow.exit_codes import BUSY
 from sessionlake_airflow.job import SparkJob
 from sessionlake_airflow.project import MICRO, RUN, pipelines
@@ -22,8 +21,7 @@ for pipeline in (one for one in pipelines() if one.run == MICRO):
         schedule=pipeline.small_runs("*/10 * * * *"),
         description="Processes what has arrived, every ten minutes, or when a pipeline that it reads has changed",
         doc_md=__doc__,
-        **pipeline.named(RUN),
-        **DAG_DEFAULTS,
+        **pipeline.dag(RUN),
     ):
         SparkJob(
             config=pipeline.config,
@@ -33,6 +31,5 @@ for pipeline in (one for one in pipelines() if one.run == MICRO):
             names_run=False,
             skip_on=[BUSY],
             outlets=[pipeline.results],
-            pool=SESSIONIZE_POOL,
             execution_timeout=timedelta(hours=4),
         )

@@ -15,7 +15,6 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, Param
 
-from sessionlake_airflow.defaults import DAG_DEFAULTS, SESSIONIZE_POOL
 from sessionlake_airflow.job import SparkJob
 from sessionlake_airflow.project import RUN, STREAM, pipelines
 
@@ -34,8 +33,7 @@ for pipeline in (one for one in pipelines() if one.run == STREAM):
                 description="Length of a stretch. The restart between two takes seconds, and lets new code and settings in.",
             ),
         },
-        **pipeline.named(RUN),
-        **{**DAG_DEFAULTS, "dagrun_timeout": timedelta(hours=26)},
+        **{**pipeline.dag(RUN), "dagrun_timeout": timedelta(hours=26)},
     ):
         SparkJob(
             config=pipeline.config,
@@ -44,7 +42,6 @@ for pipeline in (one for one in pipelines() if one.run == STREAM):
             names_run=False,
             minutes="minutes",
             outlets=[pipeline.results],
-            pool=SESSIONIZE_POOL,
             retries=5,
             execution_timeout=timedelta(hours=25),
         )

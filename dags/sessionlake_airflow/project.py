@@ -14,6 +14,7 @@ from typing import Any
 from airflow.sdk import Asset, AssetAny, CronDataIntervalTimetable, CronTriggerTimetable
 
 from sessionlake_airflow.configs import configs_directory, default_config
+from sessionlake_airflow.defaults import DAG_DEFAULTS, MAINTENANCE_POOL, SESSIONIZE_POOL, TASK_DEFAULTS
 
 PROJECT_FILE, OFF = "project.toml", "off"
 MICRO, STREAM = MODES = "micro", "stream"
@@ -41,7 +42,11 @@ class Pipeline:
     upstream: tuple[str, ...] = ()
     """The pipelines that it reads."""
     publishes: bool = False
-    """Whether it has a topic or a table to publish to."""
+    """Whether it has a sink to publish to."""
+    pool: str = SESSIONIZE_POOL
+    """The pool of its runs."""
+    maintenance_pool: str = MAINTENANCE_POOL
+    """The pool of its other jobs."""
 
     @property
     def results(self) -> Asset:
@@ -55,9 +60,15 @@ class Pipeline:
         """Its results changed and passed the quality checks: what dashboards and exports are to be scheduled on."""
         return Asset(f"{self.name}.checked", uri=f"delta://sessionlake/{self.name}/checked", group="sessionlake")
 
-    def named(self, job: str) -> dict[str, Any]:
-        """Return the arguments by which the DAG of a job is known."""
-        return {"dag_id": f"{self.name}.{job}", "tags": ["sessionlake", f"pipeline:{self.name}", f"job:{job}"]}
+    def dag(self, job: str) -> dict[str, Any]:
+        """Return the arguments of the DAG of a job that are not the job's own: its names, its pool, the defaults."""
+        pool = self.pool if job == RUN else self.maintenance_pool
+        return {
+            "dag_id": f"{self.name}.{job}",
+            "tags": ["sessionlake", f"pipeline:{self.name}", f"job:{job}"],
+            **DAG_DEFAULTS,
+            "default_args": {**TASK_DEFAULTS, "pool": pool},
+        }
 
     def at(self, job: str, cron: str | None) -> CronTriggerTimetable | None:
         """Return when a job runs: at the config's times, else at those of `cron`, in UTC; None if by hand only."""
@@ -171,7 +182,9 @@ def _pipelines(
             times[file].get("run", MICRO),
             times[file]["schedules"],
             tuple(sorted(upstream - {name})),
-            bool({"kafka", "delta"} & {*_section(content, "sink")}),
+            any(isinstance(one, dict) for one in _section(content, "sink").values()),
+            times[file].get("pool", SESSIONIZE_POOL),
+            times[file].get("maintenance_pool", MAINTENANCE_POOL),
         )
 
 
@@ -191,6 +204,9 @@ def _wrong(name: Any, names: Collection[str], operator: Any, airflow: Mapping[st
         return f"has the name {name!r}, which another one has or no pipeline can have"
     if airflow.get("run", MICRO) not in (*MODES, OFF):
         return f"airflow.run: {airflow['run']!r} is not {MICRO!r}, {STREAM!r} or {OFF!r}"
+    for key in ("pool", "maintenance_pool"):
+        if key in airflow and not (isinstance(airflow[key], str) and airflow[key]):
+            return f"airflow.{key}: {airflow[key]!r} is no name of a pool"
     for job, text in airflow["schedules"].items():
         try:
             if text != OFF:

@@ -148,6 +148,7 @@ WRONG_TIMES = {
         "airflow.schedules.compact: '99 * * * *' is no schedule (",
     ),
     "number": ("[airflow.schedules]\nbackfill = 5\n", "airflow.schedules.backfill: 5 is no schedule ("),
+    "pool": ("[airflow]\npool = 5\n", "airflow.pool: 5 is no name of a pool"),
     "mode": ("[airflow]\nrun = 'hourly'\n", "airflow.run: 'hourly' is not 'micro', 'stream' or 'off'"),
 }
 
@@ -169,13 +170,29 @@ def test_a_connection_to_another_ones_table_is_an_edge_and_off_is_no_schedule(tm
     project = (shipped_directory("pipelines") / "project.toml").read_text()
     project += '[connections.late]\nkind = "delta"\npath = "warehouse/commits/late_events"\n'
     table = "[sink.delta]\npath = 'out'\n"
-    off = f"{text}{table}[airflow.schedules]\npublish = 'off'\nquality = 'off'\n"
+    off = f"{text}{table}[airflow]\npool = 'heavy'\n[airflow.schedules]\npublish = 'off'\nquality = 'off'\n"
+    # Any sink is published to.
+    database = "[sink.postgres]\nurl = 'postgresql://db/lake'\ntable = 'visits'\n"
     own = BEHIND.replace("warehouse/commits", "warehouse/own")  # check refuses it; it must not start itself for ever
-    found = described(tmp_path, project=project, behind=text + sink, quiet=off, own=own)["dags"]
+    project = f"{project}[airflow]\nmaintenance_pool = 'nights'\n"
+    found = described(tmp_path, project=project, behind=text + sink, quiet=off, own=own + database)["dags"]
     assert (found["own.run"]["waits_for"], found["own.run"]["cron"]) == ([], "*/10 * * * *")
     assert found["behind.run"]["waits_for"] == found["quiet.run"]["waits_for"] == ["commits.sessions"]
     assert found["behind.publish"]["waits_for"] == found["behind.quality"]["waits_for"] == ["behind.sessions"]
+    assert found["own.publish"]["waits_for"] == ["own.sessions"]
+    assert pools_of(found, "quiet") == {"heavy": {"run"}, "nights": ALL - {"run"} | {"publish"}}
+    assert pools_of(found, "own") == {"sessionize": {"run"}, "nights": ALL - {"run"} | {"publish"}}
     assert {found[f"quiet.{job}"]["schedule"] for job in ("publish", "quality")} == {"NullTimetable"}
+
+
+def pools_of(dags: dict[str, Any], name: str) -> dict[str, set[str]]:
+    """Return a pipeline's jobs by the pools of their tasks."""
+    found: dict[str, set[str]] = {}
+    for dag_id, dag in dags.items():
+        of, _, job = dag_id.partition(".")
+        for task in dag["tasks"].values() if of == name else ():
+            found.setdefault(task["pool"], set()).add(job)
+    return found
 
 
 def test_a_project_of_fifty_pipelines_has_all_its_dags(tmp_path: Path) -> None:

@@ -19,6 +19,10 @@ class AirflowSection(Section):
 
     run: Literal["micro", "stream", "off"] = "micro"
     """How the pipeline runs: in small runs by a schedule, as a long task, or not by Airflow."""
+    pool: str = Field(default="sessionize", min_length=1)
+    """The pool of Airflow in which the pipeline runs."""
+    maintenance_pool: str = Field(default="maintenance", min_length=1)
+    """The pool of its other jobs."""
     schedules: dict[str, str] = Field(default={})
     """When jobs run, by the name of the job: cron of five fields in UTC, or "off". "run" is the pipeline itself, with run = "micro"."""
 

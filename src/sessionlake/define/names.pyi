@@ -502,10 +502,17 @@ class Serve(Section):
 class Airflow(Section):
     """What the DAGs of the pipeline do; they read it themselves, without this package (`dags/sessionlake_airflow`).
 
-    Its keys are those of [airflow]: run, schedules.
+    Its keys are those of [airflow]: run, pool, maintenance_pool, schedules.
     """
 
-    def __init__(self, *, run: Literal["micro", "stream", "off"] = ..., schedules: Mapping[str, str] = ...) -> None: ...
+    def __init__(
+        self,
+        *,
+        run: Literal["micro", "stream", "off"] = ...,
+        pool: str = ...,
+        maintenance_pool: str = ...,
+        schedules: Mapping[str, str] = ...,
+    ) -> None: ...
 
 class Quarantine(Section):
     """Which sessions are kept apart; above any of the thresholds.
