@@ -9,6 +9,8 @@ import tomli_w
 
 from sessionlake.config.load import load_config, parse_config
 from sessionlake.errors import ConfigError
+from sessionlake.stream.changes import refusal
+from sessionlake.warehouse.batch_commit import BatchCommit, Settings
 
 Write = Callable[..., Path]
 SESSIONS: dict[str, Any] = {
@@ -191,3 +193,18 @@ def test_what_judges_rows_that_are_taken_back_is_bound(write: Write, setting: di
     root = write(clicks=SESSIONS, days=GROUPED, other=with_(GROUPED, event=setting))
     days, other = (load_config(root / f"{name}.toml").rebuild_settings() for name in ("days", "other"))
     assert {name for name in days if days[name] != other[name]} == {f"event.{name}" for name in setting}
+
+
+def test_a_pipeline_may_be_named_in_another_way(write: Write) -> None:
+    """By its file in place of its name, but not another one in its place."""
+    root = write(clicks=SESSIONS, visits=with_(SESSIONS, pipeline={"warehouse": "lake/visits"}), days=DAYS)
+    by_name = load_config(root / "days.toml")
+    settings = Settings(by_name.rebuild_settings(), by_name.live_settings(), {})
+    last = BatchCommit("days", "c", 7, "x", {}, {}, (None,) * 4, "1", settings, None, 0, 0)
+    for of in ("./clicks.toml", "clicks.toml", str(root / "clicks.toml")):
+        write(days=with_(DAYS, source={"of": of}))
+        assert refusal(load_config(root / "days.toml"), last) is None
+    write(days=with_(DAYS, source={"of": "visits"}))
+    assert str(refusal(load_config(root / "days.toml"), last)).startswith(
+        "source.of: changed from 'clicks' to 'visits'"
+    )

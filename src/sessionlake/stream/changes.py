@@ -2,14 +2,17 @@
 
 import json
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 from sessionlake.config.durations import spoken_duration
 from sessionlake.config.load import Config
 from sessionlake.config.lookups import LOOKUP
-from sessionlake.errors import PipelineStateError
+from sessionlake.config.upstream import upstream_of
+from sessionlake.errors import PipelineStateError, SessionlakeError
 from sessionlake.sources.record_columns import meta_of
 from sessionlake.stream.ingest import EVENTS, column_of
 from sessionlake.stream.named_columns import users_of
@@ -146,7 +149,7 @@ def _rebuilt(config: Config, last: BatchCommit, bound: Mapping[str, Any], others
     for name in now:
         old_value = (before.get(name) or {}) if isinstance(now[name], dict) else before.get(name)
         for key, old, new in _differences(name, old_value, now[name]):
-            if key in others:
+            if key in others or _is_same_pipeline(config, key, old):
                 continue
             was, told = _as_written(config, key, old), _as_written(config, key, new)
             changed = f"is gone, and was {was}" if new is None else f"changed from {was} to {told}"
@@ -158,6 +161,16 @@ def _rebuilt(config: Config, last: BatchCommit, bound: Mapping[str, Any], others
             if key in config.section.CUTS:
                 refused = config.section.cut_too_early(before, last.watermark_us, "the watermark") or refused
             yield Change(Class.REBUILD, key, old, new, f"{was} -> {told}: `{_REBUILD}`", refused)
+
+
+def _is_same_pipeline(config: Config, key: str, named: Any) -> bool:
+    """Say whether a setting names the pipeline that is read in another way, for example by its file in place of its name."""
+    at, _, name = key.rpartition(".")
+    if name != "of" or at not in config.upstream or not isinstance(named, str):
+        return False
+    with suppress(SessionlakeError):
+        return upstream_of(key, named, Path(config.directory)).warehouse == config.upstream[at].warehouse
+    return False
 
 
 def _cut(config: Config, last: BatchCommit) -> Iterator[Change]:
