@@ -176,7 +176,7 @@ def test_each_circle_is_a_problem(write: Write) -> None:
 def test_results_are_an_edge_and_their_table_is_no_source(write: Write) -> None:
     results = CLICKS.replace('connection = "files"', 'kind = "results"\nof = "clicks"\nrows = "final"')
     graph = load_project(write(clicks=CLICKS, days=results)).graph
-    assert graph.edges == (Edge("clicks", "session_changelog", "days", "source.of"),)
+    assert graph.edges == (Edge("clicks", "sessions_live", "days", "source.of"),)
     (told,) = problems(write(clicks=CLICKS, days=reading("clicks", "session_changelog")))
     assert told.endswith("which change; write kind = 'results' and of = 'clicks'")
 

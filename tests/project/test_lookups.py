@@ -74,7 +74,7 @@ def write(root: Path, name: str, *rows: dict[str, object]) -> None:
 def test_the_table_comes_first_in_the_graph_and_need_not_be_there_yet(root: Path) -> None:
     project = load_project(root)
     assert [edge.fields() for edge in project.graph.edges] == [
-        {"from": "customers", "reads": "table_changelog", "to": "a_visits"}
+        {"from": "customers", "reads": "table_live", "to": "a_visits"}
     ]
     assert list(project.members) == ["customers", "a_visits"]
     assert check_project(root).problems == ()

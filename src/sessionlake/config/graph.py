@@ -62,12 +62,15 @@ def edges_of(configs: Mapping[str, Config]) -> list[Edge]:
 def _read(config: Config) -> Iterator[tuple[str, str]]:
     """Yield the paths of the tables that a pipeline reads, as its source or to look events up, with the keys that name them."""
     for side in config.inputs.values():
-        if side.source.entry.is_table:
+        if side.source.entry.is_pipeline and (read := config.upstream.get(side.source.AT)) is not None:
+            # By the view that a user knows, and not by the table of its changes.
+            yield normal_path(f"{read.warehouse}/{read.changelog.live}"), side.source.place_at
+        elif side.source.entry.is_table:
             yield normal_path(side.source.path), side.source.place_at
         for section in side.lookup:
             at, upstream = f"{side.lookup_at}.{section.name}", side.looked_up.get(section.name)
             if upstream is not None:
-                yield normal_path(f"{upstream.warehouse}/{named(upstream.entry.changelog).changes}"), f"{at}.table"
+                yield normal_path(f"{upstream.warehouse}/{named(upstream.entry.changelog).live}"), f"{at}.table"
             elif section.path is not None and section.format is None:
                 yield normal_path(section.path), f"{at}.path"
 
