@@ -51,10 +51,14 @@ def rows_of(events: Sequence[Event]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, schema=ROWS)
 
 
-def partials_of(rows: pa.RecordBatch, cuts: Sequence[int], alone_before_us: int) -> pa.Table:
+TOGETHER = st.tuples(st.integers(-45, 45), st.integers(-45, 45) | st.just(1 << 40))
+"""The times, both inclusive, whose events may travel together."""
+
+
+def partials_of(rows: pa.RecordBatch, cuts: Sequence[int], together_us: tuple[int, int]) -> pa.Table:
     edges = [0, *sorted(c % (rows.num_rows + 1) for c in cuts), rows.num_rows]
     batches = [rows.slice(a, b - a) for a, b in pairwise(edges)]
-    pieces = [merged_late(SPEC, alone_before_us, piece) for piece in _whole_cells(batches, lambda time: time // GAP)]
+    pieces = [merged_late(SPEC, together_us, piece) for piece in _whole_cells(batches, lambda time: time // GAP)]
     return pa.concat_tables([RESTATES_SCHEMA.empty_table(), *pieces])
 
 
@@ -63,27 +67,31 @@ def spans_of(partials: pa.Table) -> list[tuple[str, int, int]]:
     return list(zip(partials["key"].to_pylist(), start, end, strict=True))
 
 
-@given(lists, st.lists(st.integers(0, 100), max_size=5), st.integers(-45, 45))
-def test_partials_do_not_depend_on_how_rows_arrive_in_batches(events: list[Event], cuts: list[int], alone: int) -> None:
+@given(lists, st.lists(st.integers(0, 100), max_size=5), TOGETHER)
+def test_partials_do_not_depend_on_how_rows_arrive_in_batches(
+    events: list[Event], cuts: list[int], together: tuple[int, int]
+) -> None:
     rows = rows_of(events)
     whole, cut = (
-        sorted(p.to_pylist(), key=repr) for p in (partials_of(rows, [], alone), partials_of(rows, cuts, alone))
+        sorted(p.to_pylist(), key=repr) for p in (partials_of(rows, [], together), partials_of(rows, cuts, together))
     )
     assert cut == whole
-    spans = spans_of(partials_of(rows, cuts, alone))
+    spans = spans_of(partials_of(rows, cuts, together))
     assert len({(key, start) for key, start, _ in spans}) == len(spans)
 
 
-@given(lists, st.integers(-45, 45))
-def test_no_partial_spans_a_gap_and_old_events_travel_alone(events: list[Event], alone: int) -> None:
-    for _, start, end in spans_of(partials_of(rows_of(events), [], alone)):
+@given(lists, TOGETHER)
+def test_no_partial_spans_a_gap_and_events_outside_of_a_time_travel_alone(
+    events: list[Event], together: tuple[int, int]
+) -> None:
+    for _, start, end in spans_of(partials_of(rows_of(events), [], together)):
         assert end - start < GAP
-        assert start == end or start >= alone
+        assert start == end or together[0] <= start < end <= together[1]
 
 
-@given(lists, st.integers(-45, 45))
-def test_partials_merge_into_the_sessions_of_their_events(events: list[Event], alone: int) -> None:
-    partials = partials_of(rows_of(events), [], alone)
+@given(lists, TOGETHER)
+def test_partials_merge_into_the_sessions_of_their_events(events: list[Event], together: tuple[int, int]) -> None:
+    partials = partials_of(rows_of(events), [], together)
     total, *_ = StateCodec(AGGREGATES).decode(partials["state"].combine_chunks())
     as_events = [{"key": k, "time_us": t, "v": float(v), "id": ""} for k, t, v in events]
     wanted = ORACLE.sessionize_events(as_events, GAP)
@@ -112,5 +120,5 @@ def test_the_widest_spans_hold_what_all_hold(given_spans: list[Span]) -> None:
 
 def test_a_key_whose_events_fill_many_batches_is_held_together() -> None:
     rows = rows_of([("a", 1, 1)] * 50 + [("b", 1, 1)])
-    found = partials_of(rows, list(range(0, 50, 5)), -100)
+    found = partials_of(rows, list(range(0, 50, 5)), (-100, 100))
     assert np.array_equal(found["event_count"].to_numpy(), [50, 1])
