@@ -16,11 +16,7 @@ from datetime import UTC, datetime
 
 from airflow.sdk import DAG
 
-from sessionlake_airflow.defaults import (
-    apply_param,
-    dry_run_param,
-    time_param,
-)
+from sessionlake_airflow.defaults import apply_param, dry_run_param, time_param
 from sessionlake_airflow.exit_codes import NO_BATCHES
 from sessionlake_airflow.job import SparkJob
 from sessionlake_airflow.project import pipelines

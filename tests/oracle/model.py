@@ -225,8 +225,8 @@ class ReferenceModel:
     def next_cut(self, time: int) -> float:
         """Return the first time after one that no session crosses."""
         later = [cut for cut, *_ in self.before if time < cut]
-        spells = [spell for spell in self.before if time < spell[0]]
-        length, offset = spells[0][2:] if spells else (self.max_length, self.offset)
+        earlier = [limits for limits in self.before if time < limits[0]]
+        length, offset = earlier[0][2:] if earlier else (self.max_length, self.offset)
         grid = math.inf if length is None else time - (time - offset) % length + length
         return min([grid, *later])
 

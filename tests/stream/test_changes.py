@@ -189,21 +189,21 @@ HOUR, TEN = 3_600_000_000, 600_000_000
 """The gap of before, and that of the config."""
 
 
-def spell(hour: int, gap: str = "1 hour", **more: str) -> dict[str, str]:
+def earlier(hour: int, gap: str = "1 hour", **more: str) -> dict[str, str]:
     return {"until": f"1970-01-01T{hour:02}:00:00Z", "gap": gap, **more}
 
 
 @pytest.mark.parametrize(
     ("before", "now", "refused"),
     [
-        ([], [spell(9)], None),
-        ([], [spell(8)], "session.before.0.until: 1970-01-01T08:00:00+00:00 is not after the watermark, 1970-01-01T08:00:00"),
-        ([], [spell(9, "2 hours")], "session.gap: changed from '1 hour' to '10 minutes'"),
-        ([[7 * HOUR, TEN, None, 0]], [spell(7, "10 minutes"), spell(9)], None),
-        ([[7 * HOUR, TEN, None, 0]], [spell(6, "10 minutes"), spell(9)], "session.before.0.until: 1970-01-01T06:00:00"),
-        ([[7 * HOUR, TEN, None, 0]], [spell(9)], "session.gap: changed from"),
-        ([[9 * HOUR, HOUR, None, 0]], [spell(10)], None),
-        ([], [spell(9), spell(10, "5 hours", max_length="6 hours")], None),
+        ([], [earlier(9)], None),
+        ([], [earlier(8)], "session.before.0.until: 1970-01-01T08:00:00+00:00 is not after the watermark, 1970-01-01T08:00:00"),
+        ([], [earlier(9, "2 hours")], "session.gap: changed from '1 hour' to '10 minutes'"),
+        ([[7 * HOUR, TEN, None, 0]], [earlier(7, "10 minutes"), earlier(9)], None),
+        ([[7 * HOUR, TEN, None, 0]], [earlier(6, "10 minutes"), earlier(9)], "session.before.0.until: 1970-01-01T06:00:00"),
+        ([[7 * HOUR, TEN, None, 0]], [earlier(9)], "session.gap: changed from"),
+        ([[9 * HOUR, HOUR, None, 0]], [earlier(10)], None),
+        ([], [earlier(9), earlier(10, "5 hours", max_length="6 hours")], None),
     ],
 )  # fmt: skip
 def test_a_gap_may_change_for_times_to_which_no_event_has_come(

@@ -3,32 +3,35 @@
 import random
 import shutil
 import time
+from collections import Counter
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import duckdb
+import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from sessionlake.cli.tables import register_tables
-from sessionlake.config.load import Config
+from sessionlake.config.load import Config, load_config, parse_config
 from sessionlake.config.times import format_time
 from sessionlake.errors import PipelineStateError
 from sessionlake.jobs.backfill import backfill
 from sessionlake.jobs.late.reprocess import reprocess_late
-from sessionlake.jobs.publish.final import Reached, closed_us, finals
+from sessionlake.jobs.publish import final
+from sessionlake.jobs.publish.final import publish_final
 from sessionlake.jobs.redeem.job import redeem
 from sessionlake.operators.run import run
+from sessionlake.operators.sessions.serving import SessionDecoder
 from sessionlake.quality.run import run_quality
 from sessionlake.serve.queries import query_tables
 from sessionlake.warehouse.batches import last_batch
-from sessionlake.warehouse.seen import Visible
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import merged_rows
-from sessionlake.warehouse.visible import View, section_at
 from tests.engine.crash_support import crash_at
-from tests.support import make_config, write_rows
+from tests.support import make_config, write_config, write_rows
 
 MINUTE = 60_000_000
 CUT = 500
@@ -37,6 +40,7 @@ LONG, SHORT = "30 minutes", "10 minutes"
 SESSION = {"gap": LONG, "grace": "40 minutes", "retention": "2000 minutes"}
 BEFORE = [{"until": format_time(CUT * MINUTE), "gap": LONG}]
 EARLIER: dict[str, Any] = {**SESSION, "gap": SHORT, "before": BEFORE}
+ENDS = np.arange(0, 2 * CUT, 7) * MINUTE
 NAMES = f"session_key, unix_micros(session_start) div {MINUTE}, unix_micros(session_end) div {MINUTE}, event_count"
 # Of events that are in order by key and time: one begins a session at the cut, and after the gap of the one before.
 ORACLE = """
@@ -129,35 +133,55 @@ def test_a_batch_that_was_interrupted_before_the_change_is_run_to_its_end(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("old", "new"), [(10, 50), (50, 10)])
-def test_readers_of_finals_get_each_session_once(spark: SparkSession, tmp_path: Path, old: int, new: int) -> None:
-    """Readers that began with the config of before, and go on with it."""
-    session = {"grace": "0 seconds", "retention": "5000 minutes"}
-    before = make_config(tmp_path, session={**session, "gap": f"{old} minutes"})
+def test_readers_that_began_before_the_change_get_each_final_session_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: int, new: int
+) -> None:
+    """A publisher, a pipeline behind, and views: all go on with the config of before."""
+    session = {"grace": "0 seconds", "retention": "5000 minutes", "emit": "final"}
+    before = load_config(write_config(tmp_path, session={**session, "gap": f"{old} minutes"}))
     earlier = [{"until": format_time(CUT * MINUTE), "gap": f"{old} minutes"}]
     after = make_config(tmp_path, session={**session, "gap": f"{new} minutes", "before": earlier})
-    tables, reached, seen = Tables.of(spark, before), [Reached()], list[Visible]()
-    published, followed = list[str](), list[str]()
+    behind = parse_config(
+        {
+            "pipeline": {"name": "behind", "warehouse": "behind", "store": "stores"},
+            "source": {"kind": "results", "of": "test.toml", "rows": "final"},
+            "group": {},
+            "aggregates": {"n": "count()"},
+        },
+        tmp_path,
+    )
+    tables, published, numbers = Tables.of(spark, before), Counter[str](), count()
+    monkeypatch.setattr(final, "send", lambda rows, *_: published.update(row.session_key for row in rows.collect()))
 
     def step(config: Config, rows: list[dict[str, Any]]) -> None:
-        write_rows(tmp_path, f"{len(seen)}.json", rows)
+        write_rows(tmp_path, f"{next(numbers)}.json", rows)
         run(spark, config, once=True)
-        last = last_batch(tables)
-        section = before.section.as_taken(last.settings.rebuild)
-        reached.append(Reached(last.batch_id, max(reached[-1].close_us, closed_us(before, last)), last.version))
-        published.extend(row.session_key for row in finals(tables, section, *reached[-2:]).collect())
-        mark = Visible.of(last, before.section, seen[-1] if seen else None)
-        view = View(tables, section_at(tables, before.section, mark), final=True)
-        rows_ = view.difference(seen[-1] if seen else None, mark, ["session_key"]).collect()
-        followed.extend(row.session_key for row in rows_)
-        seen.append(mark)
+        run(spark, behind, once=True)
+        publish_final(
+            tables,
+            before,
+            cast("Any", None),
+            str(tmp_path / "topic"),
+            once=True,
+            on_batch=lambda *_: None,
+            meanwhile=lambda: None,
+        )
+        shown = "select session_key, session_start from sessions_live order by 1, 2"
+        assert query_tables(before, shown, 1000) == query_tables(after, shown, 1000)
+        decoders = [SessionDecoder(one, last_batch(tables)) for one in (before, after)]
+        open_until = [decoder._windows.open_until(ENDS).tolist() for decoder in decoders]
+        assert open_until[0] == open_until[1]
 
-    keys = [f"k{minute}" for minute in range(100, 300, 5)]
     step(before, [*(event(f"k{minute}", minute) for minute in range(100, 300, 5)), event("z", 300)])
     step(after, [event("z", 480)])
     step(after, [*(event(f"l{minute}", minute) for minute in range(505, 600, 5)), event("y", 640)])
     step(after, [event("x", 2000)])
-    keys += [f"l{minute}" for minute in range(505, 600, 5)] + ["z", "z", "y"]
-    assert sorted(published) == sorted(followed) == sorted(keys)
+    keys = Counter(f"k{minute}" for minute in range(100, 300, 5)) + Counter(
+        f"l{minute}" for minute in range(505, 600, 5)
+    )
+    keys += Counter(z=2, y=1)
+    assert published == keys
+    assert dict(query_tables(behind, "select group_key, n from groups_live", 1000)[1]) == keys
 
 
 @pytest.mark.slow

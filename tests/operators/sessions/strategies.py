@@ -151,7 +151,7 @@ def subject(
     )
     if config.max_length is not None:
         windows = windows.max_length(microseconds(config.max_length), microseconds(config.offset))
-    windows = replace(windows, before=tuple(Earlier(*spell) for spell in config.before))
+    windows = replace(windows, before=tuple(Earlier(*limits) for limits in config.before))
     if config.max_gap is not None:
         windows = windows.by("g * interval 1 microsecond", microseconds(config.max_gap))
     return SessionizerHarness(

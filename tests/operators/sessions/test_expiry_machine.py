@@ -22,8 +22,8 @@ from sessionlake.config.load import parse_config
 from sessionlake.config.times import format_time
 from sessionlake.engine import shard
 from sessionlake.operators.sessions import expiring, ttl
+from sessionlake.operators.sessions.earlier import as_keys
 from sessionlake.operators.sessions.section import session_ttl_section
-from sessionlake.operators.sessions.spells import limits_of
 from sessionlake.serve.replica import Replica
 from tests.engine.task_shards import DiedError, TaskShards
 from tests.operators.sessions.expiring import RULES, expiring_pair
@@ -107,8 +107,8 @@ class ExpiringMachine(RuleBasedStateMachine):
             session |= {"max_length": microseconds(config.max_length), **offset}
         if config.before:
             session["before"] = [
-                {key: value for key, value in {"until": format_time(spell[0]), **limits_of(spell)}.items() if value}
-                for spell in config.before
+                {key: value for key, value in {"until": format_time(limits[0]), **as_keys(limits)}.items() if value}
+                for limits in config.before
             ]
         raw = {
             "pipeline": {"name": "p", "warehouse": "lake", "store": "store", "shards": config.shards},

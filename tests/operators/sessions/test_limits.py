@@ -234,7 +234,7 @@ def test_windows_that_do_not_go_together_are_refused(kwargs: dict[str, int], tol
     before=st.lists(
         st.tuples(st.integers(-1000, 1000), st.integers(1, 90), st.none() | st.integers(90, 200)),
         max_size=3,
-        unique_by=lambda spell: spell[0],
+        unique_by=lambda limits: limits[0],
     ),
 )
 def test_when_a_row_closes_is_the_same_in_sql(
@@ -254,7 +254,7 @@ def test_when_a_row_closes_is_the_same_in_sql(
         gap,
         max_length_us=section.max_length_us,
         offset_us=section.offset_us,
-        before=tuple(Earlier(*spell) for spell in sorted(before)),
+        before=tuple(Earlier(*limits) for limits in sorted(before)),
     )
     until = windows.open_until(np.array(ends, np.int64))
     rows = duckdb.connect().register("rows", pa.table({"session_end": ends}))

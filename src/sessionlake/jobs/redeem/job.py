@@ -41,7 +41,7 @@ from sessionlake.sources.registry import sources_of
 from sessionlake.stream.kind import Kind
 from sessionlake.stream.redeeming import Redeeming
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.batches import find_last_batch, last_batch
+from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables, spark_schema
 from sessionlake.warehouse.views import read_batches
 
@@ -113,18 +113,24 @@ def _check_readable(config: Config, columns: EventColumns) -> None:
 
 def _pin(config: Config, tables: Tables) -> dict[str, Any]:
     last = last_batch_pins(config, tables)
-    event, taken = config.event, find_last_batch(tables)
-    if event.unique_us is not None and taken is not None and "unique_for_us" not in taken.settings.live:
+    pins = {**last, "max_future_skew_us": config.max_future_skew_us, NUMBER: next_number(tables)}
+    if config.event.unique_us is None:
+        return pins
+    _check_taken(tables)
+    return {**pins, UNIQUE: [config.event.unique_us, config.event.max_key_bytes]}
+
+
+def _check_taken(tables: Tables) -> None:
+    """Raise JobError if the stream does not compare corrections with what was taken: they would count twice, or be forgotten."""
+    if "unique_for_us" not in last_batch(tables).settings.live:
         raise JobError(
             "event.unique_for: is new, and the stream has not taken it; `sessionlake run CONFIG --once` takes it with its next batch"
         )
-    if event.unique_us is not None and schemas.ID_FIELDS[0].name not in tables[schemas.CORRECTIONS].read().columns:
+    if schemas.ID_FIELDS[0].name not in tables[schemas.CORRECTIONS].read().columns:
         raise JobError(
             f"table {schemas.CORRECTIONS!r}: lacks {schemas.ID_FIELDS[0].name!r}, which a stream of this release adds when it starts; "
             "start `sessionlake run CONFIG` anew, then this job"
         )
-    unique = {} if event.unique_us is None else {UNIQUE: [event.unique_us, event.max_key_bytes]}
-    return {**last, "max_future_skew_us": config.max_future_skew_us, NUMBER: next_number(tables), **unique}
 
 
 def _letters(run: JobRun, reasons: list[str], from_us: int | None, to_us: int | None) -> DataFrame:

@@ -143,8 +143,8 @@ class Sessions(EventKind[SessionizerSpec]):
         if emit is None:
             return kept
         windows = spec.windows
-        spells = [*map(astuple, windows.before), (windows.gap_us, windows.max_length_us, windows.offset_us)]
-        return f"{kept}/{emit.early}/{emit.full}/{emit.late}{f'/{spells}' if windows.before else ''}"
+        limits = [*map(astuple, windows.before), (windows.gap_us, windows.max_length_us, windows.offset_us)]
+        return f"{kept}/{emit.early}/{emit.full}/{emit.late}{f'/{limits}' if windows.before else ''}"
 
     def suite_values(self) -> dict[str, int | bool]:
         """Return the gap, and whether rows carry states."""

@@ -12,7 +12,7 @@ from sessionlake.config.sections import Duration, OperatorSection, Section
 from sessionlake.config.times import format_time
 from sessionlake.errors import ConfigError
 from sessionlake.operators.sessions.changelog import QUARANTINED, QUARANTINED_KEYS, quarantined_keys_sql
-from sessionlake.operators.sessions.spells import NEVER_US, EarlierSection, check_cells, limits_of, spells
+from sessionlake.operators.sessions.earlier import NEVER_US, EarlierSection, as_keys, check_cells, limits_over_time
 from sessionlake.operators.sessions.thresholds import RATE, RULE, Quarantine, check_length, parse_rate, rate_sql
 from sessionlake.operators.shared.cleanups.section import BoundedSection, BoxedSection, ConditionSection
 from sessionlake.operators.shared.windowing.emit_section import EmitSection
@@ -403,7 +403,7 @@ class SessionSection(OperatorSection):
 
     def same_until(self, bound: Mapping[str, Any], time_us: int | None) -> bool:
         """Say whether gaps and limits are the same for all event times up to one."""
-        return spells(bound, time_us) == spells(self.bound_settings(), time_us)
+        return limits_over_time(bound, time_us) == limits_over_time(self.bound_settings(), time_us)
 
     def before_in_words(self, bound: Sequence[Sequence[Any]]) -> str:
         """Return the gap and the limit of each time."""
@@ -414,7 +414,7 @@ class SessionSection(OperatorSection):
 
     def cut_too_early(self, bound: Mapping[str, Any], reached_us: int | None, told: str) -> str | None:
         """Return the line about a time of [[session.before]] that is new, and not after one that is reached, as `told`."""
-        known = [spell[0] for spell in bound.get("session.before") or ()]
+        known = [until_us for until_us, *_ in bound.get("session.before") or ()]
         for number, earlier in enumerate(self.before):
             if reached_us is not None and earlier.until_us <= reached_us and earlier.until_us not in known:
                 return (
@@ -425,11 +425,11 @@ class SessionSection(OperatorSection):
 
     def as_taken(self, bound: Mapping[str, Any]) -> Self:
         """Return the section with the gaps and limits of bound settings."""
-        theirs, ours = (spells(some, NEVER_US) for some in (bound, self.bound_settings()))
+        theirs, ours = (limits_over_time(some, NEVER_US) for some in (bound, self.bound_settings()))
         if theirs == ours or bound.get("session.gap") is None:
             return self
-        before = [EarlierSection.of(spell) for spell in theirs[:-1]]
-        return self.model_copy(update={**limits_of(theirs[-1]), "before": before})
+        before = [EarlierSection.of(limits) for limits in theirs[:-1]]
+        return self.model_copy(update={**as_keys(theirs[-1]), "before": before})
 
     def live_settings(self) -> dict[str, Any]:
         """Return the thresholds of [quarantine], and [ttl]."""

@@ -95,12 +95,12 @@ class SessionWindows:
                 f"session.max_length: {format_duration(self.max_length_us)!r} is shorter than {gap}; write {spoken_duration(widest)!r} or more"
             )
         # A batch may have had an earlier gap, and a retention that goes with it alone.
-        widest = min([widest, *(earlier.gap_us for earlier in self.before)])
-        if self.retention_us is not None and self.retention_us < widest + self.grace_us:
-            needed = format_duration(widest + self.grace_us)
+        narrowest = min([widest, *(earlier.gap_us for earlier in self.before)])
+        if self.retention_us is not None and self.retention_us < narrowest + self.grace_us:
+            needed = format_duration(narrowest + self.grace_us)
             raise ConfigError(
                 f"session.retention: {format_duration(self.retention_us)!r} is shorter than {gap} + grace = {needed!r}; "
-                f"write at least {spoken_duration(widest + self.grace_us)!r}"
+                f"write at least {spoken_duration(narrowest + self.grace_us)!r}"
             )
 
     @classmethod
@@ -165,7 +165,7 @@ class SessionWindows:
             section.max_length_us,
             section.offset_us,
             section.gap_by,
-            tuple(Earlier(*spell.bound) for spell in section.before),
+            tuple(Earlier(*earlier.bound) for earlier in section.before),
         )
 
     @property
@@ -224,8 +224,8 @@ class SessionWindows:
     def _by_time(self, now: Ints | int, earlier: Iterable[Ints | int], time_us: Ints) -> Ints:
         """Return for each time the value that holds for it: one of `earlier`, which are as those of `before`, or that of now."""
         found = now
-        for spell, value in reversed([*zip(self.before, earlier, strict=True)]):
-            found = np.where(time_us < spell.until_us, value, found)
+        for limits, value in reversed([*zip(self.before, earlier, strict=True)]):
+            found = np.where(time_us < limits.until_us, value, found)
         return cast("Ints", found)
 
     def bounds(self, watermark_us: int) -> Bounds:

@@ -243,7 +243,10 @@ class _Found:
     """The identities that corrections have brought in."""
 
     def restate(self, rows: pa.Table, context: BatchContext) -> None:
-        """Take the corrections that bring in one event each: those of events that nobody has taken."""
+        """Take the corrections that bring in one event each: those of events that nobody has taken.
+
+        Operators of several inputs have none, so the identities are of the first one.
+        """
         rows = rows.sort_by("correction_id")
         time_us, hashes = micros(rows[ID_FIELDS[0].name]), combined(rows[ID_HASH]).to_numpy()
         unique_us = next(iter(self.unique.inputs.values())).unique_us or 0

@@ -11,7 +11,7 @@ from sessionlake.errors import ConfigError
 
 NEVER_US = 1 << 62
 """A time that is later than any other."""
-Spell = tuple[int | None, int | None, int | None, int]
+Limits = tuple[int | None, int | None, int | None, int]
 """The end of a time, None of the last one, and the gap, the length of cells and their offset that hold until then; microseconds."""
 
 
@@ -25,9 +25,9 @@ class EarlierSection(Section):
     max_length_offset: Duration = "0 seconds"
 
     @classmethod
-    def of(cls, spell: Spell) -> Self:
-        """Return the section of a spell that ends."""
-        return cls.model_validate({"until": format_time(spell[0] or 0), **limits_of(spell)})
+    def of(cls, limits: Limits) -> Self:
+        """Return the section of limits that end."""
+        return cls.model_validate({"until": format_time(limits[0] or 0), **as_keys(limits)})
 
     @property
     def until_us(self) -> int:
@@ -48,9 +48,9 @@ class EarlierSection(Section):
         check_cells(at, self, (gap_us, "gap"))
 
 
-def limits_of(spell: Spell) -> dict[str, str | None]:
+def as_keys(limits: Limits) -> dict[str, str | None]:
     """Return the gap, the length of cells and their offset as the keys of a section."""
-    _, gap_us, length_us, offset_us = spell
+    _, gap_us, length_us, offset_us = limits
     return {
         "gap": f"{gap_us} us",
         "max_length": None if length_us is None else f"{length_us} us",
@@ -58,11 +58,11 @@ def limits_of(spell: Spell) -> dict[str, str | None]:
     }
 
 
-def spells(bound: Mapping[str, Any], time_us: int | None) -> list[Spell]:
+def limits_over_time(bound: Mapping[str, Any], time_us: int | None) -> list[Limits]:
     """Return the gaps and limits by bound settings that hold up to a time, each with its end as far as that is known then."""
     now = (bound.get("session.gap"), bound.get("session.max_length"), bound.get("session.max_length_offset") or 0)
-    every: list[Any] = [*(tuple(spell) for spell in bound.get("session.before") or ()), (None, *now)]
-    ended = [*takewhile(lambda spell: None not in (spell[0], time_us) and spell[0] <= time_us, every)]
+    every: list[Any] = [*(tuple(earlier) for earlier in bound.get("session.before") or ()), (None, *now)]
+    ended = [*takewhile(lambda limits: None not in (limits[0], time_us) and limits[0] <= time_us, every)]
     return [*ended, (None, *every[len(ended)][1:])]
 
 
