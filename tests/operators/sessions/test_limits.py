@@ -102,6 +102,17 @@ def test_a_restate_that_crosses_a_cut_is_refused() -> None:
         assert (out.counts["malformed"], out.counts["applied"], len(harness.sessions())) == (2, 1, 1)
 
 
+@pytest.mark.parametrize(
+    "batches", [[[50, 54, 99], [CUT, 110]], [[110, CUT, 99, 54, 50]], [[54], [99], [110], [50], [CUT]]]
+)
+def test_an_event_before_the_time_has_the_earlier_gap(batches: list[list[int]]) -> None:
+    """It is 3 before the time, and 10 from it on."""
+    with opened(SessionWindows(10, 200, 1000, before=(Earlier(CUT, 3),))) as harness:
+        for times in batches:
+            harness.process([event(time) for time in times])
+        assert spans(harness) == [(50, 50), (54, 54), (99, 99), (CUT, 110)]
+
+
 @pytest.mark.parametrize(("gap", "next_", "joined"), [(25, 25, True), (25, 26, False), (None, 10, True), (None, 11, False), (3, 4, False), (40, 40, True)])  # fmt: skip
 def test_exactly_the_events_own_gap_joins(gap: int | None, next_: int, joined: bool) -> None:  # noqa: FBT001
     for rows in (
