@@ -132,6 +132,27 @@ def test_a_batch_that_was_interrupted_before_the_change_is_run_to_its_end(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("old", "new", "until"), [("2 hours", "1 minute", 120), ("1 minute", "2 hours", 180)])
+def test_sessions_that_wait_are_sent_though_the_gap_is_another(
+    spark: SparkSession, tmp_path: Path, old: str, new: str, until: int
+) -> None:
+    """Stores list them by until when they are open, in buckets as wide as the gap asks for: the lists are made anew."""
+    session = {"grace": "0 seconds", "retention": "20 hours"}
+    emit = {"early": "off", "full": "close"}
+    before = make_config(tmp_path, session={**session, "gap": old}, emit=emit)
+    earlier = [{"until": format_time(until * MINUTE), "gap": old}]
+    after = make_config(tmp_path, session={**session, "gap": new, "before": earlier}, emit=emit)
+    write_rows(tmp_path, "0.json", [event(f"u{minute}", minute) for minute in range(60, 120)])
+    run(spark, before, once=True)
+    for minute in (until + 5, 480):
+        write_rows(tmp_path, f"{minute}.json", [event("z", minute)])
+        run(spark, after, once=True)
+    run(spark, after, once=True, drain=True)
+    sent = {key for key, *_ in stored(spark, after)}
+    assert sent == {"z", *(f"u{minute}" for minute in range(60, 120))}
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("old", "new"), [(10, 50), (50, 10)])
 def test_readers_that_began_before_the_change_get_each_final_session_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: int, new: int
