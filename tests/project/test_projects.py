@@ -229,7 +229,7 @@ def test_one_that_fails_once_leaves_the_others_done_and_those_behind_it_skipped(
 
 def job(root: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     command = [SESSIONLAKE, "--quiet", words[0], str(root), *words[1:]]
-    return subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
 
 
 @pytest.mark.slow
