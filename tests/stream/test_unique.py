@@ -258,6 +258,16 @@ def test_a_message_is_numbered_once() -> None:
             {"unique_for": "9 us"},
             r"event\.unique_for: '9 us' is shorter than events wait for others, '15 microseconds'; ",
         ),
+        (
+            "refusing",
+            {"unique_for": "29 us"},
+            r"event\.unique_for: '29 us' is shorter than events wait for others, '30 microseconds'; ",
+        ),
+        (
+            "hopping",
+            {"unique_for": "29 us"},
+            r"event\.unique_for: '29 us' is shorter than events wait for others, '30 microseconds'; ",
+        ),
         ("session", {"duplicates": "all"}, r"event\.duplicates: "),
         ("table", {"unique_for": "40 us"}, r"event\.unique_for: is not for \[table\], "),
         ("count", {"unique_for": "40 us"}, r"event\.unique_for: is not for windows by count, "),
@@ -275,3 +285,24 @@ def test_settings_that_are_refused(operator: str, event: Row, line: str, tmp_pat
     given["event"] = {name: value for name, value in given["event"].items() if value is not None}
     with pytest.raises(ConfigError, match=f"^{line}"):
         parse_config({"pipeline": {"name": "p", "warehouse": "w"}, **given}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changed", "least"),
+    [
+        ({}, "20 microseconds"),
+        ({"left": {"size": "unbounded"}}, "1 minute"),
+        ({"kind": "tumbling", "size": "40 us"}, "50 microseconds"),
+        ({"kind": "session", "gap": "15 us"}, "25 microseconds"),
+    ],
+)
+def test_messages_that_wait_for_partners_are_remembered(changed: Row, least: str, tmp_path: Path) -> None:
+    given = config("join", unique_for="1 us")["join"]
+    if least == "1 minute":
+        given["retention_time"] = "1 minute"
+    if "kind" in changed:
+        given = {**given, "left": {**given["left"]}, "right": {**given["right"]}}
+        del given["left"]["size"], given["right"]["size"]
+    given = {**given, **changed, "left": {**given["left"], **changed.get("left", {})}}
+    with pytest.raises(ConfigError, match=rf"'1 us' is shorter than events wait for others, '{least}'; "):
+        parse_config({"pipeline": {"name": "p", "warehouse": "w"}, "join": given}, tmp_path)

@@ -17,7 +17,7 @@ from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import FIRST, SECOND, events, write_events
-from tests.operators_table import FORMS, MINUTE_US, OperatorLake, without_revisions
+from tests.operators_table import FORMS, MINUTE_US, JoinLake, OperatorLake, without_revisions
 
 
 @pytest.mark.parametrize("name", ["unique session", pytest.param("unique window", marks=pytest.mark.slow)])
@@ -111,3 +111,40 @@ def test_another_length_or_none_restores_the_stores(spark: SparkSession, tmp_pat
     # The last batch only counts them.
     tables = Tables.of(spark, lake.config)
     assert not tables[schemas.DUPLICATES].read().where(F.col("batch_id") == last_batch(tables).batch_id).count()
+
+
+def archiving(lake: OperatorLake, *, unique: bool) -> None:
+    """Keep the archive, with ids, and take duplicates out if asked."""
+    lake.configure()
+    text = lake.path.read_text().replace("[pipeline]", "[pipeline]\narchive = true")
+    if not unique:
+        text = text.replace('\nunique_for = "30 minutes"', "").replace(', unique_for = "40 minutes"', "")
+    lake.path.write_text(text)
+
+
+class UniqueJoinLake(JoinLake):
+    """Both sides take duplicates out."""
+
+    template = JoinLake.template.replace(
+        'time_unit = "s" }}', 'time_unit = "s", id = "tag", unique_for = "40 minutes" }}'
+    )
+
+
+@pytest.mark.parametrize("form", [FORMS["unique session"], pytest.param(UniqueJoinLake, marks=pytest.mark.slow)])
+def test_an_archive_tells_which_events_came_before_the_setting(
+    spark: SparkSession, tmp_path: Path, form: type[OperatorLake]
+) -> None:
+    """The second batch is the first one again: with the archive it has as many duplicates as if the setting had been there."""
+    lines, found = [line for line in events(0) if line != "{broken"], list[tuple[int, ...]]()
+    for before in (True, False):
+        lake = form(tmp_path / f"lake {before}", tmp_path / f"events {before}")
+        for number, unique in enumerate((before, True, True)):
+            archiving(lake, unique=unique)
+            write_events(lake.events / f"{number}.json", number, lines)
+            counts = run(spark, lake.config, once=True).counts
+            found.append((number, counts["accepted"], counts["late"], counts.get("duplicate", 0)))
+            shutil.rmtree(lake.stores)
+        assert read_status(lake.config).reconciles
+    _, *always, _, second, third = found
+    assert always == [second, third]
+    assert second[3] > second[1] + second[2]

@@ -284,7 +284,7 @@ class OperatorSection(Section):
 
     @property
     def least_unique_us(self) -> int:
-        """The shortest `unique_for` by which an event of now is not taken for one that is too old; microseconds."""
+        """The shortest `unique_for` with which every event that is not late is compared; microseconds. At most the retention."""
         return self.harmless_us
 
     @property

@@ -18,8 +18,8 @@ from sessionlake.stream.pinned import AGGREGATES
 from sessionlake.stream.planned_offsets import fingerprint
 from sessionlake.stream.relaid import relaid
 from sessionlake.stream.tables import outputs_of
-from sessionlake.stream.unique import Unique, once, unique_since
-from sessionlake.stream.unique.tables import with_ids
+from sessionlake.stream.unique import Unique, once
+from sessionlake.stream.unique.tables import unique_since, with_ids
 from sessionlake.stream.wrapped import inner, store_layout
 from sessionlake.warehouse.batch_commit import BatchCommit, Settings
 from sessionlake.warehouse.tables import Tables

@@ -131,13 +131,20 @@ class JoinSection(OperatorSection):
         """By time: how long after a message its last possible partner may lie at least, and grace; by count nothing is late."""
         if self.by != TIME_AXIS:
             return _EVER
-        reaches = [0]
-        if self.kind == SESSION:
-            reaches = [self.on_axis("gap", self.gap)]
-        elif self.kind == SLIDING:
+        return (min(self._reaches) if self.kind in (SESSION, SLIDING) else 0) + self.grace_us
+
+    @property
+    def least_unique_us(self) -> int:
+        """How long after a message its last possible partner may lie at most, and grace. At most the retention."""
+        return min(max(self._reaches) + self.grace_us, self.retention_us)
+
+    @property
+    def _reaches(self) -> list[int]:
+        """How long after a message of each side its last possible partner may lie, microseconds; by windows of one grid their size."""
+        if self.kind == SLIDING:
             sizes = map(self.size_of, self.sides)
-            reaches = [self.retention_us if size is None else size for size in sizes]
-        return min(reaches) + self.grace_us
+            return [self.retention_us if size is None else size for size in sizes]
+        return [self.on_axis("gap", self.gap) if self.kind == SESSION else self.on_axis("size", self.size)]
 
     @property
     def idle_us(self) -> int:

@@ -184,6 +184,11 @@ class SessionSection(OperatorSection):
         return self.gap_us + self.grace_us
 
     @property
+    def least_unique_us(self) -> int:
+        """Gap (max_gap) + grace: so long a session of one event stays open at most."""
+        return self.widest_us + self.grace_us
+
+    @property
     def ends_inclusive(self) -> bool:
         """The end is the time of the last event."""
         return True

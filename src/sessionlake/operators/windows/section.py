@@ -70,6 +70,11 @@ class WindowSection(OperatorSection):
         return parse_duration(self.retention_time)
 
     @property
+    def least_unique_us(self) -> int:
+        """Size + grace: so long a window of its first event stays open. At most the retention, beyond which no event is taken in."""
+        return min(self.size_us + self.grace_us, self.retention_us)
+
+    @property
     def sums_events(self) -> bool:
         """Whether each accepted event is in exactly one row: of tumbling windows that are sent with every change."""
         return rows_are_state(self.windows, self.emit.policies)

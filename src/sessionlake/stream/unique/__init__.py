@@ -3,17 +3,15 @@
 `once` puts the wrapper around an operator if its inputs ask for it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, cast
 
 from sessionlake.engine.operator import Operator
 from sessionlake.stream.event_operator import EventOperator
-from sessionlake.stream.ingest import EventSpec
 from sessionlake.stream.unique.events import ID_HASH
 from sessionlake.stream.unique.operator import DUPLICATES, ID_TIME, IDS, Unique
-from sessionlake.warehouse.batch_commit import BatchCommit
 
-__all__ = ["DUPLICATES", "IDS", "ID_HASH", "ID_TIME", "Unique", "once", "remembered_us", "unique_since"]
+__all__ = ["DUPLICATES", "IDS", "ID_HASH", "ID_TIME", "Unique", "once", "remembered_us"]
 
 
 def once(operator: Operator[Any], inputs: Iterable[str]) -> Operator[Any]:
@@ -26,9 +24,3 @@ def once(operator: Operator[Any], inputs: Iterable[str]) -> Operator[Any]:
 def remembered_us(operator: Operator[Any]) -> int | None:
     """Return how long identities are remembered, microseconds; None if none are."""
     return operator.remembered_us if isinstance(operator, Unique) else None
-
-
-def unique_since(inputs: Mapping[str, EventSpec], last: BatchCommit | None) -> dict[str, int]:
-    """Return by input the batch from which on duplicates are taken out, given the last batch; None if there is none."""
-    known, following = ({}, 0) if last is None else (last.settings.unique_since, last.batch_id + 1)
-    return {name: known.get(name, following) for name, spec in inputs.items() if spec.unique_us is not None}

@@ -1,6 +1,6 @@
 """The tables of identities and of duplicates, and how a store gets its identities back."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -8,13 +8,15 @@ from pyspark.sql import functions as F
 
 from sessionlake.engine.outputs import Output
 from sessionlake.errors import PipelineStateError
+from sessionlake.stream.ingest import EventSpec
 from sessionlake.stream.kind import Kind, State, TableSpec
 from sessionlake.stream.outputs import archived_rows
 from sessionlake.stream.unique.events import ID_HASH
 from sessionlake.stream.unique.operator import DUPLICATES, ID_TIME, IDS, Unique
 from sessionlake.stream.watermark import watermark_of
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.batches import find_last_batch, last_batch_id
+from sessionlake.warehouse.batch_commit import BatchCommit
+from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.tables import Tables
 
 _COMMENTS: Mapping[str, str] = {
@@ -52,11 +54,33 @@ def require_ids(tables: Tables, kind: Kind) -> None:
 
 def with_ids(tables: Tables, kind: Kind, unique: Unique, state: State, stored: DataFrame) -> DataFrame:
     """Return the rows that restore an operator's shards with the identities that are still asked for, of committed batches."""
-    until, changes = last_batch_id(tables, kind.changelog), tables[schemas.EVENT_IDS]
-    oldest = watermark_of(state) - unique.remembered_us
+    last = find_last_batch(tables)
+    until = -1 if last is None else last.batch_id
+    known = tables[schemas.EVENT_IDS].read().select("batch_id", "key", "event_time", ID_HASH)
     time_us = F.unix_micros("event_time")
-    ids = changes.read().where((F.col("batch_id") <= until) & (time_us >= oldest))
-    return stored.unionByName(ids.select("key", time_us.alias(ID_TIME), ID_HASH), allowMissingColumns=True)
+    for ids in (known, *_archived(tables, kind, unique_since(kind.inputs, last))):
+        asked = ids.where((F.col("batch_id") <= until) & (time_us >= watermark_of(state) - unique.remembered_us))
+        stored = stored.unionByName(asked.select("key", time_us.alias(ID_TIME), ID_HASH), allowMissingColumns=True)
+    return stored
+
+
+def unique_since(inputs: Mapping[str, EventSpec], last: BatchCommit | None) -> dict[str, int]:
+    """Return by input the batch from which on duplicates are taken out, given the last batch; None if there is none."""
+    known, following = ({}, 0) if last is None else (last.settings.unique_since, last.batch_id + 1)
+    return {name: known.get(name, following) for name, spec in inputs.items() if spec.unique_us is not None}
+
+
+def _archived(tables: Tables, kind: Kind, since: Mapping[str, int]) -> Iterator[DataFrame]:
+    """Yield by input the identities that the archive has of batches without `unique_for`; those of events without an id are never asked for."""
+    archive = tables[schemas.EVENTS]
+    if not any(since.values()) or not archive.exists():
+        return
+    events = archive.read()
+    for number, name in enumerate(kind.inputs):
+        if since.get(name):
+            own = events.where(F.col(schemas.SIDE) == name) if schemas.SIDE in events.columns else events
+            hashed = F.xxhash64("event_id", F.xxhash64("key", F.lit(number).cast("long"))).alias(ID_HASH)
+            yield own.where(F.col("batch_id") < since[name]).select("batch_id", "key", "event_time", hashed)
 
 
 def _names(kind: Kind) -> list[str]:
