@@ -135,10 +135,10 @@ def test_healthy_warehouse_passes_and_its_results_are_kept(spark: SparkSession, 
     before = {name: tables[name].latest_version() for name in names}
     report = check(spark, lake, run_id="r1")
     assert found(report) == {}
-    assert report.counts["checks"] == report.counts["passed"] == 43
+    assert report.counts["checks"] == report.counts["passed"] == 45
     assert {name: tables[name].latest_version() for name in names} == before
     rows = tables[schemas.QUALITY_RESULTS].read().collect()
-    assert len(rows) == 43
+    assert len(rows) == 45
     assert {row["table"] for row in rows} == set(TABLES)
     version = next(row["version"] for row in rows if row["table"] == "sessions")
     assert version == f"sessions@{before['sessions']}, session_changelog@{before['session_changelog']}"

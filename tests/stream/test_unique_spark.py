@@ -15,6 +15,8 @@ from sessionlake.operators.run import run
 from sessionlake.quality.run import run_quality
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
+from sessionlake.warehouse.delta_log import USER_METADATA
+from sessionlake.warehouse.history import user_metadata
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import FIRST, SECOND, events, write_events
 from tests.operators_table import FORMS, MINUTE_US, JoinLake, OperatorLake, without_revisions
@@ -72,6 +74,7 @@ def test_identities_are_kept_by_jobs_and_missed_if_they_are_gone(spark: SparkSes
     report = run_quality(spark, lake.config.model_copy(update={"quality": strict}), only=["events"], dry_run=True)
     assert any("duplicate_rate" in note for note in report.notes), report.notes
     assert not any("counts_reconcile" in note for note in report.notes), report.notes
+    assert not any("ids_counted" in note or "taken_once" in note for note in report.notes), report.notes
     lake.write_files(SECOND)
     run(spark, lake.config, once=True)
     # Copies of the key's erased events come as new ones.
@@ -148,3 +151,28 @@ def test_an_archive_tells_which_events_came_before_the_setting(
     _, *always, _, second, third = found
     assert always == [second, third]
     assert second[3] > second[1] + second[2]
+
+
+@pytest.mark.slow
+def test_quality_finds_identities_that_are_lost_or_taken_twice(spark: SparkSession, tmp_path: Path) -> None:
+    lake: OperatorLake = FORMS["unique session"](tmp_path / "lake", tmp_path / "events")
+    lake.write_files(FIRST)
+    run(spark, lake.config, once=True)
+
+    def failed() -> set[str]:
+        notes = run_quality(spark, lake.config, only=["events"], dry_run=True).notes
+        return {name for name in ("ids_counted", "taken_once") if any(name in note for note in notes)}
+
+    assert failed() == set()
+    tables = Tables.of(spark, lake.config)
+    table, damaging = tables[schemas.EVENT_IDS], {"copied": True, "maintenance": {"job": "test"}}
+    first = table.read().orderBy("key", "event_time", "id_hash").limit(1)
+    key, batch = (first.collect()[0][name] for name in ("key", "batch_id"))
+    with tables.settings({USER_METADATA: user_metadata(damaging)}):
+        first.coalesce(1).write.format("delta").mode("append").save(table.uri)
+    assert failed() == {"ids_counted", "taken_once"}
+    with tables.settings({USER_METADATA: user_metadata(damaging)}):
+        spark.sql(f"delete from {table.sql_name()} where key = '{key}' and batch_id = {batch}")
+    assert failed() == {"ids_counted"}
+    compact(spark, lake.config)
+    assert failed() == set(), "it may have been beyond retention"

@@ -17,6 +17,8 @@ from sessionlake.config.operators import named
 from sessionlake.jobs.run import was_forgotten
 from sessionlake.operators.registry import kind_of
 from sessionlake.operators.shared.cleanups.names import EXPIRED_EVENTS
+from sessionlake.quality.identities import TYPES as IDENTITIES
+from sessionlake.quality.identities import with_identities
 from sessionlake.quality.neighbours import crowded, repeated
 from sessionlake.sources.registry import sources_of
 from sessionlake.stream.kind import Kind
@@ -34,6 +36,7 @@ _SHARED = (
     schemas.DEAD_LETTERS,
     schemas.CORRECTIONS,
     schemas.CORRECTION_OUTCOMES,
+    schemas.EVENT_IDS,
 )
 
 
@@ -83,6 +86,14 @@ class Inputs:
         """The names of the tables of the operator's results."""
         return self.tables.changelog
 
+    @property
+    def unique_since(self) -> int | None:
+        """The batch from which on each input's events are remembered; None if some never are."""
+        since = self.pinned.get("unique_since", {})
+        return (
+            max(since.values()) if since and {*since} == {*self.kind.inputs} and self.has(schemas.EVENT_IDS) else None
+        )
+
     @cached_property
     def kind(self) -> Kind:
         """The pipeline's operator, with the columns' types as its first commit pinned them."""
@@ -117,6 +128,7 @@ def pin(tables: Tables) -> dict[str, Any]:
         "committed_us": last.committed_us,
         "types": dict(last.settings.types),
         "layouts": list(last.settings.layouts),
+        "unique_since": dict(last.settings.unique_since),
         "forgotten": was_forgotten(tables),
         EXPIRED_EVENTS: last.state.get(EXPIRED_EVENTS, 0),
     }
@@ -129,8 +141,8 @@ def events(inputs: Inputs) -> Checked:
     """
     dead = inputs.committed(schemas.DEAD_LETTERS).where("kind = 'event'")
     no_key = F.count_if(F.col("reason").isin(*NULL_KEY))
-    batches = batches_of(inputs)
-    names = batches.columns
+    batches = with_identities(batches_of(inputs), inputs.tables, inputs.committed, inputs.unique_since)
+    names = [name for name in batches.columns if name not in IDENTITIES]
     joined = (
         batches.join(_late(inputs).where("counted").groupBy("batch_id").agg(F.count("*").alias("_late")), "batch_id", "left")
         .join(dead.groupBy("batch_id").agg(F.count("*").alias("_dead"), no_key.alias("_no_key")), "batch_id", "left")
@@ -148,12 +160,14 @@ def events(inputs: Inputs) -> Checked:
         "previous_watermark": F.lag("watermark").over(Window.orderBy("batch_id")),
         "age_seconds": age_us / SECOND_US,
         "recent": F.unix_micros("committed_at") >= recent_us,
+        **{name: F.col(name) for name in IDENTITIES},
     }
     columns = _types(schemas.batches(inputs.of.counts)) | {
         **dict.fromkeys(("unplaced", "late_rows", "dead_rows", "null_keys", "outcome_rows"), "bigint"),
         "previous_watermark": "timestamp",
         "age_seconds": "double",
         "recent": "boolean",
+        **IDENTITIES,
     }
     frame = joined.select(*names, *(column.alias(name) for name, column in added.items()))
     version = inputs.version(inputs.of.changes, schemas.LATE_EVENTS, schemas.DEAD_LETTERS, schemas.CORRECTION_OUTCOMES)
