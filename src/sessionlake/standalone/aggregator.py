@@ -49,7 +49,7 @@ class WindowedAggregator(Standalone[Windower | Counter | Sessionizer]):
     `keep_messages` the messages themselves are kept for `get_messages`, with the columns that aggregates read and
     `columns`: by time True, for the retention; by count how many of the newest of each partition.
 
-    A message that is more than `max_future_skew` (by default the size of a window, the grace of sessions, a minute at least) ahead of
+    A message that is more than `max_future_skew` (by default the size of a window, the grace of sessions, or their gap if no grace is written, a minute at least) ahead of
     the clock is refused, `too far in the future`: it would make all that come after it late. Another one may be given each
     time that the directory is opened.
 
@@ -211,7 +211,7 @@ def _skew_us(definition: Definition) -> int:
     """Return how far ahead of the clock messages may be if nothing else is said, as in a pipeline; a minute at least."""
     if isinstance(definition, CountDefinition):
         return 0
-    return definition.windows.size_us if isinstance(definition, WindowDefinition) else definition.grace_us
+    return definition.windows.size_us if isinstance(definition, WindowDefinition) else definition.skew_us
 
 
 def _room(definition: Definition, keep: int) -> MessageRetention | None:

@@ -271,3 +271,19 @@ def test_when_a_row_closes_is_the_same_in_sql(
     rows = duckdb.connect().register("rows", pa.table({"session_end": ends}))
     found = [row[0] for row in rows.sql(f"select {section.closing_sql('{}', 'session_end')} from rows").fetchall()]
     assert found == (until - section.base_us).tolist()
+
+
+def test_without_a_grace_sessions_change_as_long_as_they_are_kept() -> None:
+    """KIP-94; rule 269. The order of the calls does not matter."""
+    kept = SessionWindows.with_gap("5 us").until("60 us")
+    assert (kept.grace_us, SessionWindows.with_gap("5 us").grace_us) == (55, 0)
+    assert kept.until("70 us").grace_us == 65
+    assert kept.by("interval 1 microsecond", "20 us").grace_us == 40
+    assert kept.max_length("1 minute").until("80 us").grace_us == 75
+    written = SessionWindows.with_gap("5 us").grace("0 us").until("60 us")
+    assert (kept.skew_us, written.skew_us) == (5, 0), "one early event must not make events of now late"
+    assert written.grace_us == written.until("70 us").grace_us == kept.grace("0 us").grace_us == 0
+    with opened(kept) as harness:
+        harness.process([{"key": "b", "time_us": 150}])
+        late = [harness.process([{"key": "a", "time_us": at}]).counts["accepted"] for at in (90, 89)]
+    assert late == [1, 0]

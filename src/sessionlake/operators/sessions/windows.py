@@ -1,7 +1,7 @@
 """Session windows: gap, grace, retention and limits, and the bounds that a watermark gives them (docs/rules.md, "Words")."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 NO_END = int(np.iinfo(np.int64).max)
 """The end of a cell that has none."""
+NOT_WRITTEN = -1
+"""Stands for a grace that follows from the retention."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,8 @@ class SessionWindows:
     """
 
     gap_us: int
-    grace_us: int = 0
+    grace_us: int = NOT_WRITTEN
+    """Without one it is what the retention leaves: retention - gap (max_gap); 0 if there is no retention either."""
     retention_us: int | None = None
     max_gap_us: int | None = None
     """The largest gap that an event may have by `gap_by`; None if all events have `gap_us`."""
@@ -80,8 +83,14 @@ class SessionWindows:
     """SQL over an event that gives its gap; None if all events have `gap_us`."""
     before: tuple[Earlier, ...] = ()
     """The gaps and limits that held for earlier event times, the earliest first."""
+    _graced: bool = field(init=False, repr=False, compare=False)
+    """Whether the grace is written, and so stays if the retention changes."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "_graced", self.grace_us != NOT_WRITTEN)
+        if not self._graced:
+            left = 0 if self.retention_us is None else max(0, self.retention_us - self.widest_us)
+            object.__setattr__(self, "grace_us", left)
         if self.gap_us <= 0:
             raise ConfigError("session.gap: 0 must be longer; write '1 microsecond' or more")
         gap = "gap" if self.max_gap_us is None else "max_gap"
@@ -105,7 +114,7 @@ class SessionWindows:
 
     @classmethod
     def with_gap(cls, gap: str) -> "SessionWindows":
-        """Return windows with an inactivity gap, for example "30 minutes". There is no grace, and the retention is gap + grace.
+        """Return windows with an inactivity gap, for example "30 minutes". Until they get one they have no grace, and the retention is gap + grace.
 
         >>> SessionWindows.with_gap("30 minutes").gap_us
         1800000000
@@ -123,10 +132,13 @@ class SessionWindows:
     def until(self, retention: str) -> "SessionWindows":
         """Return these windows with a retention: how long stores keep sessions; at least gap + grace.
 
-        >>> SessionWindows.with_gap("30 minutes").until("7 days").retention_us
-        604800000000
+        Without a grace of their own, sessions change as long as they are kept: the grace is retention - gap (KIP-94).
+
+        >>> windows = SessionWindows.with_gap("30 minutes").until("1 hour")
+        >>> windows.retention_us, windows.grace_us
+        (3600000000, 1800000000)
         """
-        return replace(self, retention_us=parse_duration(retention, "session.retention"))
+        return self._with(retention_us=parse_duration(retention, "session.retention"))
 
     def max_length(self, length: str, offset: str = "0 seconds") -> "SessionWindows":
         """Return these windows, cut at multiples of a length that are counted from 1970-01-01 UTC + the offset.
@@ -136,8 +148,7 @@ class SessionWindows:
         >>> SessionWindows.with_gap("30 minutes").max_length("1 day").max_length_us
         86400000000
         """
-        return replace(
-            self,
+        return self._with(
             max_length_us=parse_duration(length, "session.max_length"),
             offset_us=parse_duration(offset, "session.max_length_offset"),
         )
@@ -151,7 +162,10 @@ class SessionWindows:
         >>> own.widest_us
         14400000000
         """
-        return replace(self, gap_by=gap_by, max_gap_us=parse_duration(max_gap, "session.max_gap"))
+        return self._with(gap_by=gap_by, max_gap_us=parse_duration(max_gap, "session.max_gap"))
+
+    def _with(self, **changes: Any) -> "SessionWindows":
+        return replace(self, **{"grace_us": self.grace_us if self._graced else NOT_WRITTEN, **changes})
 
     @classmethod
     def of(cls, config: "Config") -> "SessionWindows":
@@ -173,6 +187,11 @@ class SessionWindows:
         """The largest gap that any event has."""
         now = self.gap_us if self.max_gap_us is None else self.max_gap_us
         return max([now, *(earlier.gap_us for earlier in self.before)])
+
+    @property
+    def skew_us(self) -> int:
+        """How far ahead of the clock events may be if nothing else is said: the grace, or the gap if no grace is written."""
+        return self.grace_us if self._graced else self.gap_us
 
     @property
     def keeps_until(self) -> bool:
