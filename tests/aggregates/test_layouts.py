@@ -173,6 +173,8 @@ def play(seed: int) -> None:
             of.add()
         elif step < 0.45 and of.sessions:
             of.fill(random.choice(sorted(of.sessions)))
+        elif step < 0.6 and of.texts:
+            of.drop()
         else:
             of.process([row_of(random, 100 * number + n) for n in range(random.randrange(1, 9))])
         of.check()

@@ -41,7 +41,7 @@ class UniqueModel:
             elif self.refused(row):
                 passed.append(place)
             else:
-                named = (row["key"], time, row["id"])
+                named = self.identity(row)
                 best = least.get(named)
                 if named in self.taken or best is not None:
                     counts["duplicate"] += 1
@@ -51,6 +51,10 @@ class UniqueModel:
                     least[named] = place
         self.taken |= {named for named, place in least.items() if not self.raises(rows[place])}
         return sorted([*passed, *least.values()]), counts
+
+    def identity(self, row: Row) -> tuple[str, int, str]:
+        """Return what tells an event from others (rule 220)."""
+        return row["key"], row["time_us"], row["id"]
 
 
 def _columns(row: Row) -> tuple[Any, ...]:

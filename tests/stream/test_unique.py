@@ -2,8 +2,9 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -105,8 +106,14 @@ batches = st.lists(st.tuples(st.lists(events, max_size=8), st.integers(0, 40), s
 @given(drafted=batches, shards=st.integers(1, 3))
 @settings(examples(40), phases=[Phase.explicit, Phase.reuse, Phase.generate])
 def test_an_operator_sees_no_duplicate(operator: str, drafted: Sequence[Any], shards: int) -> None:
+    play_next_to_its_model(operator, drafted, shards, model_of)
+
+
+def play_next_to_its_model(
+    operator: str, drafted: Sequence[Any], shards: int, made: Callable[[str], UniqueModel]
+) -> None:
     sides = SIDES if operator == "join" else ("events",)
-    models, seen, start = {side: model_of(operator) for side in sides}, {side: [] for side in sides}, 1_000_000
+    models, seen, start = {side: made(operator) for side in sides}, {side: [] for side in sides}, 1_000_000
     with (
         Harness(config(operator, unique_for="40 us"), schema=SCHEMA, shards=shards) as unique,
         Harness(config(operator), schema=SCHEMA, shards=1) as plain,
@@ -141,6 +148,65 @@ def test_an_operator_sees_no_duplicate(operator: str, drafted: Sequence[Any], sh
             assert unique.watermark_us == plain.watermark_us
             if lost:
                 unique.lose_stores()
+
+
+class WithoutLate(UniqueModel):
+    """Late events are not remembered."""
+
+    def batch(self, rows: Sequence[Row], watermark: float) -> tuple[list[int], Counter[str]]:
+        found = super().batch(rows, watermark)
+        self.taken = {named for named in self.taken if named[1] >= watermark - 15}
+        return found
+
+
+class WithoutTime(UniqueModel):
+    """Copies may have times of their own."""
+
+    def identity(self, row: Row) -> tuple[str, int, str]:
+        return row["key"], 0, row["id"]
+
+
+class WithoutKey(UniqueModel):
+    """Ids are those of all keys."""
+
+    def identity(self, row: Row) -> tuple[str, int, str]:
+        return "", row["time_us"], row["id"]
+
+
+WEAKER: dict[str, Callable[[], UniqueModel]] = {
+    "late events are not remembered": lambda: WithoutLate(UNIQUE, RETENTION),
+    "old events are compared": lambda: UniqueModel(math.inf, RETENTION),
+    "the first to arrive counts": lambda: UniqueModel(UNIQUE, RETENTION, in_order=True),
+    "the time is no part": lambda: WithoutTime(UNIQUE, RETENTION),
+    "the key is no part": lambda: WithoutKey(UNIQUE, RETENTION),
+}
+
+
+def draft(random: Random) -> list[Any]:
+    """Return batches as `batches` draws them, with more copies."""
+
+    def event() -> Row:
+        own = {"key": random.choice("aab"), "id": random.choice("xyz"), "tag": random.choice("abc")}
+        return {**own, "time_us": random.randrange(60), "v": random.randrange(4)}
+
+    return [([event() for _ in range(8)], random.randrange(40), random.random() < 0.3, random) for _ in range(7)]
+
+
+def differs(seed: int, made: Callable[[str], UniqueModel]) -> bool:
+    try:
+        play_next_to_its_model("session", draft(Random(seed)), 2, made)
+    except AssertionError:
+        return True
+    return False
+
+
+def test_these_streams_are_as_the_rules_have_them() -> None:
+    assert not any(differs(seed, model_of) for seed in range(8))
+
+
+@pytest.mark.parametrize("weaker", WEAKER)
+def test_a_weaker_rule_is_found(weaker: str) -> None:
+    assert any(differs(seed, lambda _: WEAKER[weaker]()) for seed in range(20))
 
 
 short = events.map(lambda row: {**row, "id": row["id"] and row["id"][:2]})
