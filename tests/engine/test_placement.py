@@ -21,6 +21,18 @@ def test_first_spread_is_even() -> None:
     assert spread({}, ["a", "b"], 5) == {"a": [0, 1, 2], "b": [3, 4]}
 
 
+@given(st.lists(st.integers(1, 9), max_size=8), st.integers(1, 5))
+def test_the_shards_of_several_pipelines_are_spread_together(shards: list[int], executors: int) -> None:
+    names = [f"e{number}" for number in range(executors)]
+    before = [sum(shards[:number]) for number in range(len(shards))]
+    held = [spread({}, names, own, dealt) for own, dealt in zip(shards, before, strict=True)]
+    sizes = [sum(len(one[name]) for one in held) for name in names]
+    assert max(sizes) - min(sizes) <= 1
+    for one in held:
+        alone = [len(own) for own in one.values()]
+        assert max(alone) - min(alone) <= 1
+
+
 def test_only_the_lost_executors_shards_move() -> None:
     assert spread({"a": [0, 1], "b": [2, 3], "c": [4, 5]}, ["a", "c"], 6) == {"a": [0, 1, 2], "c": [4, 5, 3]}
 

@@ -1,10 +1,10 @@
-"""A project on a real standalone cluster: all pipelines in one driver, their shards on two workers."""
+"""A project on a real standalone cluster: all pipelines in one driver, the shards of all together on two workers."""
 
-import json
 import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -24,7 +24,7 @@ SMALL = ("spark.driver.host=127.0.0.1", "spark.cores.max=2", "spark.executor.cor
 
 def make(root: Path, store: str) -> Path:
     """Write a project, and its files of events."""
-    return write_project(root, FILES, PROJECT.replace("shards = 1", f'shards = 2\nstore = "{store}"'))
+    return write_project(root, FILES, PROJECT.replace("shards = 1", f'shards = 1\nstore = "{store}"'))
 
 
 def rows(root: Path) -> dict[str, list[object]]:
@@ -65,6 +65,5 @@ def test_all_pipelines_run_on_all_workers_and_equal_those_of_one_machine(tmp_pat
     subprocess.run(sessionlake, capture_output=True, check=True)
     assert rows(there) == rows(here)
     placed = {name: last_batch(Lake.of(config)).places for name, config in load_project(there).configs.items()}
-    assert {name: len(set(places.at)) for name, places in placed.items()} == dict.fromkeys(PIPELINES, 2), json.dumps(
-        {name: places.executors for name, places in placed.items()}
-    )
+    workers = Counter(places.executors[at] for places in placed.values() for at in places.at if at is not None)
+    assert [*workers.values()] == [len(PIPELINES) // 2] * 2, {name: places.executors for name, places in placed.items()}

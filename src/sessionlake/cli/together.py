@@ -111,6 +111,7 @@ class _Work:
 
     def __call__(self, name: str) -> "RunSummary":
         """Run a pipeline to its end, under the config as it is now: it may have been mended after a failure."""
+        from sessionlake.engine.placement import BEFORE
         from sessionlake.engine.pools import work_in_pool
         from sessionlake.preflight.awaited import require_upstream
         from sessionlake.preflight.check import require_ready
@@ -123,6 +124,7 @@ class _Work:
             self._sessions[name] = self._spark.newSession()
         spark = self._sessions[name]
         spark.conf.set("spark.sql.shuffle.partitions", str(config.pipeline.shards))
+        spark.conf.set(BEFORE, str(self._shards_before(name)))
         work_in_pool(spark, name)
         on_commit = partial(self._committed, config)
         if not self._once:
@@ -131,6 +133,10 @@ class _Work:
             summary = stream_once(spark, config, on_commit, drain=name in self._drained)
             counted({"batches": summary.batches, **summary.counts})
         return summary
+
+    def _shards_before(self, name: str) -> int:
+        """Return how many shards the pipelines before this one have: one after the other they are dealt out to executors."""
+        return sum(one.config.pipeline.shards for other, one in self._members.items() if other < name)
 
     def failed(self, name: str, error: Exception, wait_s: float | None) -> None:
         """Tell of a failure in the lines that the pipeline's own `run` would print."""

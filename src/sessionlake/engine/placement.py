@@ -25,7 +25,9 @@ class Placed:
     anchor: DataFrame
 
 
-_placed: dict[tuple[str, int], Placed] = {}
+_placed: dict[tuple[str, int, int], Placed] = {}
+BEFORE = "spark.sessionlake.shardsBefore"
+"""A session's number of shards that the driver's pipelines before this one have: its own are dealt out after them."""
 
 
 class ExecutorLostError(Exception):
@@ -102,17 +104,23 @@ def place(spark: SparkSession, shards: int) -> Placed:
         raise ConfigError(
             "spark.dynamicAllocation.enabled: 'true' removes executors while they hold shards; set it to false for the stream"
         )
-    key = (str(spark.sparkContext.applicationId), shards)
+    dealt = int(spark.conf.get(BEFORE, "0") or 0)
+    key = (str(spark.sparkContext.applicationId), shards, dealt)
     before = _placed.get(key)
     live = _executors(spark)
     if before is None or set(before.held) != set(live):
-        held = spread(before.held if before else {}, live, shards)
+        held = spread(before.held if before else {}, live, shards, dealt)
         _placed[key] = Placed(held, anchor_of(spark, held))
     return _placed[key]
 
 
-def spread(before: Mapping[str, Sequence[int]], executors: Sequence[str], shards: int) -> dict[str, list[int]]:
+def spread(
+    before: Mapping[str, Sequence[int]], executors: Sequence[str], shards: int, dealt: int = 0
+) -> dict[str, list[int]]:
     """Return the shards of each executor, spread evenly; as many shards as possible stay in their place.
+
+    `dealt` shards of other pipelines were dealt out before, one to each executor in turn, and the next executor begins. So
+    the shards of all pipelines together are spread evenly, too, as long as no executor comes or goes.
 
     An executor that must give shards up gives up those that it got last. So the shards that it took over from a lost
     executor move on to that executor's replacement.
@@ -121,13 +129,16 @@ def spread(before: Mapping[str, Sequence[int]], executors: Sequence[str], shards
     {'a': [0, 1, 2], 'b': [3, 4]}
     >>> spread({"a": [0, 1, 2], "b": [3, 4]}, ["b", "c"], 5)
     {'b': [3, 4, 0], 'c': [1, 2]}
+    >>> spread({}, ["a", "b"], 1, dealt=5)
+    {'a': [], 'b': [0]}
     """
     held = {executor: list(before.get(executor, ())) for executor in executors}
     placed = {shard for own in held.values() for shard in own}
     waiting = deque(shard for shard in range(shards) if shard not in placed)
     least, more = divmod(shards, len(executors))
     # `more` executors get one shard above the least number: those with the most shards now, so that fewer shards move.
-    fullest = sorted(executors, key=lambda executor: -len(held[executor]))
+    begin = dealt % len(executors)
+    fullest = sorted([*executors[begin:], *executors[:begin]], key=lambda executor: -len(held[executor]))
     room = {executor: least + (rank < more) for rank, executor in enumerate(fullest)}
     # First collect the surplus of all executors, then deal it out: an executor's list is in the order in which it got its
     # shards, so the end of the list has the newest ones.

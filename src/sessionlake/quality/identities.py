@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sessionlake.jobs import compact
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 
@@ -62,7 +61,7 @@ def _compacted_us(tables: Tables) -> int:
     """Return the time until which `compact` may have removed identities beyond retention; that of its last run, or ever if one has not ended."""
     if not tables[schemas.JOB_RUNS].exists():
         return -1
-    runs = tables[schemas.JOB_RUNS].read().where(F.col("job") == compact.JOB).groupBy("run_id")
+    runs = tables[schemas.JOB_RUNS].read().where("job = 'compact'").groupBy("run_id")
     until = F.when(F.bool_or(F.col("event") == "finished"), F.max(F.unix_micros("at"))).otherwise(F.lit(2**62))
     found: int | None = runs.agg(until.alias("until")).agg(F.max("until")).collect()[0][0]
     return -1 if found is None else found
