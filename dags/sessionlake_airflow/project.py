@@ -164,14 +164,15 @@ def _pipelines(
             problems.append(f"{file}: {wrong}; `sessionlake check {directory / file}` says more")
             continue
         operators[file], names[file], times[file] = operator, name, airflow
-        root = _section(project, "pipeline").get("warehouse", "warehouse")
+        root = str(_section(project, "pipeline").get("warehouse", "warehouse")).rstrip("/")
         warehouse = _section(content, "pipeline").get("warehouse", f"{root}/{name}" if in_project else None)
         if isinstance(warehouse, str):
             homes[f"{_place(warehouse, directory)}/"] = name
     for file, operator in operators.items():
         content, name = contents[file], names[file]
         places = {_place(path, directory) for path in _table_paths(content, _section(project, "connections"))}
-        upstream = {home for place in places for path, home in homes.items() if place.startswith(path)}
+        around = [max((home for home in homes if place.startswith(home)), key=len, default=None) for place in places]
+        upstream = {homes[home] for home in around if home is not None}
         known = {**{one: one for one in names.values()}, **names}
         upstream |= {known[one] for one in _named_pipelines(content) if one in known}
         yield Pipeline(

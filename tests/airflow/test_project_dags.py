@@ -81,8 +81,14 @@ def jobs_of(found: dict[str, Any], pipeline: str) -> set[str]:
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     behind = f"{BEHIND}[airflow.schedules]\ncompact = '5 4 * * *'\nexpire = 'off'\n"
+    around = BEHIND.replace("warehouse/commits", "elsewhere") + "[pipeline]\nwarehouse = 'warehouse'\n"
     return described(
-        tmp_path_factory.mktemp("airflow"), behind=behind, broken="[session\n", nothing="[source]\n", **FURTHER
+        tmp_path_factory.mktemp("airflow"),
+        behind=behind,
+        broken="[session\n",
+        nothing="[source]\n",
+        around=around,
+        **FURTHER,
     )
 
 
@@ -113,6 +119,8 @@ def test_a_pipeline_has_dags_of_the_jobs_that_it_can_be_asked_for(
 
 
 def test_a_pipeline_behind_another_one_runs_when_that_one_has_changed(found: dict[str, Any]) -> None:
+    """And not if another one has, in whose warehouse that one's lies."""
+    assert "around.run" in found["dags"]
     assert found["dags"]["behind.run"]["waits_for"] == ["commits.sessions"]
     assert found["dags"]["commits.run"]["cron"] == "*/10 * * * *"
 
@@ -167,13 +175,13 @@ def test_times_that_are_none_keep_no_other_pipeline_from_its_dags(tmp_path: Path
 def test_a_connection_to_another_ones_table_is_an_edge_and_off_is_no_schedule(tmp_path: Path) -> None:
     text = BEHIND.replace('kind = "delta"\npath = "warehouse/commits/late_events"', 'connection = "late"')
     sink = "[sink.kafka]\nbootstrap_servers = 'b:9'\ntopic = 't'\n"
-    project = (shipped_directory("pipelines") / "project.toml").read_text()
-    project += '[connections.late]\nkind = "delta"\npath = "warehouse/commits/late_events"\n'
+    project = (shipped_directory("pipelines") / "project.toml").read_text().replace('"warehouse"', '"s3://lake/"')
+    project += '[connections.late]\nkind = "delta"\npath = "s3a://lake/commits/late_events"\n'
     table = "[sink.delta]\npath = 'out'\n"
     off = f"{text}{table}[airflow]\npool = 'heavy'\n[airflow.schedules]\npublish = 'off'\nquality = 'off'\n"
     # Any sink is published to.
     database = "[sink.postgres]\nurl = 'postgresql://db/lake'\ntable = 'visits'\n"
-    own = BEHIND.replace("warehouse/commits", "warehouse/own")  # check refuses it; it must not start itself for ever
+    own = BEHIND.replace("warehouse/commits", "s3://lake/own")  # check refuses it; it must not start itself for ever
     project = f"{project}[airflow]\nmaintenance_pool = 'nights'\n"
     found = described(tmp_path, project=project, behind=text + sink, quiet=off, own=own + database)["dags"]
     assert (found["own.run"]["waits_for"], found["own.run"]["cron"]) == ([], "*/10 * * * *")
