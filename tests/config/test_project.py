@@ -13,7 +13,7 @@ from sessionlake.config.graph import Edge, Graph, graph_of
 from sessionlake.config.load import load_config
 from sessionlake.config.operators import OPERATORS
 from sessionlake.config.problems import InvalidConfigError
-from sessionlake.config.project import load_project, read_project
+from sessionlake.config.project import load_project, problems_with, read_project
 from sessionlake.config.show import shown
 from sessionlake.errors import ConfigError
 
@@ -129,6 +129,10 @@ def test_the_sides_of_a_join_and_a_sink_have_connections_too(write: Write) -> No
         ({"a": CLICKS.replace("10 minutes", "soon"), "b": CLICKS.replace("user", "")}, ["a.toml:9: session.gap: 'soon' is not a duration; write a number and a unit, as in '30 minutes'"]),
         ({"a": f"[pipeline]\nname = 'b'\n{CLICKS}", "b": CLICKS}, ["b.toml: pipeline.name: 'b' is the name of a.toml, too; each pipeline of a project has its own, write another one"]),
         ({"a": f"[pipeline]\nwarehouse = 'lake/b'\n{CLICKS}", "b": CLICKS}, ["project.toml:2: pipeline.warehouse: 'lake/b' is the warehouse of a.toml, too; use one for each pipeline"]),
+        ({"a": f"[pipeline]\nwarehouse = 'lake'\n{CLICKS}", "b": CLICKS, "c": CLICKS}, ["a.toml:2: pipeline.warehouse: 'lake' has the warehouse of b.toml, c.toml in it; use a folder in which no other pipeline has its own"]),
+        ({"a": CLICKS, "b": f"[pipeline]\nwarehouse = 'lake/a/b'\n{CLICKS}"}, ["b.toml:2: pipeline.warehouse: 'lake/a/b' is in the warehouse of a.toml, 'lake/a'; use a folder outside of it"]),
+        ({"a": f"[pipeline]\nwarehouse = 's3a://x/y/'\n{CLICKS}", "b": f"[pipeline]\nwarehouse = 's3://x/y/z'\n{CLICKS}"}, ["a.toml:2: pipeline.warehouse: 's3a://x/y' has the warehouse of b.toml in it; use a folder in which no other pipeline has its own"]),
+        ({"a": f"[pipeline]\nwarehouse = 'lake/b2'\n{CLICKS}", "b": CLICKS}, []),
         ({"project": "[pipeline\n", "a": CLICKS}, ["project.toml:1: is no valid TOML (Expected ']' at the end of a table declaration); mend that line"]),
         ({"9lives": CLICKS}, ["9lives.toml: pipeline.name: '9lives' must be letters, digits, _ and -; write for example 'clicks'"]),
     ],
@@ -136,6 +140,28 @@ def test_the_sides_of_a_join_and_a_sink_have_connections_too(write: Write) -> No
 def test_each_problem_is_a_line_with_its_place(write: Write, texts: dict[str, str], said: list[str]) -> None:
     root = write(**texts)
     assert [line.replace(str(root) + "/", "") for line in problems(root)] == said
+
+
+def test_a_file_that_is_not_written_yet_is_judged_in_its_project(write: Write, tmp_path: Path) -> None:
+    root = write(a=CLICKS, b=f"[pipeline]\nwarehouse = 'lake/x/b'\n{CLICKS}", c=reading("a") + "\n", d=reading("d"))
+    before = problems(root)
+
+    def found(name: str, text: str) -> list[str]:
+        new = ConfigFile.of(Text(str(root / f"{name}.toml"), text, tomlkit.parse(text).unwrap()))
+        return [str(problem).replace(f"{root}/", "") for problem in problems_with(new)]
+
+    assert found("e", CLICKS) == []
+    assert found("d", f"\n{reading('d')}") == [], "a circle that is there already, a line further down"
+    assert found("b", CLICKS) == [], "in the place of the one that is there"
+    (told,) = found("x", CLICKS)
+    assert told.startswith("b.toml:2: pipeline.warehouse: 'lake/x/b' is in the warehouse of x.toml, 'lake/x';")
+    (told,) = found("f", f"[pipeline]\nname = 'A'\n{CLICKS}")
+    assert told.startswith("f.toml:2: pipeline.name: 'A' is the name of a.toml, too;")
+    (told,) = found("a", f"[pipeline]\nwarehouse = 'lake'\n{CLICKS}")
+    assert told.startswith("a.toml:2: pipeline.warehouse: 'lake' has the warehouse of b.toml, c.toml, d.toml in it;")
+    assert problems(root) == before != []
+    alone = Text(str(tmp_path.parent / "alone.toml"), CLICKS, {})
+    assert problems_with(ConfigFile.of(alone)) == []
 
 
 def test_names_that_differ_in_case_alone_are_one_name(write: Write) -> None:

@@ -1,7 +1,7 @@
 """A project: a directory of pipelines, a file each, with the defaults of `project.toml`."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sessionlake.config.file import PROJECT_FILE, ConfigFile, pipeline_files
@@ -96,10 +96,29 @@ def load_project(directory: str | Path) -> Project:
 
 def read_project(directory: str | Path) -> Loaded:
     """Read a project, with the problems of its files; ConfigError if the directory is no project."""
+    return _read(directory, _files(directory))
+
+
+def problems_with(new: ConfigFile) -> list[Problem]:
+    """Return the problems that a project would get with a file that is not written yet, in the place of that file if it is there."""
+    if new.project is None:
+        return []
+    directory = Path(new.project.path).parent
+    paths = [str(directory / file.name) for file in pipeline_files(directory)]
+    # Lines move with an edit.
+    known = [replace(problem, line=None, column=None) for problem in _read(directory, paths).problems]
+    same = next((path for path in paths if Path(path).resolve() == Path(new.own.path).resolve()), None)
+    there = [path for path in paths if path != same]
+    return [one for one in _read(directory, there, new).problems if replace(one, line=None, column=None) not in known]
+
+
+def _read(directory: str | Path, paths: Iterable[str], *further: ConfigFile) -> Loaded:
+    """Return the project of files, and of further ones that are read already."""
     found, members = Gathered(), dict[str, Member]()
-    for path in _files(directory):
+    given: list[str | ConfigFile] = [*paths, *further]
+    for one in given:
         try:
-            file = ConfigFile.read(path)
+            file = one if isinstance(one, ConfigFile) else ConfigFile.read(one)
             config = config_of(file)
         except SessionlakeError as error:
             found.add(*problems_of(error))
@@ -143,3 +162,18 @@ def _shared_places(members: Iterable[Member]) -> Iterator[tuple[Member, Problem]
             told = f"{member.config.pipeline.warehouse!r} is the warehouse of {seen[place].path}, too; use one for each pipeline"
             yield member, Problem("pipeline.warehouse", told)
         seen.setdefault(place, member)
+    yield from _nested(seen)
+
+
+def _nested(homes: Mapping[str, Member]) -> Iterator[tuple[Member, Problem]]:
+    """Yield problems of pipelines whose tables would lie among those of another one, each with a pipeline whose own file says so."""
+    for place, outer in homes.items():
+        around, key = outer.config.pipeline.warehouse, "pipeline.warehouse"
+        inner = [member for path, member in homes.items() if path.startswith(f"{place}/")]
+        if inner and key in outer.file.own.places:
+            told = f"{around!r} has the warehouse of {', '.join(one.path for one in inner)} in it; use a folder in which no other pipeline has its own"
+            yield outer, Problem(key, told)
+            continue
+        for one in inner:
+            told = f"{one.config.pipeline.warehouse!r} is in the warehouse of {outer.path}, {around!r}; use a folder outside of it"
+            yield one, Problem(key, told)
