@@ -21,6 +21,7 @@ import sessionlake
 from sessionlake.cli import main
 from sessionlake.config.file import parse_toml
 from sessionlake.config.load import Config, parse_config
+from sessionlake.config.project import load_project
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.decode import decode
 
@@ -376,3 +377,51 @@ def test_text_that_is_numbers_but_for_a_few_is_told_and_not_counted(ending: str,
 def test_a_pipeline_is_called_as_the_file_that_is_written(tmp_path: Path) -> None:
     assert init(json_directory(tmp_path), "-o", tmp_path / "shop.toml").exit_code == 0
     assert 'name = "shop"' in (tmp_path / "shop.toml").read_text()
+
+
+def test_in_a_project_a_pipeline_has_the_projects_warehouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    json_directory(tmp_path)
+    Path("lake").mkdir()
+    Path("lake/project.toml").write_text('[pipeline]\nwarehouse = "../tables"\nshards = 2\n')
+    for name, arguments in {"shop": [], "latest": ["--table"], "hours": ["--window", "hopping"]}.items():
+        done = init("clicks", "-o", f"lake/{name}.toml", *arguments)
+        assert (done.exit_code, done.stderr) == (0, "")
+        assert done.stdout == (
+            f"lake/{name}.toml: a pipeline of the project lake, with its tables in tables/{name}; "
+            f"read it, then `sessionlake run lake/{name}.toml --once`\n"
+        )
+    configs = load_project("lake").configs
+    assert {name: one.pipeline.warehouse for name, one in configs.items()} == {
+        name: f"{tmp_path}/tables/{name}" for name in ("shop", "latest", "hours")
+    }
+    assert {one.pipeline.shards for one in configs.values()} == {2}
+    assert {one.source.path for one in configs.values()} == {f"{tmp_path}/clicks"}
+    monkeypatch.chdir("lake")
+    printed = init("../clicks", "--name", "more")
+    assert (printed.exit_code, "warehouse = " in printed.stdout, 'name = "more"' in printed.stdout) == (0, False, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--name", "Taken"], "pipeline.name: 'Taken' is the name of taken.toml, too; each pipeline of a project has its own, write another one"),
+        (["--name", "outer"], "inner.toml:6: pipeline.warehouse: 'lake/outer/inner' is in the warehouse of new.toml, 'lake/outer'; use a folder outside of it"),
+        (["--name", "9x"], "pipeline.name: '9x' must be letters, digits, _ and -; write for example 'clicks'"),
+        (["--table"], "project.toml:5: quality.max_late: is unknown (did you mean 'max_age'?); remove it or correct its name"),
+    ],
+)  # fmt: skip
+def test_what_the_project_would_refuse_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    json_directory(tmp_path)
+    Path("project.toml").write_text('[pipeline]\nwarehouse = "lake"\n')
+    assert init("clicks", "-o", "taken.toml").exit_code == 0
+    inner = Path("taken.toml").read_text().replace("[pipeline]\n", '[pipeline]\nwarehouse = "lake/outer/inner"\n')
+    Path("inner.toml").write_text(inner.replace('"taken"', '"inner"'))
+    if "quality" in said:
+        Path("project.toml").write_text('[pipeline]\nwarehouse = "lake"\n\n[quality]\nmax_late = 1\n')
+    result = init("clicks", "-o", "new.toml", *arguments)
+    assert (result.exit_code, result.stderr.replace(f"{tmp_path}/", "")) == (2, f"sessionlake: {said}\n")
+    assert not Path("new.toml").exists()

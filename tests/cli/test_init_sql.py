@@ -55,6 +55,26 @@ def test_the_written_config_has_its_name_and_passes_check(
     assert 'name = "purchases"' in named.stdout
 
 
+def test_in_a_project_it_has_the_projects_warehouse_and_passes_its_check(
+    sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "lake" / "project.toml").write_text("[pipeline]\nshards = 2\n")
+    result = init(sample, "--sql", "-", "-o", "lake/buys.toml", given=QUERY)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.startswith(
+        "lake/buys.toml: a pipeline of the project lake, with its tables in lake/warehouse/buys; "
+    )
+    config = load_config("lake/buys.toml")
+    assert (config.pipeline.warehouse, config.pipeline.shards) == (str(tmp_path / "lake" / "warehouse" / "buys"), 2)
+    checked = CliRunner().invoke(main, ["check", "lake"])
+    assert (checked.exit_code, checked.stderr) == (0, "")
+    again = init(sample, "--sql", "-", "-o", "lake/more.toml", "--name", "buys", given=QUERY)
+    said = "sessionlake: pipeline.name: 'buys' is the name of lake/buys.toml, too; each pipeline of a project has its own, write another one\n"
+    assert (again.exit_code, again.stderr) == (2, said)
+
+
 WRONG = {
     "aggregates.s: sum(type) needs numbers, but type is string; pick a numeric column": (
         "select\n sum(type) as s from e group by window(happened_at, '1 hour')"

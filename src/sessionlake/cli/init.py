@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -81,7 +82,7 @@ def init_command(
             file.write(text)
     except OSError as error:
         raise ConfigError(f"-o: {str(output)!r} can't be written ({error.strerror}); pass another file") from error
-    click.echo(f"{output}: read it, then `sessionlake run {os.path.relpath(output)} --once`")
+    click.echo(f"{output}: {_of_project(output)}read it, then `sessionlake run {os.path.relpath(output)} --once`")
 
 
 def _of_sample(
@@ -181,10 +182,35 @@ def _read(places: "tuple[str, ...] | list[str]", most_bytes: int, file_format: F
 
 
 def _parsed(text: str, output: Path | None) -> "Config":
-    from sessionlake.config.file import parse_toml
-    from sessionlake.config.load import parse_config
+    """Return the config of a proposal as its project reads it, if it is in one. Problems have no place in a file that is not written."""
+    from sessionlake.config.file import ConfigFile, Text, parse_toml
+    from sessionlake.config.load import config_of
+    from sessionlake.config.problems import InvalidConfigError, problems_of
+    from sessionlake.config.project import problems_with
 
-    return parse_config(parse_toml(text, output or "the proposal"), _directory(output))
+    path = str(output or "the proposal")
+    file = ConfigFile.of(Text(path, text, parse_toml(text, path)))
+    try:
+        config, problems = config_of(file), problems_with(file)
+    except ConfigError as error:
+        problems = problems_of(error)
+    if problems:
+        raise InvalidConfigError(
+            [replace(one, file=None, line=None, column=None) if one.file == path else one for one in problems]
+        )
+    return config
+
+
+def _of_project(output: Path) -> str:
+    """Return words about the project of a written config, and the place of its tables; empty if it is in none."""
+    from sessionlake.config.load import load_config
+
+    config = load_config(output)
+    if not config.in_project:
+        return ""
+    place = config.pipeline.warehouse
+    tables = place if "://" in place else os.path.relpath(place)
+    return f"a pipeline of the project {os.path.relpath(output.parent)}, with its tables in {tables}; "
 
 
 def _name(name: str | None, output: Path | None) -> str | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from sessionlake.config.file import PROJECT_FILE
 from sessionlake.propose.choose import Choice
 from sessionlake.propose.keyed import MeasuredTable
 from sessionlake.propose.measure import FEW, LATE_ENOUGH, MOST_AHEAD, Lateness, Measured, Seen
@@ -33,7 +34,7 @@ def config_text(
         columns = [re.split(r"[(,)]", text)[1] for text in functions]
     blocks = (
         _head(sample, measured.seen),
-        pipeline(name or sample.name),
+        pipeline(name or sample.name, directory),
         source(sample, [choice.key, choice.time, choice.id, *columns], directory),
         _event(choice, measured.seen, skew),
         *computed,
@@ -54,10 +55,14 @@ def _head(sample: Sample, measured: Seen) -> Iterator[str]:
     yield "# Old data first: `sessionlake bootstrap` takes all that is there in one pass, in which nothing is late."
 
 
-def pipeline(name: str) -> Iterator[str]:
-    """Yield the lines of [pipeline]."""
+def pipeline(name: str, directory: Path) -> Iterator[str]:
+    """Yield the lines of [pipeline]; in a project without the settings that it gives, or their defaults."""
     yield "[pipeline]"
     yield f"name = {quoted(name)}"
+    if (directory / PROJECT_FILE).is_file():
+        yield f"# Its tables lie in a folder of its name in the warehouse of {PROJECT_FILE}. Shards and trigger are those of {PROJECT_FILE}, too,"
+        yield "# or their defaults: `sessionlake show` prints all settings of this file with their places."
+        return
     yield 'warehouse = "warehouse"            # a path, or the URI of an object store; relative to this file'
     yield "shards = 4                         # local stores that keys are spread over; one or two a core"
     yield 'trigger = "10 seconds"             # how often a batch is made'

@@ -33,7 +33,7 @@ def query_toml(query: Query, made: Made, *, name: str, directory: Path, output: 
         blocks = [_source(made.input, directory, "source"), _event(made.input, patience.seen, "event")]
         blocks += [_computed(made.input, "event")] if made.input.fields.computed else []
         blocks += _operator(made, patience)
-    whole = [_head(query, made, seen, output), pipeline(name), *blocks]
+    whole = [_head(query, made, seen, output), pipeline(name, directory), *blocks]
     return "\n".join("".join(f"{line}\n" for line in block) for block in whole)
 
 
