@@ -210,15 +210,27 @@ def test_what_the_archive_lacks_is_refused_in_one_line(spark: SparkSession, tmp_
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "point", ["rebuild_marked", "rebuild_checkpoint_copied", "before_changelog", "after_changelog"]
+    ("point", "in_project"),
+    [
+        ("rebuild_marked", False),
+        ("rebuild_checkpoint_copied", True),
+        ("before_changelog", False),
+        ("after_changelog", True),
+    ],
 )
-def test_a_killed_rebuild_is_started_again(spark: SparkSession, tmp_path: Path, point: str) -> None:
-    aggregates = {"total": "sum(v)"}
-    path = write_config(tmp_path, aggregates=aggregates)
+def test_a_killed_rebuild_is_started_again(
+    spark: SparkSession, tmp_path: Path, point: str, *, in_project: bool
+) -> None:
+    """In a project the file has no line that names a warehouse, until the switch adds it."""
+    sections: dict[str, Row] = {"aggregates": {"total": "sum(v)"}}
+    if in_project:
+        (tmp_path / "project.toml").touch()
+        sections["pipeline"] = {key: value for key, value in PIPELINE.items() if key != "warehouse"}
+    path = write_config(tmp_path, **sections)
     rows = [*events(12, 100, 200), *events(13, 60, 260)]
     run_files(spark, tmp_path, path, "0", rows[:40])
     run_files(spark, tmp_path, path, "1", rows[40:])
-    write_config(tmp_path, aggregates=aggregates, session={**SESSION, "gap": "4 us"})
+    write_config(tmp_path, **sections, session={**SESSION, "gap": "4 us"})
     call = ("rebuild", str(path), "--warehouse", "new", "--from-archive", "--switch")
     killed = command(*call, SESSIONLAKE_KILL_AT=point)
     assert killed.returncode == -signal.SIGKILL, killed.stderr

@@ -11,7 +11,7 @@ from sessionlake.config.paths import expanded, unset_variables
 from sessionlake.engine import failpoints
 from sessionlake.errors import JobError
 from sessionlake.jobs.rebuild.from_archive import rebuild_from_archive
-from sessionlake.jobs.rebuild.switch import Switch, in_use, plan_switch, switched
+from sessionlake.jobs.rebuild.switch import Switch, plan_switch, switched
 from sessionlake.operators.run import run
 from sessionlake.stopping import leaves
 from sessionlake.stream.run import OnCommit, RunSummary
@@ -41,8 +41,6 @@ def rebuild(
     """
     switch = plan_switch(config_path, warehouse)
     config, old = switched(config_path, switch), load_config(config_path)
-    if config.pipeline.warehouse == old.pipeline.warehouse:
-        raise in_use(warehouse)
     _check_origin(config, from_topic=from_topic, from_archive=from_archive, from_what_is_there=from_what_is_there)
     tables = Tables.of(spark, config)
     begun = from_archive and tables.read_text(f"{tables.warehouse}/{REBUILDING}") is not None
@@ -62,7 +60,7 @@ def rebuild(
             summary = run(spark, building, bootstrap=True, on_commit=on_commit)
     finally:
         _remove_store(building)
-    leaves(f"{warehouse} is whole, and the config does not name it yet: write it into line {switch.line}")
+    leaves(f"{warehouse} is whole, and the config does not name it yet: {switch.by_hand}")
     failpoints.hit("rebuild_after_bootstrap")
     return summary, switch
 
