@@ -1,17 +1,23 @@
 """The demo's pipeline, as it is made before anything runs."""
 
+import shlex
+import sys
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
+from click.testing import CliRunner
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from sessionlake.cli import main
 from sessionlake.config.load import Config, load_config
 from sessionlake.config.project import load_project
+from sessionlake.config.shipped import shipped_directory
 from sessionlake.examples import joins, tables, windows
-from sessionlake.examples.demo import CONFIG_NAME, prepare
+from sessionlake.examples.demo import CONFIG_NAME, _airflow, _next, prepare
 from sessionlake.operators.run import run
 from sessionlake.serve.queries import answer_sql
 
@@ -129,3 +135,36 @@ def _only_row(config: Config, query: str) -> tuple[Any, ...]:
     with answer_sql(config, query, allow_files=True) as answer:
         ((*row,),) = answer.rows
     return (*row,)
+
+
+def test_the_query_becomes_one_more_pipeline_by_the_command_that_the_demo_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare(tmp_path / "demo", Console(quiet=True))
+    monkeypatch.chdir(tmp_path)
+    told = StringIO()
+    _next(tmp_path / "demo", "sessionlake", Console(file=told))
+    (line,) = (line for line in told.getvalue().splitlines() if "--sql" in line)
+    done = CliRunner().invoke(main, shlex.split(line, comments=True)[1:])
+    assert (done.exit_code, done.stderr) == (0, "")
+    project = load_project("demo")
+    assert len(project.members) == 10
+    config = project.configs["languages"]
+    assert config.pipeline.warehouse == str(tmp_path / "demo" / "warehouse" / "languages")
+    assert (config.operator, config.event.key, config.pipeline.shards) == ("window", "ext", 2)
+    assert config.event.unique_for == "90 days"
+
+
+def test_the_demo_names_the_way_into_airflow_that_there_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    checkout = shipped_directory("dags").parent
+    monkeypatch.chdir(checkout)
+    assert _airflow(checkout / "demo", "sessionlake").startswith("make airflow     #")
+    monkeypatch.chdir(checkout / "docs")
+    assert _airflow(checkout / "demo", "sessionlake").startswith("make -C .. airflow     #")
+    program, script, option, project = shlex.split(_airflow(tmp_path, "sessionlake"), comments=True)
+    assert Path(program).samefile(sys.executable)
+    assert (Path(script).resolve(), option, Path(project).resolve()) == (
+        checkout / "infra" / "airflow" / "up.py",
+        "--project",
+        tmp_path,
+    )

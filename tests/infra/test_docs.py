@@ -13,7 +13,8 @@ SOURCES = [file for folder in ("src", "tests", "dags", "benchmarks") for file in
 ROOTS = (ROOT, ROOT / "src" / "sessionlake", ROOT / "docs")
 """What a path in a page may be relative to, beside the page's own folder."""
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-FILE = re.compile(r"(?<![\w./:<{*-])(?:[\w-]+/)+[\w.-]+\.(?:py|md|toml|json|ya?ml|ipynb)\b(?![\w/*{])")
+FILE = re.compile(r"(?<!-o )(?<![\w./:<{*-])(?:[\w-]+/)+[\w.-]+\.(?:py|md|toml|json|ya?ml|ipynb)\b(?![\w/*{])")
+"""A path of a file; not one that a command makes."""
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 CITED = re.compile(r"docs/rules\.md\)?[,:]? rules? ([\d, toand]+)")
 
@@ -47,7 +48,7 @@ def test_links_and_paths_that_lead_nowhere_are_found() -> None:
     text = (
         "[a](docs/kafka.md) [b](docs/nothing.md) [c](docs/kafka.md#source) [d](docs/kafka.md#sauce) [e](https://x.y/z.md)\n"
         "`store/rocks.py`, `src/sessionlake/store/rocks.py`, `store/rocket.py`, `pipelines/*.py`\n"
-        "```console\n[f](nothing) spark-submit pipelines/nothing.py\n```\n"
+        "```console\n[f](nothing) spark-submit pipelines/nothing.py -o demo/new.toml\n```\n"
     )
     found = ["docs/nothing.md", "docs/kafka.md#sauce", "docs/nothing.md", "store/rocket.py", "pipelines/nothing.py"]
     assert list(broken(ROOT / "README.md", text)) == found

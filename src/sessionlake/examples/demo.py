@@ -31,6 +31,8 @@ from sessionlake.operators.run import run
 from sessionlake.stopping import put_off
 
 CONFIG_NAME = "commits.toml"
+QUERY = "languages.sql"
+"""A query that a user may make one more pipeline of."""
 DIRECTORY = "demo"
 REPEATED = 20
 """Events at the end of each file that come again in the next one."""
@@ -130,8 +132,8 @@ def prepare(root: Path, console: Console) -> None:
     for old in taken:
         shutil.rmtree(old)
     (root / "events").mkdir(parents=True)
-    for config in sorted(shipped_directory("pipelines").glob("*.toml")):
-        shutil.copyfile(config, root / config.name)
+    for file in (*sorted(shipped_directory("pipelines").glob("*.toml")), shipped_directory("pipelines") / QUERY):
+        shutil.copyfile(file, root / file.name)
     shutil.copytree(shipped_directory("pipelines") / windows.KINDS, root / windows.KINDS)
     for file in sorted(EXAMPLES.glob("*.json.gz")):
         copied = root / "events" / file.name
@@ -224,6 +226,25 @@ def _next(root: Path, command: str, console: Console) -> None:
     console.print(f"  {command} run {project} --once     # all pipelines again: nothing new, nothing twice")
     console.print(f"  {command} demo table{where}     # the folders of the last year, older ones expired")
     console.print(f"  {command} serve {project}     # a page of all pipelines, and their rows over HTTP")
+    query, made = f"{project}/{QUERY}", f"{project}/{Path(QUERY).stem}.toml"
+    console.print(
+        f"  {command} init {project}/events --sql {query} -o {made}     # a query of Spark's SQL becomes one more pipeline",
+        soft_wrap=True,
+    )
+    console.print(f"  {_airflow(root, command)}", soft_wrap=True)
+
+
+def _airflow(root: Path, command: str) -> str:
+    """Return the command by which Airflow gets the DAGs of the project; only a checkout brings Airflow itself."""
+    checkout, project = shipped_directory("dags").parent, os.path.relpath(root)
+    start = checkout / "infra" / "airflow" / "up.py"
+    if not start.exists():
+        return f"{command} files dags --to ~/airflow/dags     # DAGs of each pipeline and job, with SESSIONLAKE_CONFIGS={root}: docs/airflow.md"
+    what = "Airflow, with a DAG for each job of each pipeline"
+    if root == checkout / DIRECTORY:
+        at = "" if Path.cwd() == checkout else f" -C {os.path.relpath(checkout)}"
+        return f"make{at} airflow     # {what}"
+    return f"{os.path.relpath(sys.executable)} {os.path.relpath(start)} --project {project}     # after `make setup`: {what}"
 
 
 def _command() -> str:
