@@ -425,3 +425,10 @@ def test_what_the_project_would_refuse_is_not_written(
     result = init("clicks", "-o", "new.toml", *arguments)
     assert (result.exit_code, result.stderr.replace(f"{tmp_path}/", "")) == (2, f"sessionlake: {said}\n")
     assert not Path("new.toml").exists()
+
+
+def test_a_pipeline_is_not_written_in_the_place_of_a_projects_defaults(tmp_path: Path) -> None:
+    result = init(json_file(tmp_path), "-o", tmp_path / "project.toml")
+    said = "would have the defaults of a project, not a pipeline; pass another file\n"
+    assert (result.exit_code, result.stderr) == (2, f"sessionlake: -o: '{tmp_path}/project.toml' {said}")
+    assert not (tmp_path / "project.toml").exists()

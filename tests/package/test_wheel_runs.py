@@ -109,6 +109,8 @@ def test_demo(run: Run) -> None:
         "pip install 'sessionlake[quality]', and the demo runs it too",
         "picture of the sessions over time: pip install 'sessionlake[demo]'",
         "  ../venv/bin/sessionlake status demo\n",
+        "  ../venv/bin/sessionlake init demo/events --sql demo/languages.sql -o demo/languages.toml  ",
+        "  ../venv/bin/sessionlake files dags --to ~/airflow/dags  ",
     ):
         assert said in done.stdout
     # Pipelines behind others have the changes of the demo's jobs still to read; after that there is nothing.

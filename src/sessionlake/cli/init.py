@@ -11,6 +11,7 @@ import click
 
 from sessionlake.cli.progress import progress
 from sessionlake.cli.shared import one_line_errors
+from sessionlake.config.file import PROJECT_FILE
 from sessionlake.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -64,6 +65,10 @@ def init_command(
     """Look at a file, directory, Delta table or kafka://servers/topic, and write a commented config for it."""
     if output is not None and output.exists():
         raise ConfigError(f"-o: {str(output)!r} is there already; pass another file, or remove it")
+    if output is not None and output.name == PROJECT_FILE:
+        raise ConfigError(
+            f"-o: {str(output)!r} would have the defaults of a project, not a pipeline; pass another file"
+        )
     if table and window is not None:
         raise ConfigError(f"--table: can't be used with --window {window}; pass one of them")
     if query is not None:
