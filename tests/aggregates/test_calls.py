@@ -17,7 +17,7 @@ READ = {
     "sum(x) filter(where t = ')' and f('\\')'))": Call(
         "sum", (Part("x", 5),), condition=Part("t = ')' and f('\\')')", 21)
     ),
-    "count(distinct `a, (b`)": Call("count", (Part("`a, (b`", 16),), distinct=True),
+    "count(distinct `a, (b`)": Call("count", (Part("`a, (b`", 16),), distinct=7),
     "count(distinctly)": Call("count", (Part("distinctly", 7),)),
     "sum(x) filter (where 'order by' = y)": Call("sum", (Part("x", 5),), condition=Part("'order by' = y", 22)),
 }

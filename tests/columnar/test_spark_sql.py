@@ -2,6 +2,7 @@
 
 import datetime as dt
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -474,7 +475,44 @@ def test_what_is_not_listed_is_refused_in_one_line(text: str, result: Any, told:
     types = {**TYPES, "b": pa.bool_()}
     with pytest.raises(ConfigError) as raised:
         parse("session.gap_by", text).typed(types, result)
-    assert str(raised.value) == f"session.gap_by: {told}"
+    assert re.sub(r" \(at character \d+: .*\)$", "", str(raised.value)) == f"session.gap_by: {told}"
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        # The parser has places of functions, names and values.
+        ("i > 1 and rand() > 0", "11: 'rand() > 0'"),
+        ("i > 1 and my_udf(i)", "11: 'my_udf(i)'"),
+        ("b and nothing > 1", "7: 'nothing > 1'"),
+        ("b and 1 + 99999999999999999999 > i", "11: '99999999999999999999 > i'"),
+        # What has none begins with the first part of it that has one.
+        ("b and s = 1", "7: 's = 1'"),
+        ("b and 2 between s and 1", "7: '2 between s and 1'"),
+        ("b and case when i then b end", "17: 'i then b end'"),
+        ("b and cast(x as string) = s", "12: 'x as string) = s'"),
+        # Where no part has one, what is around it.
+        ("b and t > interval 1.3 months", "7: 't > interval 1.3 months'"),
+        ("b\n  and s = 1", "9: 's = 1'"),
+        ("b and `a column` > 1", "7: '`a column` > 1'"),
+        (f"b and s = i + {'1' * 60}", f"15: '{'1' * 40}...'"),
+        # Errors of the parser.
+        ("i > 1 and", "7: 'and'"),
+        ("b and\n(i > 1", "12: '1'"),
+        ("b and s = 'x' or s = 'open", "22: \"'open\""),
+        ("b and s = 'it''s'", "15: \"'s'\""),
+    ],
+)  # fmt: skip
+def test_an_error_has_its_place_in_the_text(text: str, place: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        parse("event.where", text).typed({**TYPES, "b": pa.bool_(), "a column": pa.string()}, "boolean")
+    assert str(raised.value).endswith(f" (at character {place})")
+
+
+def test_an_error_of_the_parser_names_no_class() -> None:
+    told = r"^event.where: 'i and' is no expression of Spark's SQL \(an operand or an argument is missing\); correct it \(at"
+    with pytest.raises(ConfigError, match=told):
+        parse("event.where", "i and")
 
 
 @pytest.mark.parametrize(
@@ -502,7 +540,9 @@ def test_thousands_of_operators_are_refused_in_one_short_line(text: str) -> None
 
 
 def test_an_unknown_column_is_refused_by_its_name() -> None:
-    with pytest.raises(ConfigError, match=r"^ttl.where: 'z' is no column; write one of i, s$"):
+    with pytest.raises(
+        ConfigError, match=r"^ttl.where: 'z' is no column; write one of i, s \(at character 1: 'z > 1'\)$"
+    ):
         parse("ttl.where", "z > 1").typed({"i": pa.int64(), "s": pa.string()}, "boolean")
 
 

@@ -33,7 +33,8 @@ class Call:
 
     name: str
     arguments: tuple[Part, ...]
-    distinct: bool = False
+    distinct: int | None = None
+    """The place of the word DISTINCT, as that of a part; None without it."""
     condition: Part | None = None
 
 
@@ -62,7 +63,8 @@ class _Reader:
         close = self._closing(name.end() - 1)
         distinct = _DISTINCT.match(self._seen, name.end(), close)
         arguments = self._arguments(distinct.end() if distinct else name.end(), close)
-        return Call(name[1].lower(), arguments, distinct is not None, self._condition(close + 1))
+        of_word = None if distinct is None else distinct.end() - len("distinct") + 1
+        return Call(name[1].lower(), arguments, of_word, self._condition(close + 1))
 
     def _without_quoted(self) -> str:
         """Return the text with another character in place of each that is in quotes, so that places stay."""

@@ -15,6 +15,7 @@ from sessionlake.aggregates.functions import ALIASES, FUNCTIONS, Asked, Function
 from sessionlake.aggregates.positions import OFFSET, PARTITION
 from sessionlake.aggregates.signed.functions import build_signed, refused
 from sessionlake.columnar.expressions import EVENT_TIME, KEY
+from sessionlake.columnar.sql_places import Origin, at_character
 from sessionlake.errors import ConfigError
 
 _CLASS = re.compile(r"[\w.]+:\w+")
@@ -22,6 +23,7 @@ _PLAIN = re.compile(r"[^\W\d]\w*")
 _QUOTED = re.compile(r"`([^`]+)`")
 _OF_TODAY = re.compile(r"\s*([a-z_]+)\s*\(\s*([^,()]*?)\s*(?:,\s*([^,()]+?)\s*)?\)\s*")
 """A call as releases before SQL read it: a column's name may have any character but these."""
+_WHEN, _THEN = "case when ", " then "
 _OF_POSITIONS = ("first_position", "last_position")
 
 
@@ -37,6 +39,8 @@ class AggregateSpec:
     computed: Mapping[str, str] = field(default_factory=dict)
     """The SQL of each hidden column by its name, in which names that are no words have backquotes. It also sees `key` and `event_time`."""
     path: str | None = None
+    origins: Mapping[str, Origin] = field(default_factory=dict, compare=False)
+    """The places in the aggregate's text that the SQL of each hidden column was made of."""
 
     @classmethod
     def parse(cls, name: str, text: str, columns: Collection[str] | None = None) -> "AggregateSpec":
@@ -70,10 +74,11 @@ class _Parser:
         self._name, self._text, self._known = name, text, known
         self._setting = f"aggregates.{name}"
         self._computed: dict[str, str] = {}
+        self._origins: dict[str, Origin] = {}
 
     def spec(self) -> AggregateSpec:
         call = self._call()
-        if call.distinct:
+        if call.distinct is not None:
             call = self._of_distinct(call)
         called = call.name
         call = replace(call, name=ALIASES.get(called, called))
@@ -85,7 +90,7 @@ class _Parser:
         parts = self._columns(call, function)
         literals = self._literals(called, call, function, call.arguments[len(parts) :])
         name, columns = self._filtered(call, function, parts)
-        return AggregateSpec(self._name, name, columns, literals, self._computed)
+        return AggregateSpec(self._name, name, columns, literals, self._computed, origins=self._origins)
 
     def _call(self) -> Call:
         today = _OF_TODAY.fullmatch(self._text)
@@ -104,7 +109,7 @@ class _Parser:
 
     def _of_distinct(self, call: Call) -> Call:
         if call.name != "count" or len(call.arguments) != 1:
-            raise self._error("has DISTINCT, which only count(distinct column) may have; leave it out")
+            raise self._error("has DISTINCT, which only count(distinct column) may have; leave it out", call.distinct)
         return Call("count_distinct", call.arguments, condition=call.condition)
 
     def _columns(self, call: Call, function: Function) -> tuple[Part, ...]:
@@ -123,9 +128,8 @@ class _Parser:
         if len(given) > len(function.literals):
             count = "one column only" if function.columns == 1 else f"{function.columns} columns only"
             told = count if not function.literals else f"{len(function.literals)} arguments after the column"
-            raise ConfigError(
-                f"{self._setting}: {call.name} takes {told}; remove {given[len(function.literals)].text!r}"
-            )
+            more = given[len(function.literals)]
+            raise ConfigError(f"{self._setting}: {call.name} takes {told}; remove {more.text!r}{self._place(more.at)}")
         found = []
         for i, literal in enumerate(function.literals):
             text = given[i].text if i < len(given) else None
@@ -136,8 +140,9 @@ class _Parser:
                 raise self._error(f"names no {literal.role}; write '{written}'")
             value = literal.read(text)
             if value is None:
+                place = self._place(given[i].at) if i < len(given) else ""
                 raise ConfigError(
-                    f"{self._setting}: {text!r} must be {literal.wanted()}; write '{function.example(call.name)}'"
+                    f"{self._setting}: {text!r} must be {literal.wanted()}; write '{function.example(call.name)}'{place}"
                 )
             found.append(value)
         return tuple(found)
@@ -147,14 +152,18 @@ class _Parser:
         if call.condition is None:
             return call.name, tuple(self._column(part) for part in parts)
         if not function.filtered:
-            raise self._error(f"has a filter, which {call.name} does not take; leave it out")
+            raise self._error(f"has a filter, which {call.name} does not take; leave it out", call.condition.at)
         self._check(call.condition)
         if call.name == "count" and not parts:
             return "count_if", (self._column(call.condition),)
-        return call.name, tuple(
-            self._hidden(_chosen(call.condition.text, part.text), _chosen(self._sql(call.condition), self._sql(part)))
-            for part in parts
-        )
+        return call.name, tuple(self._chosen(call.condition, part) for part in parts)
+
+    def _chosen(self, condition: Part, part: Part) -> str:
+        """Return the name of the hidden column that is an argument if the condition is true."""
+        when, value = self._sql(condition), self._sql(part)
+        at = len(_WHEN)
+        pieces = ((at, condition.at - 1), (at + len(when) + len(_THEN), part.at - 1))
+        return self._hidden(_case(condition.text, part.text), _case(when, value), pieces)
 
     def _column(self, part: Part) -> str:
         """Return the name of an argument's column, which is hidden if the argument is SQL."""
@@ -162,7 +171,7 @@ class _Parser:
         if named is not None:
             return named
         self._check(part)
-        return self._hidden(part.text, part.text)
+        return self._hidden(part.text, part.text, ((0, part.at - 1),))
 
     def _named(self, part: Part) -> str | None:
         """Return the column of the source that an argument names; None for SQL."""
@@ -181,9 +190,9 @@ class _Parser:
             return part.text
         return f"`{named.replace('`', '``')}`"
 
-    def _hidden(self, name: str, sql: str) -> str:
+    def _hidden(self, name: str, sql: str, pieces: tuple[tuple[int, int], ...]) -> str:
         # The name is of the texts alone, so that it does not depend on which columns are known.
-        self._computed[name] = sql
+        self._computed[name], self._origins[name] = sql, Origin(self._text, pieces)
         return name
 
     def _check(self, part: Part) -> None:
@@ -192,13 +201,14 @@ class _Parser:
             return
         from sessionlake.columnar.spark_sql import parse  # noqa: PLC0415 (configs without SQL are read without it)
 
-        try:
-            parse(self._setting, part.text)
-        except ConfigError as error:
-            raise ConfigError(f"{error} (from character {part.at} of {self._text!r} on)") from error
+        parse(self._setting, part.text, Origin(self._text, ((0, part.at - 1),)))
 
-    def _error(self, told: str) -> ConfigError:
-        return ConfigError(f"{self._setting}: {self._text!r} {told}")
+    def _error(self, told: str, at: int | None = None) -> ConfigError:
+        """Return an error of the text, at a place in it if it has one; `at` as in `Part`."""
+        return ConfigError(f"{self._setting}: {self._text!r} {told}{'' if at is None else self._place(at)}")
+
+    def _place(self, at: int) -> str:
+        return at_character(self._text, at - 1)
 
 
 def _call_of_today(found: re.Match[str]) -> Call:
@@ -206,8 +216,8 @@ def _call_of_today(found: re.Match[str]) -> Call:
     return Call(found[1], tuple(parts))
 
 
-def _chosen(condition: str, value: str) -> str:
-    return f"case when {condition} then {value} end"
+def _case(condition: str, value: str) -> str:
+    return f"{_WHEN}{condition}{_THEN}{value} end"
 
 
 def parse_aggregates(texts: Mapping[str, str], columns: Callable[[], Collection[str]]) -> list[AggregateSpec]:
@@ -222,9 +232,13 @@ def parse_aggregates(texts: Mapping[str, str], columns: Callable[[], Collection[
     return specs
 
 
-def hidden_columns(specs: Iterable[AggregateSpec]) -> dict[str, tuple[str, str]]:
-    """Return by name the hidden columns that aggregates read: the key in the config, and the SQL."""
-    return {name: (f"aggregates.{spec.name}", sql) for spec in specs for name, sql in spec.computed.items()}
+def hidden_columns(specs: Iterable[AggregateSpec]) -> dict[str, tuple[str, str, Origin]]:
+    """Return by name the hidden columns that aggregates read: the key in the config, the SQL, and the text that it was made of."""
+    return {
+        name: (f"aggregates.{spec.name}", sql, spec.origins[name])
+        for spec in specs
+        for name, sql in spec.computed.items()
+    }
 
 
 def build_aggregates(

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from sessionlake.aggregates.base import Events
 from sessionlake.columnar.arrays import Bools
 from sessionlake.columnar.expressions import OWN_KEY, OWN_TIME, TIME, Computation
+from sessionlake.columnar.sql_places import Origin
 from sessionlake.errors import PipelineStateError
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.decoded import NO_ROW, WRONG_TYPE, no_row, wrong_column
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 WHERE = "\0where"
 """The name of the condition among computed columns."""
 _Texts = tuple[tuple[str, str], ...]
-Hidden = Mapping[str, tuple[str, str]]
-"""Columns that arguments of aggregates stand for: by name the key in the config, and the SQL, which also sees `key` and `event_time`."""
+Hidden = Mapping[str, tuple[str, str, Origin]]
+"""Columns that arguments of aggregates stand for: by name the key in the config, the SQL, which also sees `key` and `event_time`, and the text that it was made of."""
 _NONE: Hidden = MappingProxyType({})
 
 

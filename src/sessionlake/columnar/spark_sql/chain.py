@@ -9,7 +9,6 @@ import pyarrow as pa
 from sessionlake.columnar.expressions import EVENT_TIME, KEY, OWN_KEY, OWN_TIME, TIME, Computation, Result, Step
 from sessionlake.columnar.spark_sql.parse import Parsed
 from sessionlake.columnar.spark_sql.typed import DUCK
-from sessionlake.errors import ConfigError
 
 _OWN = {KEY: OWN_KEY, EVENT_TIME: OWN_TIME}
 ARROW: Mapping[str, pa.DataType] = {
@@ -110,16 +109,15 @@ def _step(link: Link, reads: Mapping[str, _Known]) -> tuple[Step, pa.DataType]:
     parsed, types = link.parsed, {name: type_ for name, (type_, _, _) in reads.items()}
     done, uses_clock = parsed.translated(types, {name: place for name, (_, place, _) in reads.items()})
     if uses_clock:
-        raise ConfigError(
-            f"{parsed.setting}: {parsed.text!r} asks for the present, and an event must mean the same whenever it is read; "
-            "use a column of the event"
+        raise parsed.error(
+            f"{parsed.text!r} asks for the present, and an event must mean the same whenever it is read; use a column of the event"
         )
     result = done.type
     if result == "null" and pa.null() in types.values():
         result = link.result or "bigint"  # Of columns that no event has shown yet
     allowed = [link.result] if link.result else list(ARROW)
     if result not in allowed:
-        raise ConfigError(f"{parsed.setting}: {parsed.text!r} is of type {result}; make it {' or '.join(allowed)}")
+        raise parsed.error(f"{parsed.text!r} is of type {result}; make it {' or '.join(allowed)}")
     kind = cast("Result", result)
     parsed.typed(types, kind)
     level = 1 + max((level for _, _, level in reads.values()), default=-1)

@@ -42,7 +42,7 @@ def _null(walk: Walk, node: exp.Expression) -> Typed:
 def _column(walk: Walk, node: exp.Expression) -> Typed:
     if not isinstance(walk.seen(node.this), exp.Identifier):
         raise walk.error(node, "is no column; write its name")
-    return walk.column(node.name)
+    return walk.column(node)
 
 
 def _paren(walk: Walk, node: exp.Expression) -> Typed:

@@ -1,5 +1,6 @@
 """From SQL in a config to an `Expression`, in two steps: names are known before types are."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -9,17 +10,20 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 from sqlglot.dialects import Spark
-from sqlglot.errors import SqlglotError
+from sqlglot.errors import SqlglotError, TokenError
 
 from sessionlake.columnar.expressions import CLOCK, Expression, Result
 from sessionlake.columnar.spark_sql.functions import BY_NAME, FUNCTIONS, SHAPED
 from sessionlake.columnar.spark_sql.operators import OPERATORS
 from sessionlake.columnar.spark_sql.typed import DUCK, PAGE, Function, Rule, Typed, column_type
-from sessionlake.errors import ConfigError, first_line
+from sessionlake.columnar.sql_places import Origin, SqlError, sql_error
+from sessionlake.errors import first_line
 
 _RULES: Mapping[type[exp.Expression], Rule] = {**OPERATORS, **SHAPED}
 _WORDS = (exp.Identifier, exp.Var, exp.DataType, exp.JSONPath, exp.JSONPathPart)
 """Parts of a tree that are no expressions; the rules that meet them look at them."""
+_LACKING = re.compile(r"Required keyword: '\w+' missing for <class .*>")
+_OPENING = re.compile(r"['\"`]|/\*")
 
 
 @dataclass(frozen=True)
@@ -31,72 +35,123 @@ class Parsed:
     tree: exp.Expression
     columns: tuple[str, ...]
     """The columns that it names, in the order of their first use."""
+    origin: Origin | None = None
+    """The text that the SQL was made of, if it is not the SQL itself."""
 
     def typed(self, types: Mapping[str, pa.DataType], result: Result) -> Expression:
         """Return the expression over columns of the given types; ConfigError in one line if its type is not `result`."""
         done, uses_clock = self.translated(types, {name: f"c{i}" for i, name in enumerate(self.columns)})
         if done.type not in (result, "null"):
-            raise ConfigError(f"{self.setting}: {self.text!r} is of type {done.type}, and must be of type {result}")
+            raise self.error(f"{self.text!r} is of type {done.type}, and must be of type {result}")
         found = Expression(self.text, f"try({done.sql})", self.columns, result, uses_clock)
         try:
             # Errors that only DuckDB can find, for example in the pattern of an rlike, are reported before the first batch.
             found.evaluate({name: pa.nulls(1, types[name]) for name in self.columns}, 1)
         except Exception as error:
-            raise ConfigError(
-                f"{self.setting}: {self.text!r} can't be computed ({first_line(error)}); {PAGE}"
-            ) from error
+            raise self.error(f"{self.text!r} can't be computed ({first_line(error)}); {PAGE}") from error
         return found
 
     def translated(self, types: Mapping[str, pa.DataType], places: Mapping[str, str]) -> tuple[Typed, bool]:
         """Return the SQL over columns that DuckDB has under the names `places`, and whether it reads the clock."""
         for name in self.columns:
             if name not in types:
-                raise ConfigError(f"{self.setting}: {name!r} is no column; write one of {', '.join(types)}")
+                used = next(node for node in self.tree.find_all(exp.Column, bfs=False) if node.name == name)
+                raise self.error(f"{name!r} is no column; write one of {', '.join(types)}", used)
         walk = _Walk(self, types, places)
         try:
             return walk.of(self.tree), walk.uses_clock
         except RecursionError as error:
             raise _too_deep(self.setting, self.text) from error
 
+    def error(self, told: str, node: exp.Expression | None = None) -> SqlError:
+        """Return an error at a part; without one, it is of the whole."""
+        # Without an origin the message has the whole as the user wrote it.
+        start = _start(node) if node is not None else 0 if self.origin is not None else None
+        return sql_error(self.setting, told, "" if start is None else (self.origin or Origin(self.text)).place(start))
 
-def parse(setting: str, text: str) -> Parsed:
-    """Parse Spark's SQL. Errors name `setting`.
 
-    Raises ConfigError in one line if the text is no SQL, or if it calls a function that is not listed.
+def parse(setting: str, text: str, origin: Origin | None = None) -> Parsed:
+    """Parse Spark's SQL. Errors name `setting`, and the place in the text that the SQL was made of: `origin`, or itself.
+
+    Raises SqlError in one line if the text is no SQL, or if it calls a function that is not listed.
     """
+    written = origin or Origin(text)
     try:
         tree = cast("exp.Expression", sqlglot.parse_one(text, read="spark"))
         nodes = cast("list[exp.Expression]", list(tree.walk()))
     except RecursionError as error:
         raise _too_deep(setting, text) from error
     except SqlglotError as error:
-        raise ConfigError(
-            f"{setting}: {text!r} is no expression of Spark's SQL ({told_by(error)}); correct it"
-        ) from error
-    kinds = [token.token_type.name for token in Spark().tokenize(text)]
-    if any(pair == ("STRING", "STRING") for pair in pairwise(kinds)):
+        start = _start_of_error(text, error)
+        told = f"{text!r} is no expression of Spark's SQL ({told_by(error)}); correct it"
+        raise sql_error(setting, told, "" if start is None else written.place(start)) from error
+    for pair in pairwise(Spark().tokenize(text)):
         # Spark reads '' as a quote or as the end of one text and the begin of another, by its version.
-        raise ConfigError(f"{setting}: {text!r} has two texts side by side; write \\' for a quote in a text")
+        if all(token.token_type.name == "STRING" for token in pair):
+            told = f"{text!r} has two texts side by side; write \\' for a quote in a text"
+            raise sql_error(setting, told, written.place(pair[1].start))
+    columns = (node.name for node in tree.find_all(exp.Column, bfs=False))
+    parsed = Parsed(setting, text, tree, tuple(dict.fromkeys(columns)), origin)
     for node in nodes:
         if isinstance(node, exp.Anonymous):
             listed = node.name.lower() in BY_NAME
         else:
             listed = isinstance(node, _WORDS) or type(node) in _RULES or type(node) in FUNCTIONS
         if not listed:
-            raise ConfigError(f"{setting}: {_name(node)!r} is not listed for expressions; {PAGE}")
-    columns = (node.name for node in tree.find_all(exp.Column, bfs=False))
-    return Parsed(setting, text, tree, tuple(dict.fromkeys(columns)))
+            raise parsed.error(f"{_name(node)!r} is not listed for expressions; {PAGE}", node)
+    return parsed
 
 
 def told_by(error: SqlglotError) -> str:
-    """Return the words of an error of sqlglot in one line, without the underline that it has for terminals."""
-    return first_line(error).replace("\x1b[4m", "").replace("\x1b[0m", "").rstrip(".")
+    """Return the words of an error of sqlglot in one line, without its place and the names of its classes."""
+    if isinstance(error, TokenError):
+        return "a quote or a comment is not closed"
+    known = getattr(error, "errors", None)
+    told = known[0]["description"] if known else first_line(error)
+    return "an operand or an argument is missing" if _LACKING.fullmatch(told) else told.rstrip(".")
 
 
-def _too_deep(setting: str, text: str) -> ConfigError:
-    return ConfigError(
-        f"{setting}: the SQL of {len(text):,} characters that begins with {text[:40]!r} is nested too deeply; write less of it, as "
-        "`x in (1, 2, 3)` in place of many comparisons"
+def _start_of_error(text: str, error: SqlglotError) -> int | None:
+    """Return the character of a text, from 0 on, at which the parser can't go on; None if it does not say that."""
+    if isinstance(error, TokenError):
+        return next(
+            (found.start() for found in reversed([*_OPENING.finditer(text)]) if _is_read(text[: found.start()])), None
+        )
+    for known in getattr(error, "errors", None) or ():
+        lines, word = text.split("\n"), known["highlight"] or ""
+        # The parser's column is that of the last character of a word.
+        start = sum(len(line) + 1 for line in lines[: known["line"] - 1]) + known["col"] - len(word)
+        return start if word and text.startswith(word, start) else None
+    return None
+
+
+def _is_read(text: str) -> bool:
+    try:
+        Spark().tokenize(text)
+    except TokenError:
+        return False
+    return True
+
+
+def _start(node: exp.Expression) -> int | None:
+    """Return the first character of a part, from 0 on. The parser knows those of names, functions and values.
+
+    Any other part begins with the first part in it that has one. Without any, the nearest part around it is taken.
+    """
+    around: exp.Expr | None = node
+    while around is not None:
+        starts = [part.meta["start"] for part in around.walk() if "start" in part.meta]
+        if starts:
+            return int(min(starts))
+        around = around.parent
+    return None
+
+
+def _too_deep(setting: str, text: str) -> SqlError:
+    return sql_error(
+        setting,
+        f"the SQL of {len(text):,} characters that begins with {text[:40]!r} is nested too deeply; write less of it, as "
+        "`x in (1, 2, 3)` in place of many comparisons",
     )
 
 
@@ -160,12 +215,11 @@ class _Walk:
         self._seen.add(id(node))
         return node
 
-    def column(self, name: str) -> Typed:
+    def column(self, node: exp.Expression) -> Typed:
+        name = node.name
         type_ = column_type(self._types[name])
         if type_ is None:
-            raise ConfigError(
-                f"{self._parsed.setting}: column {name!r} is of type {self._types[name]}, which expressions can't read; leave it out"
-            )
+            raise self.error(node, f"is of type {self._types[name]}, which expressions can't read; leave it out")
         return Typed(self._places[name], type_)
 
     def unified(self, node: exp.Expression, parts: list[Typed]) -> tuple[list[str], str]:
@@ -178,5 +232,5 @@ class _Walk:
             return [f"cast({part.sql} as timestamp)" for part in parts], "timestamp"
         raise self.error(node, f"has {' and '.join(sorted(types))} side by side; cast one of them")
 
-    def error(self, node: exp.Expression, told: str) -> ConfigError:
-        return ConfigError(f"{self._parsed.setting}: {node.sql('spark')!r} {told}")
+    def error(self, node: exp.Expression, told: str) -> SqlError:
+        return self._parsed.error(f"{node.sql('spark')!r} {told}", node)

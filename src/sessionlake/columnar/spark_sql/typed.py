@@ -8,7 +8,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from sessionlake.columnar.expressions import CLOCK
-from sessionlake.errors import ConfigError
+from sessionlake.columnar.sql_places import SqlError
 
 CLOCK_SQL = f"make_timestamp(${CLOCK}::bigint)"
 PAGE = "docs/expressions.md lists all of them"
@@ -53,14 +53,14 @@ class Walk(Protocol):
     def seen(self, node: exp.Expression) -> exp.Expression:
         """Return a part that a rule reads itself, without translating it."""
 
-    def column(self, name: str) -> Typed:
+    def column(self, node: exp.Expression) -> Typed:
         """Translate a column."""
 
     def unified(self, node: exp.Expression, parts: list[Typed]) -> tuple[list[str], str]:
         """Return parts of a node that stand for one another as parts of one type, and that."""
 
-    def error(self, node: exp.Expression, told: str) -> ConfigError:
-        """Return an error that names the node."""
+    def error(self, node: exp.Expression, told: str) -> SqlError:
+        """Return an error that names the node, and its place."""
 
 
 Rule = Callable[[Walk, exp.Expression], Typed]

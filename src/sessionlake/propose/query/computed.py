@@ -10,7 +10,7 @@ from sessionlake.aggregates.spec import AggregateSpec, build_aggregates, hidden_
 from sessionlake.columnar.spark_sql import parse
 from sessionlake.columnar.spark_sql.chain import ARROW
 from sessionlake.columnar.spark_sql.typed import Typed
-from sessionlake.errors import ConfigError
+from sessionlake.columnar.sql_places import SqlError
 from sessionlake.propose.query.brackets import Tokens, inner_of
 from sessionlake.propose.query.fields import free_name
 from sessionlake.propose.query.inputs import Input
@@ -63,8 +63,8 @@ def computed(query: Query, tokens: Tokens, of_call: OfCall, of_column: OfColumn)
         return values[text.strip("`")]
     try:
         done, uses_clock = _translated(text, values)
-    except ConfigError as error:
-        told = f"{shown(query.said(tokens))!r}: {str(error).removeprefix(f'{_SETTING}: ')}"
+    except SqlError as error:
+        told = f"{shown(query.said(tokens))!r}: {error.told}"
         raise QueryError("select", told, query.place(tokens[0])) from error
     if uses_clock:
         raise query.refusal("select", tokens, f"asks for the present; {LIVE}")
@@ -85,7 +85,7 @@ def aggregate_type(name: str, text: str, read: Input) -> pa.DataType:
 
 
 def _translated(text: str, values: dict[str, Value]) -> tuple[Typed, bool]:
-    """Return an expression in DuckDB's SQL, and whether it asks for the present; ConfigError for one that is not listed."""
+    """Return an expression in DuckDB's SQL, and whether it asks for the present; SqlError for one that is not listed."""
     places = {
         name: f"({value.sql} {_AS_TIME})" if value.type == TIMESTAMP else value.sql for name, value in values.items()
     }

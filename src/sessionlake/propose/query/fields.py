@@ -11,8 +11,8 @@ from sqlglot import TokenType, exp
 from sessionlake.columnar.expressions import EVENT_TIME, KEY
 from sessionlake.columnar.spark_sql import parse
 from sessionlake.columnar.spark_sql.chain import ARROW
+from sessionlake.columnar.sql_places import SqlError
 from sessionlake.config.positions import Place
-from sessionlake.errors import ConfigError
 from sessionlake.propose.query.brackets import Tokens
 from sessionlake.propose.query.scopes import Scope, Visible
 from sessionlake.propose.query.words import Piece, Query, QueryError, name_of, parsed, unmasked
@@ -173,8 +173,8 @@ class Fields:
         try:
             sql = parse(setting, piece.text)
             done, _ = sql.translated(self.types, dict.fromkeys(sql.columns, "c0"))
-        except ConfigError as error:
-            raise piece.error(setting, str(error).removeprefix(f"{setting}: ")) from error
+        except SqlError as error:
+            raise piece.error(setting, error.told) from error
         self.types[name] = ARROW.get(done.type, pa.null())
         self.computed[name] = piece.text
         self.places[setting] = piece.place

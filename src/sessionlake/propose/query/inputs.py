@@ -9,6 +9,7 @@ import pyarrow as pa
 from sqlglot import Token, exp
 
 from sessionlake.columnar.spark_sql import parse
+from sessionlake.columnar.sql_places import SqlError
 from sessionlake.config.durations import parse_duration
 from sessionlake.config.positions import Place
 from sessionlake.errors import ConfigError
@@ -117,8 +118,8 @@ class Input:
         for piece in found:
             try:
                 parse(setting, piece.text).typed(self.fields.types, "boolean")
-            except ConfigError as error:
-                raise piece.error(setting, str(error).removeprefix(f"{setting}: ")) from error
+            except SqlError as error:
+                raise piece.error(setting, error.told) from error
 
     def take_hints(self, hints: Sequence[Hint]) -> None:
         """Take the comments about the input's columns; QueryError for one that is about another column than it can be."""
