@@ -1,7 +1,6 @@
 """The edit of a config by which it uses another warehouse."""
 
 import codecs
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from sessionlake.config.load import Config, config_of, load_config
 from sessionlake.config.paths import normal_path
 from sessionlake.config.positions import places
 from sessionlake.config.project import problems_with
+from sessionlake.config.rewrite import rewrite
 from sessionlake.engine import failpoints
 from sessionlake.errors import ConfigError, JobError
 
@@ -140,14 +140,4 @@ def apply_switch(config_path: str | Path, switch: Switch) -> None:
     if read_text(file) != switch.old:
         raise JobError(f"config: {str(config_path)!r} has changed meanwhile; {switch.by_hand} yourself")
     mark = codecs.BOM_UTF8 if file.read_bytes().startswith(codecs.BOM_UTF8) else b""
-    temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as out:
-            out.write(mark + switch.text.encode())
-            out.flush()
-            os.fsync(out.fileno())
-        temporary.chmod(file.stat().st_mode & 0o7777)
-        failpoints.hit("rebuild_before_switch")
-        temporary.replace(file)
-    finally:
-        temporary.unlink(missing_ok=True)
+    rewrite(file, mark + switch.text.encode(), lambda: failpoints.hit("rebuild_before_switch"))
