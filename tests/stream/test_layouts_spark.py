@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionlake.config.load import Config, parse_config
+from sessionlake.config.times import parse_time
 from sessionlake.errors import PipelineStateError
 from sessionlake.jobs.backfill import backfill
 from sessionlake.jobs.compact import compact
@@ -186,6 +187,32 @@ def test_the_archive_fills_what_it_has(spark: SparkSession, tmp_path: Path, form
     assert {row[2] == wanted[key][2] for key, row in found.items()} == {True, False}
     assert {row[2] for key, row in found.items() if row[2] != wanted[key][2]} == {None}
     assert backfill(spark, after, **EVER).counts["corrections"] == 0
+
+
+@pytest.mark.slow
+def test_the_command_that_plan_tells_fills_what_the_archive_has(spark: SparkSession, tmp_path: Path) -> None:
+    run_by_file(spark, tmp_path, config_of(tmp_path, "session", FIRST, archive=True), 0, 1)
+    after = config_of(tmp_path, "session", {**FIRST, **ADDED}, archive=True)
+    plan = read_plan(after)
+    refunds, most = plan.changes
+    assert most.facts["results"] >= len(rows(spark, after)) > 0
+    assert (most.facts["columns"], most.facts["archived_since"]) == (["v"], 0)
+    assert set(refunds.facts["columns"]) == {"price", "type"}
+    assert (refunds.facts["archived_since"], refunds.facts["backfill"]) == (None, None)
+    command = most.facts["backfill"].split()
+    assert command[:4] == ["sessionlake", "backfill", "CONFIG", "--from"]
+    state = sum(
+        file.stat().st_size for file in Path(after.pipeline.warehouse, "session_changelog").glob("**/*.parquet")
+    )
+    assert plan.restored_bytes == state
+    run(spark, after, once=True)
+    for file in (tmp_path / "events").iterdir():
+        file.unlink()
+    backfill(spark, after, from_us=parse_time(command[4]), to_us=parse_time(command[6]))
+    run(spark, after, once=True)
+    found = shown(spark, after, "refunds", "most")
+    assert {row[0] for row in found.values()} == {None}
+    assert None not in {row[1] for row in found.values()}
 
 
 @pytest.mark.slow

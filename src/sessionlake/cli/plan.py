@@ -17,6 +17,7 @@ from sessionlake.errors import ExitCode
 if TYPE_CHECKING:
     from sessionlake.preflight.plan import Plan
 
+_UNITS = ((1_000, "kB"), (1_000_000, "MB"), (1_000_000_000, "GB"), (1_000_000_000_000, "TB"))
 _COLUMNS = ("pipeline", "change", "setting", "told")
 
 
@@ -31,18 +32,20 @@ _COLUMNS = ("pipeline", "change", "setting", "told")
 def plan_command(config_path: str, form: str) -> None:
     """Compare a config with the tables that are there, and say of each change if `run` takes it.
 
-    Of a project, the changes of each pipeline are told. Starts no Java and changes nothing. The exit code is 0 if `run` takes
-    the config, or all of them, and 2 if it does not.
+    Of a project, the changes of each pipeline are told. Starts no Java and changes nothing. The exit code is 0 if `run` takes the config, or all of them, and 2 if it does not.
     """
-    configs = [*load_project(config_path).configs.values()] if is_project(config_path) else [load_config(config_path)]
+    if is_project(config_path):
+        given = [(member.path, member.config) for member in load_project(config_path).members.values()]
+    else:
+        given = [(config_path, load_config(config_path))]
     from sessionlake.preflight.plan import read_plan
 
-    plans = []
+    plans: list[Plan] = []
     with progress() as shown:
         shown.step("comparing with the tables")
-        for config in configs:
-            plans.append(read_plan(config))
-            shown.count(len(plans), len(configs), "pipelines")
+        for path, config in given:
+            plans.append(read_plan(config, path))
+            shown.count(len(plans), len(given), "pipelines")
     if form == CSV:
         print_rows(_COLUMNS, [row for plan in plans for row in _rows(plan)], limit=None, form=form)
     elif form == JSON:
@@ -55,7 +58,10 @@ def plan_command(config_path: str, form: str) -> None:
 
 
 def _rows(plan: "Plan") -> list[tuple[str, str, str, str]]:
-    return [(plan.pipeline, str(change.of), change.name, hide(change.told)) for change in plan.changes]
+    return [
+        (plan.pipeline, str(change.of), change.name, "; ".join(map(hide, (change.told, *change.lines))))
+        for change in plan.changes
+    ]
 
 
 def _print(plan: "Plan") -> None:
@@ -65,11 +71,24 @@ def _print(plan: "Plan") -> None:
     watermark = "" if plan.watermark_us is None else f", watermark {format_time(plan.watermark_us)} UTC"
     console.print(f"{plan.pipeline}, batch {plan.batch_id:,}{watermark}", soft_wrap=True)
     # Not a table of `print_rows`: that fits the terminal by leaving text out, and here the text is the answer.
-    rows = _rows(plan)
-    widths = [max((len(row[i]) for row in rows), default=0) for i in (1, 2)]
-    for _, change, name, told in rows:
-        console.print(f"  {change:<{widths[0]}}  {name:<{widths[1]}}  {told}", soft_wrap=True)
+    rows = [
+        cells
+        for change in plan.changes
+        for cells in ((str(change.of), change.name, change.told), *(("", "", line) for line in change.lines))
+    ]
+    widths = [max((len(row[i]) for row in rows), default=0) for i in (0, 1)]
+    for of, name, told in rows:
+        console.print(f"  {of:<{widths[0]}}  {name:<{widths[1]}}  {hide(told)}", soft_wrap=True)
     if not rows:
         console.print("  nothing differs")
+    if plan.restored_bytes is not None:
+        console.print(f"stores: restored from about {_size(plan.restored_bytes)}", soft_wrap=True)
     refused = ", ".join(dict.fromkeys(plan.refused))
     console.print(f"run: refused for {refused}" if refused else "run: takes it", soft_wrap=True)
+
+
+def _size(count: int) -> str:
+    """Return a number of bytes for people."""
+    at = next((i for i, unit in enumerate(_UNITS) if count < 1000 * unit[0]), len(_UNITS) - 1)
+    size, name = _UNITS[at]
+    return f"{count / size:,.1f} {name}"

@@ -8,15 +8,21 @@ from sessionlake.aggregates.layouts import Layout
 from sessionlake.config.load import Config
 from sessionlake.errors import SessionlakeError
 from sessionlake.operators.registry import kind_of
+from sessionlake.preflight.additions import Additions, Made
 from sessionlake.preflight.sources import UnseenError, sources_without_spark
-from sessionlake.stream.changes import Change, changes
+from sessionlake.stream.changes import Change, Class, changes
 from sessionlake.stream.kind import Kind
 from sessionlake.stream.pinned import Pinned
 from sessionlake.stream.pipeline import operator_of
 from sessionlake.stream.wrapped import inner, store_layout
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import find_last_batch
+from sessionlake.warehouse.extents import Extents
 from sessionlake.warehouse.lake import Lake
+
+_RESTORING = (Class.ADDED, Class.DROPPED, Class.RESTORE)
+"""The changes after which the stores are restored."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +34,8 @@ class Plan:
     """The last batch; None if there is none yet."""
     watermark_us: int | None
     changes: tuple[Change, ...]
+    restored_bytes: int | None = None
+    """About how many bytes of the tables the stores are restored from; None if they need not be."""
 
     @property
     def refused(self) -> tuple[str, ...]:
@@ -41,27 +49,47 @@ class Plan:
             "batch_id": self.batch_id,
             "watermark_us": self.watermark_us,
             "runs": not self.refused,
+            "restored_bytes": self.restored_bytes,
             "changes": [change.fields() for change in self.changes],
         }
 
 
-def read_plan(config: Config) -> Plan:
-    """Return the differences of a config from the last commit of its warehouse. Starts no JVM.
+def read_plan(config: Config, path: str | None = None) -> Plan:
+    """Return the differences of a config from the last commit of its warehouse; `path` is its file. Reads logs only, and starts no JVM.
 
     Raises LakeError if the tables can't be read without Spark.
     """
-    last, kind = find_last_batch(Lake.of(config)), kind_of(config)
+    lake, kind = Lake.of(config), kind_of(config)
+    last = find_last_batch(lake)
     if last is None:
         return Plan(config.pipeline.name, None, None, ())
-    found = changes(config, last, kind.bound_settings(), _store_layout(config, kind, last))
-    return Plan(config.pipeline.name, last.batch_id, last.watermark_us, tuple(found))
+    made = _made(config, kind, last)
+    found = changes(config, last, kind.bound_settings(), None if made is None else _store_layout(made, last))
+    extents = Extents(lake)
+    if any(change.adds for change in found):
+        found = Additions(config, last, lake, extents, made, path).told(found)
+    restores = any(change.of in _RESTORING for change in found)
+    restored = _restored_bytes(config, kind, extents, last) if restores else None
+    return Plan(config.pipeline.name, last.batch_id, last.watermark_us, tuple(found), restored)
 
 
-def _store_layout(config: Config, kind: type[Kind], last: BatchCommit) -> str | None:
-    """Return the layout of the stores under the config; None if its operator can't be made, for which `check` gives the reason."""
+def _made(config: Config, kind: type[Kind], last: BatchCommit) -> Made | None:
+    """Return the operator of a config; None if it can't be made, for which `check` gives the reason."""
+    pinned = Pinned.of_settings(last.settings, last.batch_id)
     try:
-        made = kind.make(config, sources_without_spark(config), Pinned.of(last))
+        sources = sources_without_spark(config)
+        return Made(config, sources, kind.make(config, sources, pinned), pinned)
     except (UnseenError, SessionlakeError):
         return None
-    operator = operator_of(made, [Layout.read(fields) for fields in last.settings.layouts])
-    return store_layout(operator, made.store_layout(inner(operator)))
+
+
+def _store_layout(made: Made, last: BatchCommit) -> str:
+    """Return the layout of the stores under the config."""
+    operator = operator_of(made.kind, [Layout.read(fields) for fields in last.settings.layouts])
+    return store_layout(operator, made.kind.store_layout(inner(operator)))
+
+
+def _restored_bytes(config: Config, kind: type[Kind], extents: Extents, last: BatchCommit) -> int:
+    unique = any(side.event.unique_us is not None for side in config.inputs.values())
+    of, from_us = kind.changelogs_in(config)[0], kind.expired_us(config, dict(last.state))
+    return extents.restored(of, from_us, more=(schemas.EVENT_IDS,) if unique else ())

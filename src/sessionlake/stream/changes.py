@@ -3,7 +3,7 @@
 import json
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -62,6 +62,15 @@ class Change:
     """Both in the user's words."""
     refusal: str | None = None
     """The line with which `run` refuses it; None if `run` takes it."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """The further facts that `plan` finds in the tables, as JSON values."""
+    lines: tuple[str, ...] = ()
+    """Further lines for people."""
+
+    @property
+    def adds(self) -> bool:
+        """Whether an aggregate is added."""
+        return self.of == Class.ADDED
 
     def fields(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -72,6 +81,7 @@ class Change:
             "after": self.after,
             "told": self.told,
             "refused": self.refusal,
+            **self.facts,
         }
 
 
@@ -197,9 +207,13 @@ def _added(config: Config, last: BatchCommit) -> Iterator[Change]:
     cased = {name.lower(): name for name in known}
     for name, text in after.items():
         if name not in before and known.get(name, text) == text and cased.get(name.lower(), name) == name:
-            filled = "" if config.entry.recompute is None else ", until `sessionlake backfill` fills them"
-            told = f"+ {text}: null in the {config.operator}s that are there{filled}"
-            yield Change(Class.ADDED, f"aggregates.{name}", None, text, told)
+            yield Change(Class.ADDED, f"aggregates.{name}", None, text, added_told(config, text, "the"))
+
+
+def added_told(config: Config, text: str, many: str) -> str:
+    """Return in words that an aggregate is added; `many` says in how many results it is null."""
+    filled = "" if config.entry.recompute is None else ", until `sessionlake backfill` fills them"
+    return f"+ {text}: null in {many} {config.operator}s that are there{filled}"
 
 
 def _dropped(config: Config, last: BatchCommit) -> Iterator[Change]:
