@@ -3,6 +3,7 @@
 import json
 import shlex
 import time
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +188,54 @@ def test_a_trimmed_archive_fills_from_a_retention_after_its_begin(
     assert change["backfill"] == (first and f"sessionlake backfill {file} --from {first} --to 2023-11-15")
     told = "the archive has v since batch 0, but begins after them, so that it stays null in them\n"
     assert (told in plan(file).output) == (first is None)
+
+
+def test_write_adds_the_section_that_keeps_the_gap_and_no_other_byte(tmp_path: Path) -> None:
+    file = written(lake(tmp_path, "session"), tmp_path, session={"gap": "7 us"})
+    before = b"\xef\xbb\xbf# mine\r\n" + file.read_bytes().replace(b"\n", b"\r\n").rstrip()
+    file.write_bytes(before)
+    assert plan(file).exit_code == 2
+    assert file.read_bytes() == before
+    result = plan(file, "--write")
+    assert result.exit_code == 0, result.output
+    # The watermark is 2023-11-14 23:13:01: midnight is less than an hour after it.
+    section = ("[[session.before]]", "until = 2023-11-16T00:00:00Z", 'gap = "10 minutes"')
+    assert file.read_bytes() == before + "".join(f"{line}\r\n" for line in ("", "", *section)).encode()
+    assert result.output.startswith(f"{file}: wrote\n" + "".join(f"  {line}\n" for line in section))
+    assert "  from a time on  session.gap " in result.output
+    written_once = file.read_bytes()
+    assert plan(file, "--write").output.startswith(f"{file}: nothing to write\n")
+    assert file.read_bytes() == written_once
+    assert json.loads(plan(file, "--write", "--json").stdout)[0]["written"] is None
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"session": {"grace": "3 us"}},
+        {"event": {"key": "other"}},
+        # What is written holds for times before the watermark, and is refused: another section can't mend it.
+        {"session": {"gap": "7 us", "before": [{"until": "1970-01-02", "gap": "5 us"}]}},
+    ],
+)
+def test_nothing_is_written_that_does_not_help(tmp_path: Path, changed: dict[str, Any]) -> None:
+    file = written(lake(tmp_path, "session"), tmp_path, **changed)
+    before = file.read_bytes()
+    assert plan(file, "--write").output.startswith(f"{file}: nothing to write\n")
+    assert file.read_bytes() == before
+
+
+def test_a_file_that_can_take_no_section_is_told(tmp_path: Path) -> None:
+    file = written(lake(tmp_path, "session"), tmp_path, session={"gap": "7 us"})
+    raw = tomllib.loads(file.read_text())
+    session = ", ".join(f"{name} = {json.dumps(value)}" for name, value in raw.pop("session").items())
+    file.write_text(f"session = {{ {session} }}\n{tomli_w.dumps(raw)}")
+    before = file.read_bytes()
+    result = plan(file, "--write")
+    assert result.exit_code == 2
+    assert "can't take a section at its end" in result.stderr
+    assert '[[session.before]]; until = 2023-11-16T00:00:00Z; gap = "10 minutes"' in result.stderr
+    assert file.read_bytes() == before
 
 
 def config_table(config: Config, name: str) -> Path:

@@ -91,3 +91,18 @@ def test_limits_are_rebuild_settings_and_thresholds_are_live(tmp_path: Path) -> 
         "max_length_us": None,
     }
     assert "quarantine" not in plain.live_settings()
+
+
+def test_what_is_kept_before_a_time_is_what_the_tables_have(tmp_path: Path) -> None:
+    hour = 3_600_000_000
+    bound = {"session.gap": 90 * 60_000_000, "session.max_length": 24 * hour, "session.max_length_offset": hour}
+    kept = {"until": "1970-01-02T00:00:00Z", "gap": '"1 hour 30 minutes"'}
+    own = make_config(tmp_path, session={**LIMITS, "gap_by": "v", **HOUR}).section
+    section = make_config(tmp_path, session=LIMITS).section
+    limits = {"max_length": '"1 day"', "max_length_offset": '"1 hour"'}
+    assert section.kept_before(bound, 24 * hour) == {**kept, **limits}
+    unlimited = {**bound, "session.max_length": None, "session.max_length_offset": None}
+    assert section.kept_before(unlimited, 24 * hour) == kept
+    assert own.kept_before(bound, 24 * hour) is None
+    assert section.kept_before({**bound, "session.gap_by": "v"}, 24 * hour) is None
+    assert section.kept_before({**bound, "session.before": [[hour, 1, None, 0]]}, 24 * hour) is None

@@ -272,6 +272,6 @@ def test_a_time_that_events_have_come_to_is_refused(spark: SparkSession, tmp_pat
     told = r"^session.before.0.until: 1970-01-01T08:20:00\+00:00 is not after the watermark, 1970-01-01T08:20:00"
     with pytest.raises(PipelineStateError, match=told):
         run(spark, make_config(tmp_path, session=EARLIER), once=True)
-    told = r"^session.gap: changed .* restore the old value, keep it for earlier event times with \[\[session.before\]\], or rebuild"
+    told = r"^session.gap: changed .* restore the old value, keep it for earlier event times with \[\[session.before\]\], which `sessionlake plan CONFIG --write` adds, or rebuild"
     with pytest.raises(PipelineStateError, match=told):
         run(spark, make_config(tmp_path, session={**SESSION, "gap": SHORT}), once=True)

@@ -23,38 +23,60 @@ _COLUMNS = ("pipeline", "change", "setting", "told")
 
 @click.command("plan")
 @config_argument(EITHER)
+@click.option(
+    "--write",
+    is_flag=True,
+    help="Add to the config the section that keeps earlier values for earlier event times, if it needs one ([[session.before]]).",
+)
 @format_options(
     table="lines for people",
     json="a list with an object for each pipeline",
     csv="a line for each change, below a line of the column names",
 )
 @one_line_errors
-def plan_command(config_path: str, form: str) -> None:
+def plan_command(config_path: str, write: bool, form: str) -> None:  # noqa: FBT001 (click passes options as they are)
     """Compare a config with the tables that are there, and say of each change if `run` takes it.
 
-    Of a project, the changes of each pipeline are told. Starts no Java and changes nothing. The exit code is 0 if `run` takes the config, or all of them, and 2 if it does not.
+    Of a project, the changes of each pipeline are told. Starts no Java, and changes nothing but the config, if --write is given. The
+    exit code is 0 if `run` takes the config, or all of them, and 2 if it does not.
     """
     if is_project(config_path):
         given = [(member.path, member.config) for member in load_project(config_path).members.values()]
     else:
         given = [(config_path, load_config(config_path))]
+    from sessionlake.preflight.keeping import write_kept
     from sessionlake.preflight.plan import read_plan
 
     plans: list[Plan] = []
+    written: list[str | None] = []
     with progress() as shown:
         shown.step("comparing with the tables")
         for path, config in given:
-            plans.append(read_plan(config, path))
+            kept = write_kept(path, config) if write else None
+            plans.append(read_plan(config if kept is None else kept.config, path))
+            written.append(None if kept is None else kept.text)
             shown.count(len(plans), len(given), "pipelines")
     if form == CSV:
         print_rows(_COLUMNS, [row for plan in plans for row in _rows(plan)], limit=None, form=form)
     elif form == JSON:
-        print_objects([plan.fields() for plan in plans], form)
+        also = [{"written": text} if write else {} for text in written]
+        print_objects([{**plan.fields(), **more} for plan, more in zip(plans, also, strict=True)], form)
     else:
-        for plan in plans:
+        for (path, _), plan, text in zip(given, plans, written, strict=True):
+            if write:
+                _print_written(path, text)
             _print(plan)
     if any(plan.refused for plan in plans):
         sys.exit(ExitCode.USER)
+
+
+def _print_written(path: str, text: str | None) -> None:
+    if text is None:
+        console.print(f"{path}: nothing to write", soft_wrap=True)
+        return
+    console.print(f"{path}: wrote", soft_wrap=True)
+    for line in text.splitlines():
+        console.print(f"  {line}", soft_wrap=True)
 
 
 def _rows(plan: "Plan") -> list[tuple[str, str, str, str]]:

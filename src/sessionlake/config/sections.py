@@ -218,6 +218,11 @@ class OperatorSection(Section):
         del bound
         return self
 
+    def kept_before(self, bound: Mapping[str, Any], until_us: int) -> Mapping[str, str] | None:
+        """Return the keys of the section of `before` that keeps the settings of `bound` for event times before one; None if none can."""
+        del bound, until_us
+        return None
+
     def before_in_words(self, bound: Sequence[Sequence[Any]]) -> str:
         """Return in words what `bound_settings` has of `before`."""
         raise NotImplementedError

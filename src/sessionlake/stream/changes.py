@@ -163,7 +163,7 @@ def _rebuilt(config: Config, last: BatchCommit, bound: Mapping[str, Any], others
                 continue
             was, told = _as_written(config, key, old), _as_written(config, key, new)
             changed = f"is gone, and was {was}" if new is None else f"changed from {was} to {told}"
-            kept = f", keep it for earlier event times with [[{config.operator}.before]]"
+            kept = f", keep it for earlier event times with [[{config.operator}.before]], which `sessionlake plan CONFIG --write` adds"
             refused = (
                 f"{key}: {changed} on existing {config.operator}s; "
                 f"restore the old value{kept if key in config.section.CUTS else ''}, or rebuild the tables: `{_REBUILD}`, then switch readers"

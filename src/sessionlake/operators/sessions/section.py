@@ -428,6 +428,24 @@ class SessionSection(OperatorSection):
                 )
         return None
 
+    def kept_before(self, bound: Mapping[str, Any], until_us: int) -> Mapping[str, str] | None:
+        """Return the gap and the limit of `bound`; None if [[session.before]] differs, or gaps are the events' own."""
+        gap_us, length_us, offset_us = (
+            bound.get(f"session.{name}") for name in ("gap", "max_length", "max_length_offset")
+        )
+        own = self.gap_by is not None or bound.get("session.gap_by") is not None
+        if (
+            own
+            or gap_us is None
+            or [list(earlier.bound) for earlier in self.before] != (bound.get("session.before") or [])
+        ):
+            return None
+        kept = {"gap": gap_us, "max_length": length_us, "max_length_offset": offset_us}
+        return {
+            "until": format_time(until_us).replace("+00:00", "Z"),
+            **{name: f'"{spoken_duration(us)}"' for name, us in kept.items() if us is not None},
+        }
+
     def as_taken(self, bound: Mapping[str, Any]) -> Self:
         """Return the section with the gaps and limits of bound settings."""
         theirs, ours = (limits_over_time(some, NEVER_US) for some in (bound, self.bound_settings()))
