@@ -128,6 +128,11 @@ def test_joins_that_cannot_be(tmp_path: Path, options: dict[str, Any], message: 
     assert line(lambda: join(tmp_path / "w", **options)).startswith(message)
 
 
+def test_windows_that_keep_nothing() -> None:
+    assert line(lambda: WINDOWS.keep(0)) == "keep: 0 is too few events; write 1 or more"
+    assert WINDOWS.keep(1).retention_count == 1
+
+
 def test_calls_that_cannot_be(tmp_path: Path) -> None:
     import pyarrow as pa
 

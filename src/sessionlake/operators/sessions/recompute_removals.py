@@ -14,7 +14,7 @@ from sessionlake.operators.sessions.windows import SessionWindows
 
 @dataclass(frozen=True)
 class RemovedSessions:
-    """RemovedSessions sessions: codes of keys, interval (bounds inclusive) and the batch that removed them."""
+    """Sessions that were removed: the codes of their keys, their intervals (bounds inclusive) and the batch that removed each."""
 
     UNKNOWN: ClassVar[int] = np.iinfo(np.int64).min
     """End of a session whose rows the changelog no longer has."""

@@ -51,7 +51,7 @@ class WindowDefinition:
         1000
         """
         if retention_count < 1:
-            raise ConfigError(f"keep: {retention_count} events leave no window any; write 1 or more")
+            raise ConfigError(f"keep: {retention_count} is too few events; write 1 or more")
         return replace(self, retention_count=retention_count)
 
     def offset(self, duration: str) -> Self:

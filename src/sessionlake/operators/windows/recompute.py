@@ -71,7 +71,7 @@ class WindowRecompute:
         return Window(self._low, self._high - 1), self._stored().count()
 
     def wider(self, window: Window, step: int, *, low: bool, high: bool) -> Window:
-        """Return the same: no slice goes on."""
+        """Return the range unchanged: a slice never extends beyond it."""
         del step, low, high
         return window
 
