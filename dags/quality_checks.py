@@ -5,7 +5,7 @@ The suites of Great Expectations in `expectations/`. Only if they pass is the as
 schedule on it what must not see bad data, for example `schedule=[Asset("visits.checked")]`.
 
 **If it is red:** the log names the checks that failed and rows to look at. There is no retry: the data stays as it is
-until somebody acts. The sessionizer goes on; what depends on the asset waits for the next run that passes.
+until somebody acts. The stream goes on; what depends on the asset waits for the next run that passes.
 """
 
 from airflow.sdk import DAG, Param

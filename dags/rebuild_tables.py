@@ -1,7 +1,7 @@
 """
 ### Computes all events again, into a new warehouse
 
-After a change of gap or key, or of an aggregate's definition. Only by hand. The old warehouse stays as it is. *Switch* writes the
+For example after a change of the key or of an aggregate's definition. Only by hand. The old warehouse stays as it is. *Switch* writes the
 new path into the config, which the driver must be able to write: stop the pipeline's run before.
 
 **If it is red:** the new warehouse is half made. Remove it, and trigger again; from the archive just trigger again.

@@ -7,7 +7,7 @@ those that fell out of retention meanwhile go to `dead_letters`. Daily, or by ha
 **Retries and clearing are safe:** all tries of a run are one run of the job (`--run-id`). A cleared run that had finished
 does nothing; to take what came since, trigger a new one.
 
-**If it is red with "no batches yet":** the sessionizer has not run on this pipeline.
+**If it is red with "no batches yet":** the pipeline has not run yet.
 
 Skipped on tables and on windows by count: they have no late events.
 """

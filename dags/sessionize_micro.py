@@ -1,8 +1,8 @@
 """
-### Sessionizes what has arrived, every ten minutes
+### Runs the pipeline over what has arrived, every ten minutes
 
-Each run takes all input that is there (Spark's availableNow) and ends. With `[airflow] run = "stream"` it is a long task instead. If another
-sessionizer runs on the pipeline, the run is skipped: that one takes the input.
+Each run takes all input that is there (Spark's availableNow) and ends. With `[airflow] run = "stream"` it is a long task instead. If a
+stream of the pipeline runs already, the run is skipped: that one takes the input.
 
 **If it is red:** the last lines of the log say why. Nothing is lost: the next run goes on at the last committed batch, so
 that clearing an old failed run is never needed.

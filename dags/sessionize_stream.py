@@ -1,5 +1,5 @@
 """
-### Keeps the sessionizer running
+### Keeps the stream running
 
 Each run of this DAG is one stretch of the stream (param *minutes*); then it ends, the asset of its results is updated, and the
 next run starts at once. With `[airflow] run = "micro"` it runs by a schedule instead.

@@ -81,12 +81,12 @@ def dry_run_param() -> Param:
 
 
 def apply_param() -> Param:
-    """Return the param for the pass of the sessionizer at a job's end."""
+    """Return the param for the pass of the stream at a job's end."""
     return Param(
         True,
         type="boolean",
         title="Apply",
-        description="End with one pass of the sessionizer, so that the corrections take effect. Where a stream runs, it takes them itself.",
+        description="End with one pass of the stream, so that the corrections take effect. If the stream runs already, it takes them itself.",
     )
 
 

@@ -211,7 +211,7 @@ class SparkJob(BaseOperator):
             raise AirflowSkipException(reason)
         if self.judges and code == FOUND and metrics:
             raise AirflowFailException(f"{self.command} says no: {metrics}")
-        # A fenced sessionizer may be started again; a run of a job that was overtaken stays so, under its id.
+        # A fenced stream may be started again; a run of a job that was overtaken stays so, under its id.
         if code == USER or (code == FENCED and self.names_run):
             raise AirflowFailException(reason)
         raise AirflowException(reason)

@@ -99,7 +99,7 @@ class LiveAirflow:
         return self.pid.children(recursive=True)
 
     def drivers(self) -> list[psutil.Process]:
-        """Return the JVMs that run a sessionizer, wherever they hang now."""
+        """Return the JVMs that run a stream, wherever they hang now."""
         found = []
         for process in psutil.process_iter():
             try:

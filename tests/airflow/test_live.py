@@ -43,7 +43,7 @@ def batches(airflow: LiveAirflow) -> list[int]:
 
 
 def one_driver(airflow: LiveAirflow) -> psutil.Process:
-    """Return the one sessionizer that runs, as soon as it holds the store: one that finds it held ends, and is tried again."""
+    """Return the one stream that runs, as soon as it holds the store: one that finds it held ends, and is tried again."""
 
     def holder() -> psutil.Process | None:
         lock = next((airflow.root / "store" / "commits").glob("LOCK"), None)

@@ -141,7 +141,7 @@ CASES: dict[str, dict[str, Any]] = {
         "env": {"STUB": SAYS, **connection("yarn", **{"deploy-mode": "cluster"})},
     },
     "micro": {"dag": "sessionize_micro", "env": {"STUB": "true"}},
-    "idle micro": {"dag": "sessionize_micro", "env": {"STUB": """echo '{"job": "sessionize", "batches": 0}'"""}},
+    "idle micro": {"dag": "sessionize_micro", "env": {"STUB": """echo '{"job": "run", "batches": 0}'"""}},
     "user's error after a warning": {
         "dag": "reprocess_late",
         "env": {"STUB": f"echo 'sessionlake: warning: w' >&2; echo '{WRONG_USE}' >&2; exit 2"},
@@ -312,7 +312,7 @@ def java_properties(text: str) -> dict[str, str]:
     return {unescaped(pair[1]): unescaped(pair[2]) for pair in pairs if pair}
 
 
-def test_sessionizer_has_no_run_id(ran: Ran) -> None:
+def test_a_stream_has_no_run_id(ran: Ran) -> None:
     assert application(ran("micro")["argv"]) == [CLICKS, "--once"]
 
 
@@ -347,12 +347,12 @@ def test_failure_that_is_explained_is_that_line(ran: Ran) -> None:
     assert (found["state"], found["message"]) == ("AirflowException", line)
 
 
-def test_second_sessionizer_waits_or_is_skipped(ran: Ran) -> None:
+def test_a_second_stream_waits_or_is_skipped(ran: Ran) -> None:
     assert (ran("busy stream")["state"], ran("busy stream")["message"]) == ("AirflowException", BUSY)
     assert (ran("busy micro")["state"], ran("busy micro")["message"]) == ("AirflowSkipException", BUSY)
 
 
-def test_sessionizer_without_input_updates_nothing(ran: Ran) -> None:
+def test_a_stream_without_input_updates_nothing(ran: Ran) -> None:
     assert ran("idle micro")["state"] == "AirflowSkipException"
     assert ran("idle micro")["events"] == [{}]
 

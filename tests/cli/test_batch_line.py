@@ -1,8 +1,11 @@
-"""The line that commands print of each batch."""
+"""The lines that `run` prints: of each batch, and of the whole run for the calling program."""
+
+import json
 
 import pytest
 
-from sessionlake.cli.stream import print_batch
+from sessionlake.cli.stream import print_batch, print_metrics
+from sessionlake.stream.run import RunSummary
 from sessionlake.warehouse.batch_commit import BatchCommit, Settings
 
 
@@ -19,3 +22,14 @@ def test_deletes_of_a_batch_are_counted_beside_changes(
     settings = Settings(rebuild={}, live={}, types={})
     print_batch(BatchCommit("p", "c", 3, "a", {}, counts, (), "", settings, None, started_us=0, committed_us=1_500_000))
     assert capsys.readouterr().out.split(None, 2)[2] == f"{changes}\n"
+
+
+def test_the_last_line_names_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+    print_metrics(RunSummary(2, {"input": 7}, None, []))
+    assert json.loads(capsys.readouterr().out) == {
+        "job": "run",
+        "batches": 2,
+        "input": 7,
+        "watermark": None,
+        "watermark_lag_seconds": None,
+    }

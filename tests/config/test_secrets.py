@@ -60,7 +60,7 @@ def test_values_stand_in_nothing_that_is_kept_or_shown(config: Config) -> None:
         config.model_dump_json(),
         config.rebuild_settings(),
         config.live_settings(),
-        *datasets(config, "sessionize", {}),
+        *datasets(config, "run", {}),
     ]
     shown = "".join(map(repr, [config, cluster, *kept]))
     for value in (PASSWORD, json.dumps(PASSWORD), USER, "broker.internal"):

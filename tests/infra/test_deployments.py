@@ -72,7 +72,7 @@ def environment(container: dict[str, Any]) -> dict[str, str]:
 
 def test_each_call_of_sessionlake_is_one_that_the_command_line_takes() -> None:
     calls = dict(sessionlake_calls())
-    assert {"StatefulSet/sessionizer", "executors", "CronJob/compact", "CronJob/quality"} <= set(calls)
+    assert {"StatefulSet/stream", "executors", "CronJob/compact", "CronJob/quality"} <= set(calls)
     for words in calls.values():
         parse(words)
     with pytest.raises(Exception, match="No such option"):
@@ -86,13 +86,11 @@ def test_pipeline_config_loads_and_lies_on_its_object_store(name: str) -> None:
     assert config.pipeline.warehouse.startswith(f"{SCHEMES[name]}://")
     assert config.pipeline.store.startswith("/var/lib/sessionlake/")
     assert config.pipeline.archive or config.source.kind != "kafka"  # else its nightly backfill has nothing to read
-    metrics = next(
-        p for c in PODS["StatefulSet/sessionizer"]["containers"] for p in c["ports"] if p["name"] == "metrics"
-    )
+    metrics = next(p for c in PODS["StatefulSet/stream"]["containers"] for p in c["ports"] if p["name"] == "metrics")
     assert (config.metrics.host, config.metrics.port) == ("0.0.0.0", metrics["containerPort"])  # noqa: S104 (a container)
 
 
-def test_jobs_on_pods_of_their_own_leave_corrections_to_the_sessionizer() -> None:
+def test_jobs_on_pods_of_their_own_leave_corrections_to_the_stream() -> None:
     takes_apply = {
         name
         for name in COMMANDS
@@ -130,20 +128,18 @@ def test_backfill_by_hand_takes_yesterday(tmp_path: Path) -> None:
     assert abs((datetime.now(UTC).replace(tzinfo=None) - last).days) <= 1
 
 
-def test_one_sessionizer() -> None:
-    sessionizers = [
-        (name, r) for name, r in ((r["metadata"]["name"], r) for _, r in resources()) if name == "sessionizer"
-    ]
-    kinds = {resource["kind"] for _, resource in sessionizers}
+def test_one_stream() -> None:
+    streams = [(name, r) for name, r in ((r["metadata"]["name"], r) for _, r in resources()) if name == "stream"]
+    kinds = {resource["kind"] for _, resource in streams}
     assert kinds == {"Service", "StatefulSet"}
-    workload = next(resource for _, resource in sessionizers if resource["kind"] == "StatefulSet")
+    workload = next(resource for _, resource in streams if resource["kind"] == "StatefulSet")
     assert workload["spec"]["replicas"] == 1
     assert {claim["spec"]["accessModes"][0] for claim in workload["spec"]["volumeClaimTemplates"]} == {
         "ReadWriteOncePod"
     }
     removed = {(p["kind"], p["metadata"]["name"]) for p in load_all(KUBERNETES / "airflow" / "instead.yaml")}
     base = {(r["kind"], r["metadata"]["name"]) for file, r in resources() if file.parent.name == "base"}
-    assert removed == {one for one in base if one[0] in {"CronJob", "StatefulSet"} or one == ("Service", "sessionizer")}
+    assert removed == {one for one in base if one[0] in {"CronJob", "StatefulSet"} or one == ("Service", "stream")}
     for _, resource in resources():
         if resource["kind"] == "CronJob":
             assert resource["spec"]["concurrencyPolicy"] == "Forbid"
@@ -273,7 +269,7 @@ def test_kustomize_builds(overlay: str, component: str | None, tmp_path: Path) -
     workloads = {f"{r['kind']}/{r['metadata']['name']}": json.dumps(r) for r in built if "template" in json.dumps(r)}
     images = {name: set(re.findall(r'"image": "([^"]+)"', text)) for name, text in workloads.items()}
     assert {image for found in images.values() for image in found} == {"registry.example.com/sessionlake:0.2.0"}
-    writer = "airflow-scheduler" if component == "airflow" else "sessionizer"
+    writer = "airflow-scheduler" if component == "airflow" else "stream"
     assert [name for name in images if name.startswith("StatefulSet/")] == [f"StatefulSet/{writer}"]
     assert '"value": "registry.example.com/sessionlake:0.2.0"' in workloads[f"StatefulSet/{writer}"]
 

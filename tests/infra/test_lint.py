@@ -71,7 +71,7 @@ def test_compose_file_with_an_unknown_key_is_refused(tmp_path: Path) -> None:
 
 def test_yaml(tmp_path: Path) -> None:
     files = sorted(INFRA.rglob("*.y*ml"))
-    assert {"alerts.yml", "compose.yaml", "sessionizer.yaml"} <= {file.name for file in files}
+    assert {"alerts.yml", "compose.yaml", "stream.yaml"} <= {file.name for file in files}
     done = yamllint(*files)
     assert done.returncode == 0, done.stdout
     (tmp_path / "twice.yaml").write_text("a: 1\na: 2\n")

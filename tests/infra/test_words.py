@@ -43,6 +43,8 @@ RIDDLES = frozenset(
     ]
 )
 """Words that say nothing about a module's content."""
+OF_SESSIONS = ("operators/sessions", "standalone", "testing", "config/airflow.py")
+"""Places that may name the sessionizer: the operator, the classes that run it, and the name of Airflow's pool."""
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,14 @@ def test_there_are_examples(kind: str) -> None:
 def test_no_module_has_a_riddle_for_a_name() -> None:
     names = {file for file in SOURCES if RIDDLES & set(file.stem.split("_"))}
     assert sorted(str(file.relative_to(ROOT)) for file in names) == []
+
+
+def test_only_sessions_are_sessionized() -> None:
+    """A stream of windows, joins or tables sessionizes nothing: its runs are called `run`."""
+    package = ROOT / "src" / "sessionlake"
+    named = {str(file.relative_to(package)) for file in SOURCES if "sessioniz" in file.read_text().lower()}
+    assert {file for file in named if not file.startswith(OF_SESSIONS)} == set()
+    assert {place for place in OF_SESSIONS if any(file.startswith(place) for file in named)} == {*OF_SESSIONS}
 
 
 def test_the_phrases_are_found() -> None:

@@ -202,6 +202,6 @@ def test_a_restored_copy_goes_on_and_a_rebuild_reads_all(spark: SparkSession, tm
     for job, options in ((backfill, {"from_us": 0, "to_us": 1}), (redeem, {"reasons": ["null key"]})):
         with pytest.raises(NotNeededError, match=r"^(backfill|redeem): a \[join\] depends on the order"):
             job(spark, config, **options)
-    inputs, outputs = datasets(config, "sessionize", {"input": 5, "accepted": 5})
+    inputs, outputs = datasets(config, "run", {"input": 5, "accepted": 5})
     assert [Path(d.name).name for d in inputs] == ["left", "right", "corrections"]
     assert "join_messages" in [Path(d.name).name for d in outputs]

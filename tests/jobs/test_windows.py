@@ -90,7 +90,7 @@ def test_metrics_and_lineage_name_the_tables_of_windows(ran: Config) -> None:
     assert list(readings_of(ran, state).collect())
     names = [dataset.name.rpartition("/")[2] for of in datasets(ran, "compact", {}) for dataset in of]
     assert names == ["window_changelog", "windows"]
-    _, written = datasets(ran, "sessionize", {"upserts": 3, "deletes": 1, "emitted": 0})
+    _, written = datasets(ran, "run", {"upserts": 3, "deletes": 1, "emitted": 0})
     assert (written[0].name.rpartition("/")[2], written[0].rows) == ("window_changelog", 4)
 
 

@@ -82,7 +82,7 @@ def test_sees_what_spark_writes_and_no_batch(tmp_path: Path) -> None:
     assert "ContextFactory" not in done.stderr
     sent = [json.loads(line) for line in (tmp_path / "lineage.jsonl").read_text().splitlines()]
     ours = [e for e in sent if e["job"]["name"].startswith("test.")]
-    assert {e["job"]["name"] for e in ours} == {"test.sessionize", "test.compact"}
+    assert {e["job"]["name"] for e in ours} == {"test.run", "test.compact"}
     sparks = [flow(e) for e in sent if e not in ours and "create_table" not in e["job"]["name"]]
     assert any("job_runs" in written for _, written in sparks)
     # Why the lineage of streams and folds is ours: were this to change, the docs and the reason are out of date.

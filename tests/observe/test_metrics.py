@@ -210,7 +210,7 @@ def test_exporter_outlives_its_tables(ran: Ran) -> None:
 def test_lineage_names_what_was_read_and_written(ran: Ran) -> None:
     first, last = [json.loads(line) for line in (ran.root / "lineage.jsonl").read_text().splitlines()]
     assert (first["eventType"], last["eventType"]) == ("START", "COMPLETE")
-    assert (last["job"]["namespace"], last["job"]["name"]) == ("tests", "test.sessionize")
+    assert (last["job"]["namespace"], last["job"]["name"]) == ("tests", "test.run")
     assert last["job"]["facets"]["jobType"]["processingType"] == "STREAMING"
     warehouse = ran.config.pipeline.warehouse
     assert flow(last) == (

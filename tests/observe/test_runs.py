@@ -104,7 +104,7 @@ def test_interrupted(config: Config, tmp_path: Path) -> None:
 
 
 def test_a_pass_beside_a_stream_is_no_failure(config: Config, tmp_path: Path) -> None:
-    with locked_store(config), pytest.raises(LockedError), observed(config, "sessionize"), locked_store(config):
+    with locked_store(config), pytest.raises(LockedError), observed(config, "run"), locked_store(config):
         pass
     assert not Path(config.metrics.textfile or "").exists()
     assert states(tmp_path) == ["START", "COMPLETE"]
@@ -146,7 +146,7 @@ def test_textfile_that_cannot_be_written(config: Config, capsys: pytest.CaptureF
 
 def test_running_is_sent_now_and_then(tmp_path: Path) -> None:
     section = {"transport": "file", "path": "lineage.jsonl"}
-    often = Lineage(make_config(tmp_path, lineage={**section, "every": "0 s"}), "sessionize", streaming=True)
+    often = Lineage(make_config(tmp_path, lineage={**section, "every": "0 s"}), "run", streaming=True)
     often.start()
     for _ in range(2):
         often.add({"input": 5, "upserts": 2, "deletes": 1, "emitted": 0, "late": 1, "dead": 0, "corrections": 0})
@@ -156,7 +156,7 @@ def test_running_is_sent_now_and_then(tmp_path: Path) -> None:
     rows = [d["outputFacets"]["outputStatistics"]["rowCount"] for d in events(tmp_path)[-1]["outputs"]]
     assert rows == [6, 2, 0, 0]
     (tmp_path / "lineage.jsonl").unlink()
-    seldom = Lineage(make_config(tmp_path, lineage=section), "sessionize", streaming=True)
+    seldom = Lineage(make_config(tmp_path, lineage=section), "run", streaming=True)
     seldom.start()
     seldom.add({"input": 5})
     assert states(tmp_path) == ["START"]
@@ -231,7 +231,7 @@ def test_what_a_backfill_reads_again(tmp_path: Path, archive: bool, kafka: bool,
     config = make_config(tmp_path, pipeline={"archive": archive})
     if kafka:
         config = config.model_copy(update={"source": SourceSection.model_validate(topic)})
-        assert datasets(config, "sessionize", {"input": 2})[0][0] == Dataset("kafka://a:9092", "clicks", 2)
+        assert datasets(config, "run", {"input": 2})[0][0] == Dataset("kafka://a:9092", "clicks", 2)
     inputs, _ = datasets(config, "backfill", {})
     others = [
         f"{tmp_path}/warehouse/{name}"
@@ -239,7 +239,7 @@ def test_what_a_backfill_reads_again(tmp_path: Path, archive: bool, kafka: bool,
     ]
     assert [d.name for d in inputs] == [name.format(root=tmp_path) for name in read] + others
     archived = Dataset("file", f"{tmp_path}/warehouse/events")
-    assert (archived in datasets(config, "sessionize", {})[1]) == archive
+    assert (archived in datasets(config, "run", {})[1]) == archive
 
 
 def test_publish_writes_to_its_sinks(tmp_path: Path) -> None:
@@ -316,7 +316,7 @@ def test_a_pass_and_a_fold(spark: SparkSession, tmp_path: Path) -> None:
         result = CliRunner().invoke(main, command)
         assert result.exit_code == 0, result.output
     config = load_config(file)
-    items = textfile(config, "sessionize")["run_items"]
+    items = textfile(config, "run")["run_items"]
     assert (items["batches"], items["input"], items["accepted"], items["dead"]) == (1, 3, 2, 1)
     compacted = textfile(config, "compact")
     assert compacted["run_items"]["rows_folded"] == 2
@@ -376,5 +376,5 @@ def test_lineage_has_the_tables_of_an_operators_state(tmp_path: Path, name: str,
     assert [snapshot for snapshot in snapshots if snapshot != of.snapshot] == [
         f"{state}_snapshot" if state == "process_state" else f"{state}s" for state in states
     ]
-    written = [dataset.name.rpartition("/")[2] for dataset in datasets(config, "sessionize", {})[1]]
+    written = [dataset.name.rpartition("/")[2] for dataset in datasets(config, "run", {})[1]]
     assert set(changes) <= set(written)

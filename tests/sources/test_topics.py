@@ -112,7 +112,7 @@ def test_sessions_of_several_topics_equal_those_of_all_their_events(
     assert sorted(found) == expected_sessions(rows)
     (dead,) = spark.read.format("delta").load(f"{config.pipeline.warehouse}/{schemas.DEAD_LETTERS}").collect()
     assert dead["source"].startswith(f"{names[0]}/1/")
-    assert [dataset.name for dataset in datasets(config, "sessionize", {})[0]][:3] == names
+    assert [dataset.name for dataset in datasets(config, "run", {})[0]][:3] == names
 
 
 @pytest.mark.slow

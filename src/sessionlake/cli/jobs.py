@@ -158,7 +158,7 @@ def _apply(config: Config, report: "JobReport") -> None:
 
     spark = open_session(config)
     with progress() as shown:
-        shown.step("sessionizing, to apply the corrections")
+        shown.step("running the stream once, to apply the corrections")
         applied = apply_corrections(spark, config, print_batch)
     if not applied:
         host = stream_elsewhere(spark, config)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sessionlake.cli.shared import console, show_warnings
 from sessionlake.config.load import Config
 from sessionlake.errors import MetricsError, NotNeededError
-from sessionlake.jobs.registry import SESSIONIZE
+from sessionlake.jobs.registry import STREAM_RUN
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,7 +51,7 @@ def observed_stream(spark: "SparkSession", config: Config) -> Iterator[Callable[
 
     readings = StreamReadings(config)
     with ExitStack() as stack:
-        lineage = stack.enter_context(_recorded(config, SESSIONIZE, streaming=True))
+        lineage = stack.enter_context(_recorded(config, STREAM_RUN, streaming=True))
         if config.metrics.port is not None:
             try:
                 port = stack.enter_context(served(readings, config.metrics.host, config.metrics.port))

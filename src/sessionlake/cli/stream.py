@@ -15,7 +15,7 @@ from sessionlake.cli.shared import console, format_time, one_line_errors, open_s
 from sessionlake.config.load import Config, load_config
 from sessionlake.config.project import is_project
 from sessionlake.extras import require_versions
-from sessionlake.jobs.registry import SESSIONIZE
+from sessionlake.jobs.registry import STREAM_RUN
 from sessionlake.stopping import leaves
 
 if TYPE_CHECKING:
@@ -134,15 +134,15 @@ def run_stream(
             require_ready(config, config_path, needs)
             spark = spark or open_session(config, little_java=is_little(config))
         return stream_on(spark, config, on_commit, **options)
-    with observed(config, SESSIONIZE) as counted, progress() as shown:
+    with observed(config, STREAM_RUN) as counted, progress() as shown:
         shown.step(CHECKING)
         require_ready(config, config_path, needs)
         spark = spark or open_session(config, little_java=is_little(config))
-        shown.step("sessionizing")
+        shown.step("processing")
 
         def committed(batch: "BatchCommit") -> None:
             on_commit(batch)
-            shown.step(f"sessionizing, {batch.batch_id + 1:,} batches are committed")
+            shown.step(f"processing, {batch.batch_id + 1:,} batches are committed")
 
         summary = stream_once(spark, config, committed, drain=drain, **options)
         counted({"batches": summary.batches, **summary.counts})
@@ -204,11 +204,11 @@ def bootstrap_command(config_path: str) -> None:
     from sessionlake.preflight.check import require_ready
 
     show_warnings([with_place(warning, config_path) for warning in config.warnings()])
-    with observed(config, SESSIONIZE) as counted, progress() as shown:
+    with observed(config, STREAM_RUN) as counted, progress() as shown:
         shown.step(CHECKING)
         require_ready(config, config_path)
         spark = open_session(config)
-        shown.step("sessionizing all input in one pass")
+        shown.step("processing all input in one pass")
         summary = run(spark, config, bootstrap=True, on_commit=_bootstrapped)
         counted({"batches": summary.batches, **summary.counts})
     print_summary(summary)
@@ -251,4 +251,4 @@ def print_metrics(summary: "RunSummary") -> None:
     watermark = summary.watermark_us
     lag = None if watermark is None else round(time.time() - watermark / 1e6)
     metrics = {"watermark": None if watermark is None else format_time(watermark), "watermark_lag_seconds": lag}
-    click.echo(json.dumps({"job": "sessionize", "batches": summary.batches, **summary.counts, **metrics}))
+    click.echo(json.dumps({"job": STREAM_RUN, "batches": summary.batches, **summary.counts, **metrics}))

@@ -21,7 +21,7 @@ from sessionlake.config.load import Config, load_config
 from sessionlake.config.project import Project, load_project
 from sessionlake.config.secrets import hide
 from sessionlake.extras import require_versions
-from sessionlake.jobs.registry import SESSIONIZE
+from sessionlake.jobs.registry import STREAM_RUN
 from sessionlake.stopping import put_off
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class _Work:
         on_commit = partial(self._committed, config)
         if not self._once:
             return stream_on(spark, staggered(config, list(self._members).index(name)), on_commit)
-        with observed(config, SESSIONIZE) as counted:
+        with observed(config, STREAM_RUN) as counted:
             summary = stream_once(spark, config, on_commit, drain=name in self._drained)
             counted({"batches": summary.batches, **summary.counts})
         return summary
@@ -181,4 +181,4 @@ def _report(ended: "Mapping[str, Ended[RunSummary]]") -> None:
             console.print(f"{name:<{width}}  skipped: it reads {', '.join(one.because)}", soft_wrap=True)
         else:
             console.print(f"{name:<{width}}  {one.how.value}", soft_wrap=True)
-    click.echo(json.dumps({"job": SESSIONIZE, "pipelines": told}))
+    click.echo(json.dumps({"job": STREAM_RUN, "pipelines": told}))

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-SESSIONIZE = "sessionize"
-"""Name of the stream's runs in metrics and lineage; it is no job."""
+STREAM_RUN = "run"
+"""Name of the stream's runs in metrics, lineage and the last line of `run`; it is no job."""
 
 SOURCE = "source"
 """The events as the config's source has them."""
@@ -275,7 +275,7 @@ JOBS: tuple[Job, ...] = (
     ),
     Job(
         "rebuild",
-        "Sessionize all events into a new warehouse, after a change of gap or key, or of an aggregate's definition.",
+        "Process all events into a new warehouse, for example after a change of the key or of an aggregate's definition.",
         "sessionlake.jobs.rebuild:rebuild",
         (
             Option("warehouse", "Path of the new warehouse, as the config is to name it.", required=True),

@@ -11,12 +11,12 @@ from sessionlake.jobs.registry import (
     CHANGES,
     EVENTS_AGAIN,
     RULE_TABLES,
-    SESSIONIZE,
     SINK,
     SNAPSHOT,
     SOURCE,
     STATE_CHANGES,
     STATE_SNAPSHOT,
+    STREAM_RUN,
     Counted,
 )
 from sessionlake.operators.registry import kind_of
@@ -53,8 +53,8 @@ _STATES = (schemas.JOIN_MESSAGES,)
 
 
 def datasets(config: Config, job: str, counts: Mapping[str, int]) -> tuple[list[Dataset], list[Dataset]]:
-    """Return the inputs and outputs of a run of the stream (`sessionize`) or of a job; `counts` are its counts so far."""
-    if job == SESSIONIZE:
+    """Return the inputs and outputs of a run of the stream (`run`) or of a job; `counts` are its counts so far."""
+    if job == STREAM_RUN:
         reads, writes = _STREAM_READS, _STREAM_WRITES
     else:
         reads, writes = BY_NAME[job].reads, BY_NAME[job].writes
