@@ -13,6 +13,8 @@ from urllib.parse import parse_qsl, urldefrag, urlencode, urlsplit
 
 from sessionlake.errors import SessionlakeError
 
+__all__ = ["MAX_KEYS", "Key", "QueryClient", "QueryError", "Row", "Time"]
+
 Time = datetime | str | int
 """An aware datetime, ISO text, or whole microseconds since 1970."""
 Row = dict[str, Any]
@@ -26,7 +28,11 @@ MAX_KEYS = 1000
 
 
 class QueryError(SessionlakeError):
-    """The server refused a request, or could not be reached; `status` is HTTP's, None if there was no answer."""
+    """The server refused a request, or could not be reached; `status` is HTTP's, None if there was no answer.
+
+    >>> str(QueryError("key: is missing", 400))
+    'key: is missing'
+    """
 
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
@@ -40,6 +46,14 @@ class QueryClient:
     is sent again that the server had no time for (429, 503) or that found no connection. Times in rows are ISO texts.
     `url` may be the link with a token that `sessionlake serve` shows. Of a project's server, that of one pipeline ends in /p/NAME.
     ValueError for an invalid URL, QueryError for a request that is not answered.
+
+    For example, with the link that `sessionlake serve` has shown; the first row asks the server:
+
+    >>> with QueryClient("http://127.0.0.1:8787/#token=secret") as client:
+    ...     sessions = client.fetch("ann")
+    >>> QueryClient("127.0.0.1")
+    Traceback (most recent call last):
+    ValueError: url: '127.0.0.1' is no address of a server; write for example 'http://127.0.0.1:8787'
     """
 
     def __init__(

@@ -7,6 +7,8 @@ from types import ModuleType
 
 import pytest
 
+from sessionlake.define.classes import classes
+from sessionlake.define.sections import Aggregate
 from tests.infra.infra_files import ROOT
 
 SOURCE = ROOT / "src"
@@ -15,7 +17,14 @@ MODULES = sorted(
     for file in (SOURCE / "sessionlake").rglob("*.py")
     if ">>> " in file.read_text()
 )
-PACKAGES = ["sessionlake", "sessionlake.stores", "sessionlake.standalone", "sessionlake.testing"]
+PACKAGES = [
+    "sessionlake",
+    "sessionlake.client",
+    "sessionlake.operators.process",
+    "sessionlake.standalone",
+    "sessionlake.stores",
+    "sessionlake.testing",
+]
 NEEDS_A_PIPELINE = {"check", "load_config", "load_project", "open_replica", "read"} | {
     f"read_{name}" for name in ("sessions", "windows", "joins", "table")
 }
@@ -61,6 +70,11 @@ def public_names() -> list[tuple[str, str]]:
     ]
 
 
+def aggregates() -> dict[str, type]:
+    """Return the classes of aggregates, which `sessionlake` makes of the registry. Those of sections have the keys of their pages."""
+    return {name: found for name, found in classes().items() if issubclass(found, Aggregate)}
+
+
 def has_example(found: object) -> bool:
     return ">>> " in (inspect.getdoc(found) or "")
 
@@ -78,6 +92,12 @@ def test_a_public_name_has_an_example(package: str, name: str) -> None:
     assert has_example(found) or name in NEEDS_A_PIPELINE or name in SHOWN_ELSEWHERE, (
         f"{package}.{name} has no example; write one in its docstring"
     )
+
+
+@pytest.mark.parametrize("name", sorted(aggregates()))
+def test_an_aggregate_has_an_example_that_runs(name: str) -> None:
+    test = doctest.DocTestParser().get_doctest(inspect.getdoc(aggregates()[name]) or "", aggregates(), name, None, 0)
+    assert doctest.DocTestRunner().run(test) == doctest.TestResults(failed=0, attempted=1)
 
 
 def test_exceptions_name_what_exists() -> None:

@@ -135,6 +135,8 @@ def _members(kind: Any) -> list[type[OperatorSection]]:
 
 
 def _call(name: str, function: Function) -> type[Aggregate]:
-    doc = f"The aggregate {function.example(name)!r}; `where` is the condition of a filter."
+    text, made = function.example(name), class_name(name)
+    call = function.example(made, ["'column'", "'other'"][: function.columns])
+    doc = f"The aggregate {text!r}; `where` is the condition of a filter.\n\n>>> str({call})\n{text!r}"
     own = {"FUNCTION": name, "COLUMNS": function.columns, "__doc__": doc, "__module__": "sessionlake"}
-    return type(class_name(name), (Aggregate,), own)
+    return type(made, (Aggregate,), own)

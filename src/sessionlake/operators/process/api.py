@@ -17,7 +17,11 @@ TIMER_BYTES = 64
 
 @dataclass(frozen=True)
 class Timer:
-    """A pending timer, or the one that fires."""
+    """A pending timer, or the one that fires.
+
+    >>> Timer(1_700_000_000_000_000, "pause")
+    Timer(at_us=1700000000000000, name='pause', clock=False)
+    """
 
     at_us: int
     """Microseconds since 1970, UTC."""
@@ -178,7 +182,17 @@ def order_of(timer: Timer) -> tuple[int, bytes]:
 
 
 class Keys:
-    """In `process_table` the keys of the rows, each with its state: arrays have one value a key, in the order of `names`."""
+    """In `process_table` the keys of the rows, each with its state: arrays have one value a key, in the order of `names`.
+
+    For example, one more visit of each key; "ann" has one already:
+
+    >>> import pyarrow.compute as pc
+    >>> keys = Keys(pa.array(["ann", "bob"]), [{"visits": "1"}, {}])
+    >>> before = pc.fill_null(keys.get("visits", pa.int64()), 0)
+    >>> keys.put("visits", pc.add(before, 1))
+    >>> keys.get("visits", pa.int64()).to_pylist()
+    [2, 1]
+    """
 
     def __init__(self, names: pa.Array, entries: list[dict[str, str]]) -> None:
         self.names = names
@@ -227,7 +241,14 @@ class Keys:
 
 
 class Context:
-    """The argument of `open`: the columns of the source and of the output, by type name, and further stores."""
+    """The argument of `open`: the columns of the source and of the output, by type name, and further stores.
+
+    >>> context = Context({"page": "string"}, {"step": "string"})
+    >>> context.output
+    {'step': 'string'}
+    >>> context.key_value_store("steps") is context.key_value_store("steps")
+    True
+    """
 
     def __init__(self, columns: Mapping[str, str], output: Mapping[str, str]) -> None:
         self.columns, self.output = dict(columns), dict(output)
