@@ -43,6 +43,8 @@ RIDDLES = frozenset(
     ]
 )
 """Words that say nothing about a module's content."""
+SHOWN = frozenset(["Job", "Option", "Problem", "argument", "option", "show_warnings", "warn", "warning"])
+"""Calls whose texts users see besides errors: problems of a config, warnings, and the help of commands and options."""
 OF_SESSIONS = ("operators/sessions", "standalone", "testing", "config/airflow.py")
 """Places that may name the sessionizer: the operator, the classes that run it, and the name of Airflow's pool."""
 
@@ -87,9 +89,10 @@ def prose_of_code(text: str) -> Iterator[str]:
 
 
 def prose_of_errors(text: str) -> Iterator[str]:
-    """Yield the texts in calls of classes named ...Error."""
+    """Yield the texts that users see of calls: those of classes named ...Error and of `SHOWN`."""
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")).endswith("Error"):
+        called = getattr(node.func, "id", getattr(node.func, "attr", "")) if isinstance(node, ast.Call) else ""
+        if called.endswith("Error") or called in SHOWN:
             for part in ast.walk(node):
                 if isinstance(part, ast.Constant) and isinstance(part.value, str):
                     yield part.value
@@ -155,3 +158,4 @@ def test_the_phrases_are_found() -> None:
     texts = {ROOT / "a.py": "\n".join(prose_of_code(code))}
     assert [rate(word.pattern, texts) > 0 for word in WORDS] == [True, False, True, True, False, True, *[False] * 5]
     assert list(prose_of_errors('raise ConfigError(f"where {x} is told")')) == ["where ", " is told"]
+    assert list(prose_of_errors('Problem(key, "is told")\nlog.warning("told")\nother("told")')) == ["is told", "told"]

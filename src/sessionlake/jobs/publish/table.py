@@ -110,7 +110,7 @@ class SinkTable:
         found = self._difference(before, now)
         if found is None:
             _log.warning(
-                "sink.delta: changes since batch %d are gone from the tables, so all rows are loaded anew",
+                "sink.delta: changes since batch %d are gone from the tables, so all rows are loaded again",
                 before.seen.batch_id,
             )
             return self._load(now)
