@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -234,6 +235,24 @@ def test_another_text_of_where_holds_for_the_batches_that_have_it() -> None:
         assert with_live_settings(spec, {**live, "where": "n > 5"}).shape.where == "n > 5"
         with pytest.raises(PipelineStateError, match="a batch was read under 'type = 1', and 'type' is read no more"):
             with_live_settings(spec, {**live, "where": "type = 1"})
+
+
+def test_where_of_a_batch_asks_the_columns_of_that_batch() -> None:
+    event = {**EVENT, "where": "high", "columns": {"high": "n > 1", "twice": "n * 2"}}
+    parts = {"session": {"gap": "10 seconds"}, "aggregates": {"n": "sum(twice)"}}
+    rows = pa.table({"user": ["a"] * 4, "at": [0] * 4, "n": [1, 2, 5, 9]})
+    with Harness({"source": SOURCE, "event": event, **parts}, schema=SCHEMA) as harness:
+        harness.process([{"user": "a", "at": 0, "n": 1}])
+        spec = harness._build().spec.events
+        live = {"beyond_retention": "drop", "max_future_skew_us": None, "where": "high"}
+        assert with_live_settings(spec, {**live, "columns": event["columns"]}).shape == spec.shape
+        then = {"at": "n + 1", "high": "at > 5 and n < 9", "twice": "n * 2"}
+        shape = with_live_settings(spec, {**live, "columns": then}).shape
+        assert shape.kept(rows, None).tolist() == [False, False, True, False]
+        # What the operator reads is of its own columns, whose meaning was the same then.
+        assert (shape.values, shape.own) == (spec.shape.values, spec.shape.own)
+        with pytest.raises(PipelineStateError, match="a batch was read under 'high', and 'type' is read no more"):
+            with_live_settings(spec, {**live, "columns": {"high": "type = 'a'"}})
 
 
 FILTERED = {

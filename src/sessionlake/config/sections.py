@@ -409,6 +409,14 @@ class OperatorSection(Section):
         """Raise ConfigError if the operator can't be fed with events like these."""
         del event
 
+    def reads(self, side: str) -> Mapping[str, Sequence[str] | str | None]:
+        """Return by their keys the columns of an input's events, or the SQL over these, that rows depend on, besides key, time, id and aggregates.
+
+        None stands for all columns.
+        """
+        del side
+        return {}
+
     def bound_settings(self) -> dict[str, Any]:
         """Return the settings that the tables are bound to, by their names in the config; JSON values."""
         raise NotImplementedError

@@ -14,6 +14,7 @@ from sessionlake.config.lookups import LOOKUP
 from sessionlake.config.upstream import upstream_of
 from sessionlake.errors import PipelineStateError, SessionlakeError
 from sessionlake.sources.record_columns import meta_of
+from sessionlake.stream.computed import Different, columns_at, different, had_other_columns
 from sessionlake.stream.ingest import EVENTS, column_of
 from sessionlake.stream.named_columns import users_of
 from sessionlake.warehouse.batch_commit import BatchCommit
@@ -93,7 +94,7 @@ def changes(config: Config, last: BatchCommit, bound: Mapping[str, Any], layout:
     if last.pipeline != config.pipeline.name:
         return [_of_another(config, last)]
     computed = [*_computed(config, last), *_looked_up(config, last), *_typed(config, last)]
-    added = [*_added(config, last), *_dropped(config, last), *_cut(config, last)]
+    added = [*_added(config, last), *_reused(config, last), *_dropped(config, last), *_cut(config, last)]
     rebuilt = list(_rebuilt(config, last, bound, {change.name for change in (*computed, *added)}))
     # What a rebuild changes need not be restored. With an aggregate stores are restored in any case.
     restores = any(change.of in (Class.ADDED, Class.DROPPED) for change in added)
@@ -156,7 +157,8 @@ def _of_another(config: Config, last: BatchCommit) -> Change:
 def _rebuilt(config: Config, last: BatchCommit, bound: Mapping[str, Any], others: Collection[str]) -> Iterator[Change]:
     """Yield the changes of settings to which the tables are bound, but for those of `others`."""
     before, now = last.settings.rebuild, _plain(all_bound(config, bound))
-    for name in now:
+    shaping = {columns_at(side) for side in config.inputs.values()}
+    for name in (setting for setting in now if setting not in shaping):
         old_value = (before.get(name) or {}) if isinstance(now[name], dict) else before.get(name)
         for key, old, new in _differences(name, old_value, now[name]):
             if key in others or _is_same_pipeline(config, key, old):
@@ -197,16 +199,13 @@ def _cut(config: Config, last: BatchCommit) -> Iterator[Change]:
 
 def _added(config: Config, last: BatchCommit) -> Iterator[Change]:
     """Yield the aggregates that the last commit's states lack; not one whose name had another meaning before."""
-    before, after = last.settings.rebuild.get("aggregates"), config.aggregates
-    if before is None:
-        return
-    known: dict[str, str] = {}
-    for layout in last.settings.layouts:
-        known |= layout["texts"]
+    known = _ever(last)
     # Of names that differ in case alone a table can have one.
     cased = {name.lower(): name for name in known}
-    for name, text in after.items():
-        if name not in before and known.get(name, text) == text and cased.get(name.lower(), name) == name:
+    for name, text in _not_in_states(config, last):
+        if known.get(name, text) != text or cased.get(name.lower(), name) != name:
+            continue
+        if had_other_columns(config, last.settings, name, text) is None:
             yield Change(Class.ADDED, f"aggregates.{name}", None, text, added_told(config, text, "the"))
 
 
@@ -214,6 +213,33 @@ def added_told(config: Config, text: str, many: str) -> str:
     """Return in words that an aggregate is added; `many` says in how many results it is null."""
     filled = "" if config.entry.recompute is None else ", until `sessionlake backfill` fills them"
     return f"+ {text}: null in {many} {config.operator}s that are there{filled}"
+
+
+def _reused(config: Config, last: BatchCommit) -> Iterator[Change]:
+    """Yield the aggregates whose column has values of the same text over another computed column."""
+    known = _ever(last)
+    for name, text in _not_in_states(config, last):
+        column = had_other_columns(config, last.settings, name, text) if known.get(name) == text else None
+        if column is not None:
+            key, at = f"aggregates.{name}", columns_at(config)
+            refused = (
+                f"{key}: was dropped, and {at}.{column} meant something else then, whose values are in the column; give the aggregate another name, "
+                f"or rebuild the tables: `{_REBUILD}`, then switch readers"
+            )
+            yield Change(
+                Class.REBUILD, key, None, text, f"+ {text}, of another meaning of {column}: `{_REBUILD}`", refused
+            )
+
+
+def _not_in_states(config: Config, last: BatchCommit) -> Iterator[tuple[str, str]]:
+    """Yield the aggregates of the config that the last commit has not."""
+    before = last.settings.rebuild.get("aggregates")
+    return ((name, text) for name, text in config.aggregates.items() if before is not None and name not in before)
+
+
+def _ever(last: BatchCommit) -> dict[str, str]:
+    """Return all aggregates that states have had, by name."""
+    return {name: text for layout in last.settings.layouts for name, text in layout["texts"].items()}
 
 
 def _dropped(config: Config, last: BatchCommit) -> Iterator[Change]:
@@ -230,14 +256,39 @@ def _dropped(config: Config, last: BatchCommit) -> Iterator[Change]:
 
 
 def _computed(config: Config, last: BatchCommit) -> Iterator[Change]:
-    """Yield the computed columns that are new and hide none that is read: only `where` and an aggregate that is added can name them."""
-    if "aggregates" not in config.section.BESIDE:
-        return
-    for side in config.inputs.values():
-        before = last.settings.rebuild.get(f"{side.event_at}.columns") or {}
-        for name, text in side.event.columns.items():
-            if name not in before and name not in last.settings.types:
-                yield Change(Class.LIVE, f"{side.event_at}.columns.{name}", None, text, f"+ {text}")
+    """Yield the computed columns that are others than before: nobody but `where` may read one, and aggregates that are new."""
+    for name, side in config.inputs.items():
+        for column in different(side, name, last):
+            yield _of_column(side, column)
+
+
+def _of_column(side: Config, column: Different) -> Change:
+    key, old, new = f"{columns_at(side)}.{column.name}", column.before, column.after
+    if new is None:
+        told, changed = f"- {old}", f"is gone, and was {old!r}"
+    elif old is None:
+        told, changed = f"+ {new}", f"is new, as {new!r}"
+    elif old == new:
+        told, changed = (
+            f"{new}, of other columns, by its place",
+            f"{new!r} reads other columns than before, by its place",
+        )
+    else:
+        told, changed = f"{old} -> {new}", f"changed from {old!r} to {new!r}"
+    if column.reader is None:
+        return Change(Class.LIVE, key, old, new, told)
+    mended = (
+        f"write it in {side.event_at}.where itself, or give it another name"
+        if old is None
+        else "restore it, and give the new text another name"
+    )
+    gone = (
+        " (with another aggregate, if one is to read it)"
+        if column.reader.startswith("aggregates.") and old is not None
+        else ""
+    )
+    refused = f"{key}: {changed}, and {column.reader} reads it, on which existing {side.operator}s depend; {mended}{gone}, or rebuild the tables: `{_REBUILD}`, then switch readers"
+    return Change(Class.REBUILD, key, old, new, f"{told}: `{_REBUILD}`", refused)
 
 
 def _typed(config: Config, last: BatchCommit) -> Iterator[Change]:

@@ -36,6 +36,8 @@ DEAD_LETTER, DROP, EMIT = "dead_letter", "drop", "emit"
 """The choices for events beyond retention: write them as dead letters, drop them, or hand them to the operator."""
 DEAD, ARCHIVED = "dead", "archived"
 """Kinds of rows that a map task writes: dead letters, and events that were not refused, as they are."""
+COLUMNS = "columns"
+"""The setting of classification that has the computed columns of a batch, by which its `where` is asked again. Commits have it among those of a rebuild."""
 RETRACTED = "retracted"
 """The reason of a dead letter for a row that the source takes back, and that the operator can't subtract."""
 FUTURE = "too far in the future"
@@ -292,14 +294,14 @@ def checked_events(spec: EventSpec, table: pa.Table, checked: Checked, at: Ints)
 
 
 def with_live_settings(spec: EventSpec, live: Mapping[str, Any]) -> EventSpec:
-    """Return the spec under other settings of classification (`Config.live_settings`)."""
+    """Return the spec under other settings of classification (`Config.live_settings`), with the computed columns of COLUMNS if they have it."""
     return replace(
         spec,
         beyond_retention=live["beyond_retention"],
         max_future_skew_us=live["max_future_skew_us"],
         archive=live.get("archive", False),
         max_key_bytes=live.get("max_key_bytes"),
-        shape=spec.shape.under(live.get("where"), spec.columns),
+        shape=spec.shape.under(live.get("where"), live.get(COLUMNS), spec.columns),
         unique_us=live.get("unique_for_us"),
         lookups=spec.lookups.under(live.get("missing", {})),
     )

@@ -13,9 +13,10 @@ from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config
 from sessionlake.errors import PipelineStateError
+from sessionlake.stream.computed import columns_then, with_columns
 from sessionlake.stream.planned_offsets import clock_of
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.batches import batches_after
+from sessionlake.warehouse.batches import batches_after, last_batch
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import read_batches
 
@@ -82,6 +83,7 @@ class BatchInputs:
     watermark_before_us: int | None
     watermark_us: int | None
     settings: dict[str, Any]
+    """Those of classification; from `batch_inputs` with the batch's computed columns."""
     events: Any
     """Spark's JSON of the position in the event source; of several, a list in the order of `Kind.inputs`."""
     corrections: dict[str, Any] | None
@@ -153,7 +155,11 @@ def batch_inputs(tables: Tables, config: Config, up_to: int) -> list[BatchInputs
             f"pipeline.warehouse: the input of batch {missing} is no longer known (neither table {BATCH_INPUTS!r} nor the "
             "checkpoint has it); to compute the results again, use `sessionlake rebuild`"
         )
-    return [by_id[b] for b in range(first, up_to + 1)]
+    settings = last_batch(tables).settings
+    return [
+        replace(inputs, settings=with_columns(config, inputs.settings, columns_then(config, settings, batch)))
+        for batch, inputs in ((b, by_id[b]) for b in range(first, up_to + 1))
+    ]
 
 
 _Last = tuple[int, int, int | None]

@@ -4,11 +4,12 @@ import re
 from collections.abc import Iterator, Mapping
 
 from sessionlake.aggregates import AggregateSpec
+from sessionlake.aggregates.spec import build_custom
 from sessionlake.config.explain import did_you_mean
 from sessionlake.config.load import Config
 from sessionlake.config.problems import Problem
 from sessionlake.config.sections import as_columns
-from sessionlake.errors import MissingColumnsError
+from sessionlake.errors import MissingColumnsError, SessionlakeError
 
 
 def missing_columns(config: Config, error: MissingColumnsError) -> Iterator[Problem]:
@@ -50,6 +51,36 @@ def users_of(config: Config, column: str) -> Iterator[tuple[str, str]]:
         is_ours = not key.startswith(("join.left.", "join.right.")) or key.startswith(ours)
         if is_ours and ".source." not in key and _names(text, column):
             yield key, text
+
+
+def readers_of(config: Config, input_: str, column: str, aggregates: Mapping[str, str]) -> Iterator[str]:
+    """Yield the keys of an input's config by which stored results depend on a computed column: all but `where`, which is asked once.
+
+    `aggregates` are those whose states are there. A key that reads every column says so.
+    """
+    own = {"key": config.event.key_columns, "time": (config.event.time,), "id": config.event.id_columns}
+    yield from (f"{config.event_at}.{name}" for name, columns in own.items() if column in columns)
+    if config.source.takes_back and _names(config.event.where or "", column):
+        # A row is taken back if it was let pass before, and only then.
+        yield f"{config.event_at}.where"
+    for key, read in config.section.reads(input_).items():
+        if read is None:
+            yield f"{key}, which is not written and so has every column,"
+        elif _names(read, column) if isinstance(read, str) else column in read:
+            yield key
+    yield from (f"aggregates.{n}" for n, text in aggregates.items() if aggregate_reads(config, n, text, column))
+
+
+def aggregate_reads(config: Config, name: str, text: str, column: str) -> bool:
+    """Say whether an aggregate reads a column; a class that names none reads all, and so may one that can't be loaded."""
+    spec = AggregateSpec.parse(name, text)
+    if spec.path is None:
+        return column in spec.inputs or any(_names(sql, column) for sql in spec.computed.values())
+    try:
+        inputs = build_custom(name, spec.path, config.pipeline.code).inputs
+    except SessionlakeError:
+        return True
+    return not inputs or column in inputs
 
 
 def _names(text: str, column: str) -> bool:

@@ -12,6 +12,7 @@ from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator
 from sessionlake.engine.pipeline import PinsOf, Pipeline
 from sessionlake.stream.changes import all_bound
+from sessionlake.stream.computed import columns_then, next_shapes, with_columns
 from sessionlake.stream.events import computed_names, type_names
 from sessionlake.stream.kind import ALLOW_EXPIRY, Kind, State
 from sessionlake.stream.pinned import AGGREGATES
@@ -55,6 +56,7 @@ def make_pipeline(
         computed_names(kind.inputs),
         [layout.fields() for layout in layouts],
         unique_since(kind.inputs, before),
+        next_shapes(config, before),
     )
 
     def under(other: Settings) -> Pipeline:
@@ -62,7 +64,8 @@ def make_pipeline(
             before, made = remade(other)
             read = [Layout.read(fields) for fields in other.layouts]
             return make_pipeline(tables, before, made, checkpoint_id, layouts=read, pins=pins).under(other)
-        return replace(pipeline, operator=operator_of(kind, layouts, other.live), settings=other)
+        then = with_columns(config, other.live, columns_then(config, other))
+        return replace(pipeline, operator=operator_of(kind, layouts, then), settings=other)
 
     pipeline = Pipeline(
         name=config.pipeline.name,

@@ -26,6 +26,7 @@ from sessionlake.sources.lookups.versions import Pins
 from sessionlake.sources.registry import sources_of
 from sessionlake.stream.changes import check_changes, taken
 from sessionlake.stream.clock import check_batch_clock, check_clock
+from sessionlake.stream.computed import shaped_as
 from sessionlake.stream.control import ADVANCE, FLUSH, TICK
 from sessionlake.stream.cuts import check_cut
 from sessionlake.stream.input_log import InputLog
@@ -43,7 +44,7 @@ from sessionlake.stream.tables import create_tables
 from sessionlake.stream.ticks import Ticks
 from sessionlake.stream.watermark import watermark_of
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.batch_commit import BatchCommit
+from sessionlake.warehouse.batch_commit import BatchCommit, Settings
 from sessionlake.warehouse.batches import batches_after, check_history, find_last_batch
 from sessionlake.warehouse.tables import Tables, spark_schema
 
@@ -168,7 +169,7 @@ class _Run:
         pinned = Pinned.of(before)
         self.kind = kind.make(config, self.sources, pinned)
         self.layouts = next_layouts(
-            pinned, self.kind, config.aggregates, lambda: self._remade(cast("Pinned", pinned))[1]
+            pinned, self.kind, config.aggregates, lambda: self._remade(cast("BatchCommit", before).settings)[1]
         )
         self.adds = pinned is not None and self.layouts != pinned.layouts
         self.pins = Pins(spark, self.sources, {name: spec.lookups.each for name, spec in self.kind.inputs.items()})
@@ -182,7 +183,7 @@ class _Run:
             checkpoint,
             before=before,
             layouts=self.layouts,
-            remade=lambda settings: self._remade(Pinned.of_settings(settings, -1)),
+            remade=self._remade,
             allow_expiry=allow_expiry,
             pins=self._pins_of,
         )
@@ -202,10 +203,11 @@ class _Run:
             found |= {pin: source.newest(last.get(pin)) for pin, source in versioned(self.config, self.sources).items()}
         return found
 
-    def _remade(self, pinned: Pinned) -> tuple[Config, Kind]:
-        """Return the config with the aggregates of a batch, and its kind."""
+    def _remade(self, settings: Settings) -> tuple[Config, Kind]:
+        """Return the config with the aggregates, the computed columns and the `where` of a batch, and its kind."""
+        pinned = Pinned.of_settings(settings, -1)
         section = self.config.section.model_copy(update={"aggregates": dict(pinned.texts)})
-        config = self.config.model_copy(update={"section": section})
+        config = shaped_as(self.config.model_copy(update={"section": section}), settings)
         return config, self.kind_class.make(config, self.sources, pinned)
 
     def stream(self, *, once: bool, everything_at_once: bool = False) -> None:

@@ -118,14 +118,17 @@ class Shape:
             name: type_ for part in (self.own, self.values) if part is not None for name, type_ in part.types.items()
         }
 
-    def under(self, where: str | None, columns: EventColumns) -> "Shape":
-        """Return the shape with another text of `where`; PipelineStateError if that names a column which is not read."""
-        if where == self.where:
+    def under(self, where: str | None, texts: Mapping[str, str] | None, columns: EventColumns) -> "Shape":
+        """Return the shape with another text of `where`, over other computed columns if `texts` are given.
+
+        What the operator reads is computed as before. PipelineStateError if the text names a column which is not read.
+        """
+        given = self.texts if texts is None else tuple(texts.items())
+        if where == self.where and given == self.texts:
             return self
         read = tuple((name, columns.types[name]) for name in columns.needed)
-        return replace(
-            self, where=where, condition=None if where is None else _condition(self.at, self.texts, where, read)
-        )
+        condition = None if where is None else _condition(self.at, given, where, read)
+        return replace(self, texts=given, where=where, condition=condition)
 
 
 def _columns(table: pa.Table) -> dict[str, pa.ChunkedArray]:

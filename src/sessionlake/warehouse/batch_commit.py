@@ -32,6 +32,9 @@ class Settings:
     """The layouts that states have had, this batch's last, as JSON values (`aggregates/layouts.py`); empty if there was one."""
     unique_since: Mapping[str, int] = field(default_factory=dict)
     """By event input the batch from which on duplicates are taken out (`unique_for`); without those inputs that do not ask for it."""
+    shapes: Sequence[Mapping[str, Any]] = ()
+    """The computed columns that batches have had, this batch's last, by their keys in the config, each from its batch `since` on;
+    empty if they are those of `rebuild` for all batches."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,7 @@ class BatchCommit:
                 settings.get("computed", {}),
                 settings.get("layouts", ()),
                 settings.get("unique_since", {}),
+                settings.get("shapes", ()),
             ),
             places=Places(
                 tuple(places.get("executors", ())),
@@ -146,6 +150,7 @@ class BatchCommit:
                 **({"computed": settings.computed} if settings.computed else {}),
                 **({"layouts": list(settings.layouts)} if settings.layouts else {}),
                 **({"unique_since": settings.unique_since} if settings.unique_since else {}),
+                **({"shapes": list(settings.shapes)} if settings.shapes else {}),
             },
             "places": {
                 "executors": list(places.executors),

@@ -11,11 +11,13 @@ from typing import Any
 
 from sessionlake.errors import PipelineStateError
 
-OLDEST_FORMAT, FORMAT = 2, 3
+OLDEST_FORMAT, FORMAT = 2, 4
+_LAYOUTS, _SHAPES = 3, 4
 """The oldest and the newest format of tables, checkpoints and backups that this package reads.
 
 Version 0.2 was the first to write format 2. Metadata without a format is older. Format 3 has states of several layouts, and only
-commits that have those are of it: a pipeline to which no aggregate was added can still be read by version 0.2.
+commits that have those are of it: a pipeline to which no aggregate was added can still be read by version 0.2. In format 4 a
+computed column has had several texts.
 """
 _KEY = "sessionlake"
 """The key of our metadata in the userMetadata of a commit. Other writers' keys are left as they are."""
@@ -41,8 +43,9 @@ class ForeignChange:
 
 def user_metadata(metadata: Mapping[str, Any]) -> str:
     """Return the text that a commit carries as its userMetadata; it names the format."""
-    has_layouts = (metadata.get("settings") or {}).get("layouts")
-    return json.dumps({_KEY: {**metadata, **stamp(FORMAT if has_layouts else OLDEST_FORMAT)}})
+    settings = metadata.get("settings") or {}
+    number = _SHAPES if settings.get("shapes") else _LAYOUTS if settings.get("layouts") else OLDEST_FORMAT
+    return json.dumps({_KEY: {**metadata, **stamp(number)}})
 
 
 def our_metadata(written: str | None, table: str) -> dict[str, Any] | None:

@@ -14,6 +14,7 @@ from sessionlake.jobs.rebuild.checkpoint import copy_checkpoint
 from sessionlake.jobs.rebuild.whole_source import WholeSource
 from sessionlake.operators.registry import kind_of
 from sessionlake.sources.registry import sources_of
+from sessionlake.stream.computed import asks_otherwise
 from sessionlake.stream.ingest import EVENTS
 from sessionlake.stream.input_log import InputLog
 from sessionlake.stream.inputs import pin_of
@@ -116,7 +117,7 @@ def _summary(coordinator: Coordinator, source: ArchiveSource | WholeSource, conf
     watermark = coordinator.last.watermark_us if coordinator.last else None
     lost = ", ".join(f"{count:,} {name}" for name, count in sorted(archive.corrections().items()))
     told = [f"corrections of the old warehouse were not repeated: {lost}"] if lost else []
-    if isinstance(source, ArchiveSource) and config.event.where != archive.batch.settings.live.get("where"):
+    if isinstance(source, ArchiveSource) and asks_otherwise(config, archive.batch.settings):
         why = "whole rows lack the columns of lookups" if archive.is_whole else _whole_from(archive)
         told.append(f"{config.event_at}.where was not asked of archived events, which an earlier one let in: {why}")
     return RunSummary(1, counts, watermark, told)

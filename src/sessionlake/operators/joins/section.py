@@ -329,6 +329,10 @@ class JoinSection(OperatorSection):
         """By time, all are durations."""
         return self.by == TIME_AXIS
 
+    def reads(self, side: str) -> Mapping[str, Sequence[str] | str | None]:
+        """Return a side's equal fields, and its columns of pairs."""
+        return {"join.on": self.keys[side], f"join.{side}.columns": self.sides[side].columns}
+
     def bound_settings(self) -> dict[str, Any]:
         """Return the settings that decide which pairs there are, and which columns their rows have."""
         lengths = {f"join.{n}": self.on_axis(n, getattr(self, n)) for n in ("size", "advance", "offset", "gap")}

@@ -1,6 +1,6 @@
 """The sections [table] and [ttl] of a config."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -169,6 +169,11 @@ class TableSection(OperatorSection):
             raise ConfigError(
                 f"ttl.topic_tombstones: are records with the rows' keys, and event.key is {event.key!r}; write event.key = '{RECORD_KEY}', or remove it"
             )
+
+    def reads(self, side: str) -> Mapping[str, Sequence[str] | str | None]:
+        """Return the columns of rows, and the SQL of deletes."""
+        del side
+        return {"table.columns": self.columns, "table.delete_when": self.delete_when or ""}
 
     def bound_settings(self) -> dict[str, Any]:
         """Return the settings that decide which rows there are, and which columns they have."""

@@ -1,5 +1,6 @@
 """The section [process] of a config."""
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -102,6 +103,11 @@ class ProcessSection(OperatorSection):
             if name.lower() in seen:
                 raise ConfigError(f"process.output: {name!r} is there twice, perhaps but for case; name one of them")
             seen.add(name.lower())
+
+    def reads(self, side: str) -> Mapping[str, Sequence[str] | str | None]:
+        """Return the columns that the class is given."""
+        del side
+        return {"process.columns": self.columns}
 
     def bound_settings(self) -> dict[str, Any]:
         """Return the class and the columns that it reads and sends."""

@@ -394,6 +394,11 @@ class SessionSection(OperatorSection):
         """All are durations."""
         return True
 
+    def reads(self, side: str) -> Mapping[str, Sequence[str] | str | None]:
+        """Return the SQL of the gap, if each event has its own."""
+        del side
+        return {} if self.gap_by is None else {"session.gap_by": self.gap_by}
+
     def bound_settings(self) -> dict[str, Any]:
         """Return the gap, and the limits; those that are not set as null, which a pipeline of before has none of."""
         return {
