@@ -1,20 +1,28 @@
 """Computed columns that change, told without Spark (rule 217): whose text nobody but `where` reads may be another at any start."""
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from sessionlake.config.load import Config, parse_config
+from sessionlake.errors import PipelineStateError
+from sessionlake.operators.registry import kind_of
+from sessionlake.preflight.sources import sources_without_spark
 from sessionlake.stream.changes import Change, Class, changes, refusal, refusals
 from sessionlake.stream.computed import asks_otherwise, columns_of, meanings, next_shapes
+from sessionlake.stream.ingest import EventSpec
+from sessionlake.stream.interrupted import check_columns
 from sessionlake.testing import Harness
 from sessionlake.warehouse.batch_commit import BatchCommit, Settings
 from sessionlake.warehouse.history import our_metadata, user_metadata
 from tests.stream.test_shape import EVENT, OPERATORS, SCHEMA, SHAPE, SOURCE
-from tests.support import make_config
+from tests.support import make_config, write_rows
 
 SESSION = {"gap": "10 minutes", "grace": "5 minutes", "retention": "2 hours"}
 PLACES = {"pipeline": {"name": "demo", "warehouse": "lake", "store": "store"}, "source": SOURCE}
@@ -240,6 +248,29 @@ def test_another_where_by_its_text_or_by_its_columns(tmp_path: Path) -> None:
     assert asks_otherwise(config_of(tmp_path, {**COLUMNS, "high": "n > 5"}), settings)
     for where in ("not high", None):
         assert asks_otherwise(config_of(tmp_path, COLUMNS, event={"where": where}), settings)
+
+
+def test_an_interrupted_batch_of_a_table_that_reads_a_column_which_is_gone_is_refused_in_one_line(
+    tmp_path: Path,
+) -> None:
+    """A file is read again for it, and of a table the stream gives the columns that the config reads."""
+    rows = pa.table({"key": ["a"], "time_us": [1], "price": [2.0], "n": [3]})
+    write_deltalake(str(tmp_path / "t"), rows)
+    (tmp_path / "events").mkdir()
+    write_rows(tmp_path, "0.json", rows.to_pylist())
+
+    def inputs(aggregates: dict[str, str], source: dict[str, str]) -> tuple[Config, Mapping[str, EventSpec]]:
+        event = {"key": "key", "time": "time_us", "time_unit": "us"}
+        sections = {"pipeline": PLACES["pipeline"], "source": source, "event": event, "session": SESSION}
+        config = parse_config({**sections, "aggregates": aggregates}, tmp_path)
+        return config, kind_of(config).make(config, sources_without_spark(config), None).inputs
+
+    less, more = {"n": "count()"}, {"n": "count()", "total": "sum(price)"}
+    for source, told in (({"kind": "delta", "path": "t"}, "column 'price'"), (SOURCE, None)):
+        (config, now), (_, before) = inputs(less, source), inputs(more, source)
+        check_columns(config, before, now)
+        with pytest.raises(PipelineStateError, match=told) if told else nullcontext():
+            check_columns(config, now, before)
 
 
 def test_commits_of_several_texts_are_of_a_format_that_older_releases_refuse(tmp_path: Path) -> None:

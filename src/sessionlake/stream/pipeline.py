@@ -14,6 +14,7 @@ from sessionlake.engine.pipeline import PinsOf, Pipeline
 from sessionlake.stream.changes import all_bound
 from sessionlake.stream.computed import columns_then, next_shapes, with_columns
 from sessionlake.stream.events import computed_names, type_names
+from sessionlake.stream.interrupted import check_columns
 from sessionlake.stream.kind import ALLOW_EXPIRY, Kind, State
 from sessionlake.stream.pinned import AGGREGATES
 from sessionlake.stream.planned_offsets import fingerprint
@@ -62,6 +63,7 @@ def make_pipeline(
     def under(other: Settings) -> Pipeline:
         if other.rebuild.get(AGGREGATES) != bound.get(AGGREGATES) and remade is not None:
             before, made = remade(other)
+            check_columns(config, kind.inputs, made.inputs)
             read = [Layout.read(fields) for fields in other.layouts]
             return make_pipeline(tables, before, made, checkpoint_id, layouts=read, pins=pins).under(other)
         then = with_columns(config, other.live, columns_then(config, other))
