@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,7 +18,7 @@ from sessionlake.sources.decoding.decoded import wrong_column
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.sources.decoding.whole_rows import WholeDecoder, are_whole
 from sessionlake.stream.comparison import Difference
-from sessionlake.stream.ingest import EventSpec
+from sessionlake.stream.ingest import COLUMNS, EventSpec
 from sessionlake.stream.input_log import BatchInputs
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.tables import Tables
@@ -42,16 +42,22 @@ def read_again(events: EventSpec, table: pa.Table, inputs: Callable[[int], Batch
 
     They are rows of the source, or whole rows of the archive.
     """
-    decoder = WholeDecoder(events.decoder.columns) if are_whole(table) else events.decoder
+    # A row's error names its first wrong column: what only `where` reads now comes last, so that it hides no column that the batch read.
+    read = events.decoder.columns
+    read = replace(read, asked=(), compared=(*read.compared, *read.asked))
+    decoder = WholeDecoder(read) if are_whole(table) else replace(cast("Any", events.decoder), columns=read)
     for batch_id, rows in decoder.decode_again(table):
-        yield batch_id, events.lookups.added(_as_then(events, batch_id, rows), inputs(batch_id).pins)[0]
+        batch = inputs(batch_id)
+        yield batch_id, events.lookups.added(_as_then(events, batch, rows), batch.pins)[0]
 
 
-def _as_then(events: EventSpec, batch_id: int, rows: Rows) -> Rows:
+def _as_then(events: EventSpec, batch: BatchInputs, rows: Rows) -> Rows:
     """Return rows of a batch that are not refused for a column which the batch did not read: there the value is null."""
     columns = events.columns
-    others = {*columns.asked, *columns.also, *columns.compared, columns.key, *columns.further_keys, columns.time}
-    new = {*columns.inputs} - events.read_at(batch_id) - others - {columns.id, *columns.further_ids}
+    asked = events.shape.under(batch.settings.get("where"), batch.settings.get(COLUMNS), columns).asked
+    own = {columns.key, *columns.further_keys, columns.time, columns.id, *columns.further_ids}
+    new = {*columns.inputs, *columns.asked} - events.read_at(batch.batch_id) - own
+    new -= {*asked, *columns.also, *columns.compared}
     if rows.error is None or not new:
         return rows
     wrong = reduce(pc.or_, (pc.starts_with(rows.error, wrong_column(name)) for name in sorted(new)))

@@ -55,6 +55,11 @@ class Shape:
     looked_up: Mapping[str, str] = field(default_factory=dict)
     """The columns that lookups add, each with the lookup's name."""
 
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The source's columns that `where` reads."""
+        return () if self.condition is None else self.condition.columns
+
     def filtered(self, rows: Rows) -> tuple[Rows, int]:
         """Return the rows for which `where` is true, and those that are refused whatever it says; and the number of the others."""
         if self.condition is None:
@@ -80,7 +85,7 @@ class Shape:
             return np.ones(table.num_rows, bool)
         true = self.condition.evaluate(_columns(table), table.num_rows)[WHERE]
         keep: Bools = pc.fill_null(true, fill_value=False).to_numpy(zero_copy_only=False)
-        return keep if error is None else keep | self._refused(error, self.condition.columns)
+        return keep if error is None else keep | self._refused(error, self.asked)
 
     def _refused(self, error: pa.Array, asked: Iterable[str]) -> Bools:
         """Return the rows that are no events whatever the columns say that are not `asked` (rule 213)."""
