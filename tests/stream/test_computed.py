@@ -21,7 +21,7 @@ from sessionlake.stream.interrupted import check_columns
 from sessionlake.testing import Harness
 from sessionlake.warehouse.batch_commit import BatchCommit, Settings
 from sessionlake.warehouse.history import our_metadata, user_metadata
-from tests.stream.test_shape import EVENT, OPERATORS, SCHEMA, SHAPE, SOURCE
+from tests.stream.shaped import EVENT, OPERATORS, SCHEMA, SHAPE, SOURCE
 from tests.support import make_config, write_rows
 
 SESSION = {"gap": "10 minutes", "grace": "5 minutes", "retention": "2 hours"}

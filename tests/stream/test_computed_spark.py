@@ -16,7 +16,7 @@ from sessionlake.quality.run import run_quality
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import crash_at
-from tests.stream.test_layouts_spark import EVER, config_of, events, files, shown
+from tests.stream.growing import EVER, config_of, events, files, shown
 from tests.support import write_rows
 
 Row = dict[str, Any]
