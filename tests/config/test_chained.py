@@ -60,6 +60,30 @@ def test_key_and_time_are_those_of_the_rows_unless_named(
     assert (own.key, own.time) == ("page", "at")
 
 
+IDENTITIES = [
+    ({"session": SESSIONS["session"]}, ["session_key", "session_start"]),
+    ({"window": WINDOW}, ["window_key", "window_start"]),
+    ({"table": {}}, "table_key"),
+    ({"group": {}}, "group_key"),
+    (
+        {"process": {"class": "funnel:Funnel", "retention": "1 day", "output": {"step": "string"}}},
+        ["output_key", "position", "ordinal"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("operator", "key"), IDENTITIES)
+def test_the_key_of_a_table_is_the_identity_of_the_rows_unless_named(
+    write: Write, operator: dict[str, Any], key: Any
+) -> None:
+    front = {n: s for n, s in SESSIONS.items() if n != "session"} | operator
+    table = {n: s for n, s in GROUPED.items() if n != "group"} | {"table": {"order": "offset"}}
+    root = write(clicks=front, copies=table, own=with_(table, event={"key": "page"}), groups=GROUPED)
+    assert load_config(root / "copies.toml").event.key == key
+    assert load_config(root / "own.toml").event.key == "page"
+    assert load_config(root / "groups.toml").event.key == (key if isinstance(key, str) else key[0])
+
+
 def test_it_is_named_by_name_or_path_and_read_where_it_is(write: Write, tmp_path: Path) -> None:
     root = write(clicks=SESSIONS, days=DAYS, paths=with_(DAYS, source={"of": "clicks.toml"}))
     for name in ("days", "paths"):

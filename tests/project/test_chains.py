@@ -99,12 +99,6 @@ kind = "results"
 of = "clicks"
 rows = "changes"
 
-[event]
-key = ["session_key", "start"]
-
-[event.columns]
-start = "unix_micros(session_start)"
-
 [table]
 order = "offset"
 columns = ["event_count", "revenue", "longest"]
@@ -144,8 +138,8 @@ def grouped(root: Path) -> Rows:
 def latest(root: Path) -> tuple[Rows, Rows]:
     """Return the table of the latest rows, and the rows in front."""
     of = "event_count, revenue, longest"
-    table = query(load_config(root / "latest.toml"), f"select session_key, start, {of} from table_live order by 1, 2")
-    start = "cast(epoch_us(session_start) as varchar) as start"
+    start = "epoch_us(cast(session_start as timestamptz)) as start"
+    table = query(load_config(root / "latest.toml"), f"select session_key, {start}, {of} from table_live order by 1, 2")
     return table, query(
         load_config(root / "clicks.toml"), f"select session_key, {start}, {of} from sessions_live order by 1, 2"
     )
@@ -380,6 +374,19 @@ def test_a_zero_of_another_sign_is_another_row_and_columns_may_have_any_name(spa
         step(spark, root, "clicks", "latest")
         shown = query(load_config(root / "latest.toml"), "select group_key, sessions, inputs from groups_live")
         assert shown == [(f"{price:g}", 1, number + 1)]
+
+
+@pytest.mark.slow
+def test_a_table_whose_key_is_no_identity_stops(spark: SparkSession, root: Path) -> None:
+    """Two sessions of a user would be one row, and the deletion of one of them that of the row."""
+    (root / "latest.toml").write_text(FOLLOWED.replace("[table]", '[event]\nkey = "session_key"\n\n[table]'))
+    write(root, 0)
+    write(root, 9)
+    step(spark, root, "clicks")
+    with pytest.raises(
+        PipelineStateError, match=r"^event\.key: two rows of 'clicks' have the same 'session_key', and "
+    ):
+        step(spark, root, "latest")
 
 
 @pytest.mark.slow

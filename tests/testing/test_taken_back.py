@@ -20,7 +20,7 @@ from sessionlake import (
     Sum,
     Windows,
 )
-from sessionlake.errors import ConfigError
+from sessionlake.errors import ConfigError, PipelineStateError
 from sessionlake.testing import Harness
 
 EVENT = Event(key="day", columns={"day": "cast(session_end as date)"})
@@ -133,3 +133,94 @@ def test_a_table_of_a_change_feed(tmp_path: Path) -> None:
     assert (output.counts["changed"], output.counts["superseded"]) == (4, 1)
     assert not again.changes
     assert again.counts["unchanged"] == 1
+
+
+def followed(directory: Path, **event: Any) -> Pipeline:
+    return Pipeline(
+        "copies",
+        warehouse="lake/copies",
+        source=Results("visits", rows="changes"),
+        event=Event(**event),
+        operator=KeyedTable(order="offset", columns=["revenue"]),
+        directory=directory,
+    )
+
+
+def session(user: str, start: int, revenue: float) -> dict[str, Any]:
+    return {**row(user, start + 1, revenue), "session_start": datetime.fromtimestamp(start * 3600, UTC)}
+
+
+def test_a_table_of_sessions_has_each_session_of_a_key(visits: Path) -> None:
+    """Its key is the identity of a session, if no other one is named: a key alone has several."""
+    with followed(visits).test([session("ann", 1, 3.0), session("ann", 9, 5.0)]) as harness:
+        assert [one["revenue"] for one in harness.last.changes] == [3.0, 5.0]
+        (change,) = harness.process([], taken_back=[session("ann", 1, 3.0)]).changes
+    assert (change["op"], change["session_key"], change["session_start"]) == (
+        "delete",
+        "ann",
+        "1970-01-01 01:00:00.000000Z",
+    )
+
+
+ONE, OTHER = session("ann", 1, 3.0), session("ann", 9, 5.0)
+NOT_ONE = (
+    r"^event\.key: two rows of 'visits' have the same 'session_key', and a \[table\] has one row of each key; "
+    r'write key = \["session_key", "session_start"\], and make the table again: `sessionlake rebuild CONFIG --warehouse NEW`$'
+)
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        [([ONE, OTHER], [])],
+        [([ONE], []), ([OTHER], [])],
+        # The second row comes and goes within a batch: the first one is still there.
+        [([ONE], []), ([{**OTHER, "offset": 9}], [{**OTHER, "offset": 10}])],
+        [([ONE], []), ([{**OTHER, "offset": 9}, {**ONE, "offset": 11}], [{**ONE, "offset": 10}])],
+    ],
+)
+def test_two_rows_of_one_key_stop_a_table(visits: Path, batches: Any) -> None:
+    with followed(visits, key="session_key").test() as harness:
+        for added, back in batches[:-1]:
+            harness.process(added, taken_back=back)
+        added, back = batches[-1]
+        with pytest.raises(PipelineStateError, match=NOT_ONE):
+            harness.process(added, taken_back=back)
+
+
+def test_a_row_may_follow_another_one_of_its_key(visits: Path) -> None:
+    """In one batch or in two, and also if it changes on the way; a row that is not in the table takes no other one away."""
+    grown = {**ONE, "revenue": 4.0}
+    with followed(visits, key="session_key").test([ONE]) as harness:
+        back = [{**ONE, "offset": 8}, {**grown, "offset": 10}]
+        (change,) = harness.process([{**grown, "offset": 9}, {**OTHER, "offset": 11}], taken_back=back).changes
+        assert (change["op"], change["revenue"]) == ("upsert", 5.0)
+        (change,) = harness.process([], taken_back=[{**OTHER, "offset": 12}]).changes
+        assert change["op"] == "delete"
+        (change,) = harness.process([{**ONE, "offset": 15}]).changes
+    assert (change["op"], change["revenue"]) == ("upsert", 3.0)
+
+
+def test_a_followed_delta_table_with_two_rows_of_one_key_stops(tmp_path: Path) -> None:
+    people = Pipeline(
+        "people",
+        warehouse="lake/people",
+        source=ChangeFeed("customers"),
+        event=Event(key=["shop", "id"], time="_commit_timestamp", where="country <> 'no'"),
+        operator=KeyedTable(order="offset", columns=["country"], delete_when="country = 'gone'"),
+        directory=tmp_path,
+    )
+
+    def person(country: str) -> dict[str, Any]:
+        return {"shop": 1, "id": 7, "country": country, "_commit_timestamp": datetime.fromtimestamp(0, UTC)}
+
+    with people.test() as harness:
+        # Rows that are left out, and rows that are deleted as they come, are no rows of the table.
+        harness.process([person("de"), person("no")])
+        harness.process([person("gone")], taken_back=[person("de")])
+        harness.process([person("fr")], taken_back=[person("gone")])
+        with pytest.raises(PipelineStateError) as caught:
+            harness.process([person("es")])
+    assert str(caught.value).startswith("event.key: two rows of '")
+    assert "have the same 'shop' and 'id'" in str(caught.value)
+    assert "write the columns that identify its rows, or remove one of the two there, and" in str(caught.value)

@@ -135,6 +135,7 @@ def upstreams_in(raw: Raw, directory: Path, found: Gathered) -> dict[str, Upstre
 def with_events_of(raw: Raw, upstreams: Mapping[str, Upstream]) -> Raw:
     """Return a config's text with the key and time of events that are rows of other pipelines, if it does not say which columns they are.
 
+    If a row that is taken back deletes the row of its key, the key is the columns that identify rows in front.
     Of a pipeline that is not among `upstreams`, because it can't be read, they are any names: a missing one is not the user's problem.
     """
     raw = _copied(raw)
@@ -143,6 +144,8 @@ def with_events_of(raw: Raw, upstreams: Mapping[str, Upstream]) -> Raw:
         if entry is not None and entry.is_pipeline and isinstance(event, dict):
             of = upstreams[at].changelog if at in upstreams else None
             key, time = ("key", "time") if of is None else (of.key, of.read_by)
+            if of is not None and not of.one_per_key and holder[_SOURCE].get("rows") == "changes" and _deletes(raw):
+                key = [*of.identity]
             # The key of one of several inputs is the operator's.
             holder[_EVENT] = {**({"key": key} if holder is raw else {}), "time": time, **event}
     return raw
@@ -151,6 +154,11 @@ def with_events_of(raw: Raw, upstreams: Mapping[str, Upstream]) -> Raw:
 def _entry_of(source: Raw) -> SourceEntry | None:
     """Return the entry of a source's kind; None if there is no such kind."""
     return SOURCES.get(str(source.get("kind")))
+
+
+def _deletes(raw: Raw) -> bool:
+    """Say whether a config's text has the section of an operator that deletes the row of a key."""
+    return any(entry.deletes and entry.section in raw for entry in OPERATORS.values())
 
 
 def _copied(value: Any) -> Any:

@@ -41,8 +41,24 @@ def operator_of(config: Config, sources: Mapping[str, TypedSource], pinned: Pinn
     shaping = Shaping.of(config.event_at, config.event, (), columns)
     unsaid = {} if config.source.envelope is None else {name: shaping.sources([name]) for name in columns}
     spec = KeyedSpec(events, columns, section.retention_us, section.by_offset, condition, unsaid=unsaid)
+    if config.takes_back:
+        spec = replace(spec, not_one=_not_one(config))
     ttl = None if section.ttl is None else section.ttl.build(spec.types_in_sql, config.pipeline.shards)
     return TableKeeper(replace(spec, ttl=ttl))
+
+
+def _not_one(config: Config) -> str:
+    """Return the error for two rows of the followed table with one key."""
+    at, named = config.source.AT, repr(config.source.place)
+    upstream = config.upstream.get(at)
+    them = "the columns that identify its rows, or remove one of the two there"
+    if upstream is not None:
+        them = f"key = {[*upstream.changelog.identity]}".replace("'", '"')
+    key = config.event.key_columns
+    return (
+        f"{config.event_at}.key: two rows of {named} have the same {' and '.join(map(repr, key))}, and a [table] has one row of each key; "
+        f"write {them}, and make the table again: `sessionlake rebuild CONFIG --warehouse NEW`"
+    )
 
 
 def _places(source: SourceSection) -> tuple[str, ...]:

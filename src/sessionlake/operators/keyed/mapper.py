@@ -1,5 +1,7 @@
 """Before the shuffle: of each key's events in a task the latest one travels; those that it outranks are counted."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -7,7 +9,7 @@ import pyarrow.compute as pc
 from sessionlake.aggregates.base import Events
 from sessionlake.columnar.arrays import Bools, Ints, combined, plain_text
 from sessionlake.engine.operator import BatchContext, Counted, Keyed, Split
-from sessionlake.operators.keyed.order import Versions, latest, require_comparable
+from sessionlake.operators.keyed.order import Versions, latest, require_comparable, sums
 from sessionlake.operators.keyed.spec import KeyedSpec, Progress
 from sessionlake.operators.keyed.unavailable import Unsaid, said, unsaid
 from sessionlake.sources.decoding.rows import Rows
@@ -21,6 +23,8 @@ UNKNOWN = "unknown"
 """The count of values that were not said, and that no row before says."""
 UNSAID = "unsaid"
 """The begin of the names of the columns that say whether a value of an update is not said."""
+NET = "net"
+"""The column of the rows that a task has added of an update's key, less those that it has taken back."""
 
 
 def update_schema(spec: KeyedSpec) -> pa.Schema:
@@ -35,6 +39,7 @@ def update_schema(spec: KeyedSpec) -> pa.Schema:
             ("deleted", pa.bool_()),
             *((f"column_{i}", type_) for i, type_ in enumerate(spec.types.values())),
             *((f"{UNSAID}_{i}", pa.bool_()) for i in range(len(spec.unsaid))),
+            *([] if spec.not_one is None else [(NET, pa.int64())]),
         ]
     )
 
@@ -47,10 +52,12 @@ def split_updates(spec: KeyedSpec, context: BatchContext, rows: Rows) -> Split:
     events = judged.events(judged.good)
     yield from judged.asides(lambda: events)
     keys = plain_text(events.keys)
-    deleted = spec.deleted(events) | (judged.signs(judged.good) < 0)
+    signs, no_row = judged.signs(judged.good), spec.deleted(events)
+    deleted = no_row | (signs < 0)
     # Numbered in the order of arrival: a shard sorts the updates of all map tasks.
     codes = keys.dictionary_encode().indices.to_numpy().astype(np.int64)
-    table, gone = _updates(spec, events, keys, deleted, codes)
+    net = [] if spec.not_one is None else [pa.array(sums(codes, np.where(no_row, 0, signs))[codes])]
+    table, gone = _updates(spec, events, keys, deleted, codes, net)
     if spec.by_offset:
         require_comparable(codes, table["partition"].to_numpy())
     winners = latest(codes, versions_of(spec, table), by_offset=spec.by_offset)
@@ -98,8 +105,10 @@ def unsaid_of(spec: KeyedSpec, updates: pa.Table) -> Unsaid:
     return np.stack(each, axis=1)
 
 
-def _updates(spec: KeyedSpec, events: Events, keys: pa.Array, deleted: Bools, codes: Ints) -> tuple[pa.Table, Unsaid]:
-    """Return events as updates, and which of their values were not said after a delete."""
+def _updates(
+    spec: KeyedSpec, events: Events, keys: pa.Array, deleted: Bools, codes: Ints, net: Sequence[pa.Array]
+) -> tuple[pa.Table, Unsaid]:
+    """Return events as updates, and which of their values were not said after a delete; `net` are the last columns."""
     n = len(keys)
     gone = pa.array(deleted)
     values = [combined(events.columns[name]) for name in spec.columns]
@@ -117,5 +126,5 @@ def _updates(spec: KeyedSpec, events: Events, keys: pa.Array, deleted: Bools, co
         found = said(values, missing, codes, combined(place[0]).to_numpy(), deleted)
         values, lost = found.columns, found.gone
         bits = [pa.array(found.still[:, i]) for i in range(len(values))]
-    arrays = [keys, pa.array(events.time_us), *place, ids, gone, *values, *bits]
+    arrays = [keys, pa.array(events.time_us), *place, ids, gone, *values, *bits, *net]
     return pa.Table.from_arrays(arrays, schema=update_schema(spec)), lost

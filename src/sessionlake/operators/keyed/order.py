@@ -109,6 +109,26 @@ def require_comparable(codes: Ints, partition: Ints) -> None:
         )
 
 
+def require_one_row(codes: Ints, net: Ints, stored: Ints, deleted: Ints, told: str) -> None:
+    """Raise PipelineStateError, with the text `told`, if a key has two rows after its updates.
+
+    `net` are the rows that were added by an update's task, less those that were taken back. `stored` are the distinct codes that
+    have a row before, `deleted` those whose last update is a row that is taken back.
+    """
+    number = sums(codes, net)
+    number[stored[stored < len(number)]] += 1
+    # A row that is left after the last one was taken back is another one, which came before.
+    if (number > 1).any() or (number[deleted] > 0).any():
+        raise PipelineStateError(told)
+
+
+def sums(codes: Ints, numbers: Ints) -> Ints:
+    """Return the sum of the numbers of each code from 0 on."""
+    found = np.zeros(int(codes.max(initial=-1)) + 1, np.int64)
+    np.add.at(found, codes, numbers)
+    return found
+
+
 def _sign(new: Ints, old: Ints) -> Ints:
     return (new > old).astype(np.int64) - (new < old)
 

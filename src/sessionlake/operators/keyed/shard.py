@@ -22,8 +22,8 @@ from sessionlake.operators.keyed.expiring import (
 from sessionlake.operators.keyed.expiry.pattern import Expirations
 from sessionlake.operators.keyed.expiry.table_rows import TableRows
 from sessionlake.operators.keyed.expiry.ttl import LIVE_CHANGE, MAX_PUT, written_us
-from sessionlake.operators.keyed.mapper import UNKNOWN, UPDATES, packed_of, unsaid_of, update_schema, versions_of
-from sessionlake.operators.keyed.order import Versions, compared, latest, require_comparable
+from sessionlake.operators.keyed.mapper import NET, UNKNOWN, UPDATES, packed_of, unsaid_of, update_schema, versions_of
+from sessionlake.operators.keyed.order import Versions, compared, latest, require_comparable, require_one_row
 from sessionlake.operators.keyed.spec import MAX_DELETED, TOMBSTONE, KeyedSpec, changes_schema
 from sessionlake.operators.keyed.unavailable import said
 from sessionlake.operators.shared.cleanups.names import TTL
@@ -151,6 +151,10 @@ class KeyedShard:
         known = self._known(updates, removals, store, context)
         updates, unknown = self._said(updates, known) if self.spec.unsaid else (updates, 0)
         plan = self._planned(updates, known, context)
+        if (told := self.spec.not_one) is not None:
+            require_one_row(
+                plan.codes, combined(updates[NET]).to_numpy(), known.rows.codes, plan.codes[plan.deletes], told
+            )
         changed = known.named.take(pa.array(plan.changed))
         held = int(np.isin(known.there.codes, plan.changed).sum())
         found = taken_away(self.spec, inputs, store, context, plan.new, changed, held)

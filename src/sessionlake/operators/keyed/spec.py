@@ -86,6 +86,8 @@ class KeyedSpec:
     """When rows expire; None for never."""
     unsaid: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """If updates may lack values that the row before has: by column the source's columns that it is computed of, or is; else empty."""
+    not_one: str | None = None
+    """The error if a key has two rows in the table that is followed; None if rows are not taken back, and so are not counted."""
 
     @cached_property
     def types(self) -> dict[str, pa.DataType]:
