@@ -3,6 +3,7 @@
 import json
 import random
 import shutil
+import time
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +19,8 @@ from sessionlake.errors import ConfigError
 from sessionlake.operators.run import run
 from sessionlake.serve.queries import query_tables
 from sessionlake.sources.debezium import unwrapped
+from sessionlake.warehouse.batches import last_batch
+from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import crash_at
 from tests.sources.debezium_support import CONFIG, UNSAID, Database, Row, assert_counted, envelope, table
 from tests.sources.kafka_support import T0, Topic
@@ -164,6 +167,37 @@ def test_values_that_are_computed_of_one_that_is_not_said_are_not_said_either() 
     with people(size="length(notes)", loud="concat(notes, '!')").test([change(1, "long")]) as harness:
         (row,) = harness.process([change(2, UNSAID)]).changes
         assert (row["notes"], row["size"], row["loud"]) == ("long", 4, "long!")
+
+
+def test_a_change_that_is_dated_ahead_is_taken_and_moves_the_watermark_no_further_than_it_may() -> None:
+    """If it were refused, the table would differ from the database for ever. The database's clock may be wrong for one change alone."""
+    minute, ahead = 60_000_000, 4_000_000_000
+    with people().test([change(1, "long")]) as harness:
+        put = harness.process([change(ahead, "later")], clock_us=100 * minute)
+        assert [(row["op"], row["notes"]) for row in put.changes] == [("upsert", "later")]
+        assert (put.dead, harness.watermark_us) == ([], 101 * minute)
+        gone = harness.process([change(ahead + 1, None, deleted=True)], clock_us=101 * minute)
+        assert [row["op"] for row in gone.changes] == ["delete"]
+        assert (gone.dead, harness.watermark_us) == ([], 102 * minute)
+
+
+def test_the_database_is_followed_also_while_its_clock_is_ahead(
+    spark: SparkSession, topic: Topic, config: Config
+) -> None:
+    database, ahead = Database(random.Random(4)), 10**9
+    row = {"id": 1, "name": "ann", "notes": None, "spent": 1.5}
+    topic.send(
+        [database.record(1, envelope("c", None, row, ahead)), database.record(2, envelope("c", None, {**row, "id": 2}))]
+    )
+    run(spark, config, once=True)
+    assert [one[0] for one in table(config)] == ["1", "2"]
+    topic.send([database.record(1, envelope("d", row, None, ahead + 1))])
+    run(spark, config, once=True)
+    assert [one[0] for one in table(config)] == ["2"]
+    batch = last_batch(Tables.of(spark, config))
+    assert batch.watermark_us is not None
+    assert batch.watermark_us <= time.time_ns() // 1000 + config.max_future_skew_us
+    assert config.warnings() == []
 
 
 @pytest.mark.parametrize("batches", [1, 2])

@@ -224,3 +224,10 @@ def test_a_followed_delta_table_with_two_rows_of_one_key_stops(tmp_path: Path) -
     assert str(caught.value).startswith("event.key: two rows of '")
     assert "have the same 'shop' and 'id'" in str(caught.value)
     assert "write the columns that identify its rows, or remove one of the two there, and" in str(caught.value)
+
+
+def test_rows_of_the_future_move_the_watermark_no_further_than_they_may(visits: Path) -> None:
+    """No clock judges them: their times are those of any column."""
+    with days(visits, "changes", Groups()).test() as harness:
+        output = harness.process([row("ann", 500_000, 3.0)], clock_us=3_600_000_000)
+        assert (output.counts["accepted"], harness.watermark_us) == (1, 3_660_000_000)

@@ -265,8 +265,12 @@ class Config(Section):
         patience, harmless_us = f"{self.operator}.{self.section.PATIENCE}", self.section.harmless_us
         found = [*self.section.warnings()]
         for side in self.inputs.values():
-            # No clock judges the rows of another pipeline.
-            if side.source.entry.is_pipeline or side.max_future_skew_us <= max(harmless_us, MINUTE_US):
+            # No clock judges the rows of another pipeline, and no change of a table is late.
+            if (
+                side.source.entry.is_pipeline
+                or side.source.has_every_time
+                or side.max_future_skew_us <= max(harmless_us, MINUTE_US)
+            ):
                 continue
             skew = spoken_duration(side.max_future_skew_us)
             told = f"the default, {skew}," if side.event.max_future_skew is None else skew

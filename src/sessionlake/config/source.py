@@ -81,6 +81,11 @@ class SourceSection(Section):
         return self.entry.has_changes or self.rows == "changes"
 
     @property
+    def has_every_time(self) -> bool:
+        """Whether a row is taken whatever its time is: rows are changes of a table, and one that is refused would be missing for ever."""
+        return self.takes_back or self.envelope is not None
+
+    @property
     def has_offsets(self) -> bool:
         """Whether each row has a partition and an offset: that of its record, or the number of the change that it is of."""
         return self.entry.has_offsets or self.takes_back

@@ -40,9 +40,9 @@ def _inputs(config: Config) -> Iterator[tuple[str, str]]:
         event, keys = side.event, config.keys[name]
         named = {"key": ", ".join(keys) or None, "time": event.time, "id": event.id}
         columns = ", ".join(f"{what} {column}" for what, column in named.items() if column) or "no columns by name"
-        # Rows of another pipeline are not judged by the clock.
+        # Rows of another pipeline, and changes of a table, are not judged by the clock.
         ahead = f"; more than {spoken_duration(side.max_future_skew_us)} ahead of the clock: go to dead_letters"
-        is_judged = upstream is None and not side.source.takes_back
+        is_judged = upstream is None and not side.source.has_every_time
         yield f"events{of}", f"{columns}{ahead if is_judged else ''}"
         if side.lookup:
             yield f"looks up{of}", "; ".join(map(_looked_up, side.lookup))

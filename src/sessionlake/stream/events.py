@@ -119,6 +119,7 @@ def event_spec(
         unique_us=event.unique_us,
         shows_duplicates=event.shows_duplicates,
         takes_back=config.takes_back,
+        every_time=config.source.has_every_time,
     )
 
 

@@ -79,11 +79,19 @@ class EventSpec:
     """The tables from which rows are enriched once they are decoded."""
     takes_back: bool = False
     """Whether the operator can take rows back; if not, those that the source takes back are dead letters."""
+    every_time: bool = False
+    """Whether events of the future are taken, too (`SourceSection.has_every_time`). They do not move the watermark beyond `max_future_skew_us`."""
 
     @property
     def columns(self) -> EventColumns:
         """The columns of rows: those that are decoded, and those that are looked up."""
         return self.lookups.columns or self.decoder.columns
+
+    def moved_to(self, newest_us: int, clock_us: int) -> int:
+        """Return how far accepted events move the watermark; `newest_us` is the greatest of their times."""
+        if not self.every_time or self.max_future_skew_us is None:
+            return newest_us
+        return min(newest_us, clock_us + self.max_future_skew_us)
 
     @property
     def types(self) -> dict[str, pa.DataType]:
@@ -178,7 +186,7 @@ def judge(spec: EventSpec, rows: Rows, clock_us: int, expired_us: int) -> Judged
         refused.append(_all(retracted, RETRACTED))
         good &= ~retracted
     # Rows with signs are the results of another pipeline, which has judged by its clock the events that they are of.
-    if spec.max_future_skew_us is not None and rows.sign is None:
+    if spec.max_future_skew_us is not None and rows.sign is None and not spec.every_time:
         future = good & (checked.time_us > clock_us + spec.max_future_skew_us)
         refused.append(_all(future, FUTURE))
         good &= ~future

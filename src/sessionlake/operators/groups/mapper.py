@@ -34,6 +34,7 @@ def split_events(spec: GroupSpec, context: BatchContext, rows: Rows) -> Split:
     parts, accepted = judged.computed(lambda some: parts_of(spec, judged.events(some), judged.signs(some)), judged.good)
     yield from judged.asides(lambda: judged.events(accepted))
     newest = int(judged.checked.time_us[accepted].max(initial=NO_WATERMARK))
+    newest = spec.events.moved_to(newest, context.clock_us)
     back = int((judged.signs(accepted) < 0).sum())
     yield Counted({"accepted": len(accepted), "taken_back": back, MAX_TIME: newest})
     yield Keyed(PARTS, parts["key"].combine_chunks(), parts)

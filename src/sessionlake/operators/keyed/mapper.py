@@ -61,7 +61,7 @@ def split_updates(spec: KeyedSpec, context: BatchContext, rows: Rows) -> Split:
     if spec.by_offset:
         require_comparable(codes, table["partition"].to_numpy())
     winners = latest(codes, versions_of(spec, table), by_offset=spec.by_offset)
-    newest = int(events.time_us.max(initial=NO_WATERMARK))
+    newest = spec.events.moved_to(int(events.time_us.max(initial=NO_WATERMARK)), context.clock_us)
     unknown = int(gone[winners].sum())
     counts = {"accepted": len(keys), "superseded": len(keys) - len(winners), MAX_TIME: newest}
     yield Counted(counts | ({UNKNOWN: unknown} if unknown else {}))
