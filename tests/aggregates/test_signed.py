@@ -36,6 +36,9 @@ CALLS = {
     "min": ["min(n)", "min(d)", "min(s)"],
     "max": ["max(c)", "max(d)", "max(s)", "max(t)", "max(b)"],
     "avg": ["avg(n)", "avg(c)", "avg(d)"],
+    "first": ["first(d)", "first(s)"],
+    "last": ["last(c)", "last(t)"],
+    "any_value": ["any_value(b)"],
     "mode": ["mode(d)", "mode(s)"],
     "bool_and": ["bool_and(b)", "every(b)"],
     "bool_or": ["bool_or(b)"],
@@ -136,8 +139,8 @@ def test_a_filter_is_a_column_as_ever() -> None:
     count, total = build_aggregates(texts, {**TYPES, hidden: pa.float64()}, subtracts=True)
     assert (count.inputs, total.inputs) == (("b",), (hidden,))
     assert total.state != build_aggregates({"total": "sum(d)"}, TYPES)[0].state
-    with pytest.raises(ConfigError, match=r"^aggregates.a: last\(...\) can't take rows back"):
-        build_aggregates({"a": "last(d * 2) filter (where b)"}, {**TYPES, hidden: pa.float64()}, subtracts=True)
+    with pytest.raises(ConfigError, match=r"^aggregates.a: product\(...\) can't take rows back"):
+        build_aggregates({"a": "product(d * 2) filter (where b)"}, {**TYPES, hidden: pa.float64()}, subtracts=True)
 
 
 def test_a_class_without_inverse_is_refused_by_its_path() -> None:

@@ -158,7 +158,7 @@ def test_values_are_those_of_the_rows_that_are_left(
 
 SAME = ["percentile(d, 0.5)", "histogram(d)", "quantile(d, 0.3)", "median(c)", "median(n)", "max(t)", "min(b)"]
 SAME += ["count(s)", "count()", "count_if(b)", "collect(s, 3)", "collect(n, 100)", "collect_set(d, 2)"]
-SAME += ["collect_set(s, 100)", "string_agg(s, ' > ', 3)"]
+SAME += ["collect_set(s, 100)", "string_agg(s, ' > ', 3)", "first(s)", "first(n)", "last(s)", "last(c)", "any_value(b)"]
 
 
 @pytest.mark.parametrize("text", SAME)
@@ -169,7 +169,7 @@ def test_values_are_those_of_the_form_that_keeps_all_rows(
 ) -> None:
     if not kept:
         return
-    (plain,) = build_aggregates({"a": text}, TYPES)
+    (plain,) = build_aggregates({"a": text}, TYPES, with_id=True)
     last = merged_parts(plain, [lifted(plain, part) for part in split(kept, random)], random)
     wanted = dict(zip(last.groups.tolist(), plain.value(last.states).to_pylist(), strict=True))
     found = values_of(text, kept, gone, random)
@@ -291,6 +291,13 @@ def test_equal_rows_are_listed_as_often_as_they_are_left() -> None:
     ).values()
     assert repr(found) == "[0.0, 0.0, 2.0]"
     assert values_of("collect(d, 9)", small([2.0, 2.0]), small([2.0]), Random(0)) == {0: [2.0, 2.0]}
+
+
+def test_the_last_row_that_is_left_is_the_last_one() -> None:
+    first, second, third = ([Row(0, n, *[None] * 6, n)] for n in (1, 2, 3))
+    assert values_of("last(n)", [*first, *second], third, Random(0)) == {0: 2}
+    assert values_of("first(n)", [*second, *third], first, Random(0)) == {0: 2}
+    assert values_of("last(n)", [], [*first, *third], Random(0)) == {0: None}
 
 
 def test_zeros_of_either_sign_are_one_value() -> None:

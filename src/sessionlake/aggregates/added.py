@@ -88,6 +88,14 @@ class Added(Aggregate):
         inverse = self.inner.inverted([column.take(rows) for column in states[:-1]])
         return None if inverse is None else [*_spread(inverse, known), states[-1]]
 
+    def overdrawn(self, states: States) -> Bools:
+        """Say it of states that are known: from the others rows of before are taken back."""
+        known = states[-1].to_numpy() == KNOWN
+        rows = pa.array(np.flatnonzero(known))
+        found = np.zeros(len(known), bool)
+        found[known] = self.inner.overdrawn([column.take(rows) for column in states[:-1]])
+        return found
+
     def unknown(self, rows: int) -> States:
         """Return as many states of which nothing is known."""
         return [*(pa.nulls(rows, type_) for type_ in self.inner.state), pa.array(np.full(rows, UNKNOWN))]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sessionlake.columnar.arrays import Groups, Ints, concatenated
+from sessionlake.columnar.arrays import Bools, Groups, Ints, concatenated
 
 States = list[pa.Array]
 """An aggregate's state columns, as many as its `state` has types, one row a group (or an event, when just lifted)."""
@@ -65,6 +65,8 @@ class Aggregate(ABC):
     """The index of the state column that is the value, except for its type (`scalars.from_state`); None if `value` computes it."""
     one: Callable[[Sequence[Any]], Any] | None = None
     """Compute the value of one state, of int, float, bytes and None, as `value` does of columns, if that is simple."""
+    by_time: bool = False
+    """Whether the states that rows are taken back with have the time of the event."""
     spans_keys: bool = True
     """Whether states of several keys may be merged if nobody reads the result. A user's class merges states of one key only."""
 
@@ -84,6 +86,10 @@ class Aggregate(ABC):
         """Return states that take these back when they are merged with them; None if the aggregate can't subtract."""
         del states
         return None
+
+    def overdrawn(self, states: States) -> Bools:
+        """Say of each state whether something was taken back that never came, if the state can tell."""
+        return np.zeros(len(states[0]), bool)
 
     def from_value(self, values: pa.Array, time_us: Ints) -> States | None:
         """Return states that have these values, as of the given times, or None if a value does not determine a state.

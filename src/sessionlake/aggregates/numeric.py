@@ -18,7 +18,7 @@ from sessionlake.aggregates.scalars import (
     state_type,
     to_state,
 )
-from sessionlake.columnar.arrays import Groups, Ints, nullable, numbers, ranks, validity, within_group
+from sessionlake.columnar.arrays import Bools, Groups, Ints, nullable, numbers, ranks, validity, within_group
 from sessionlake.errors import ConfigError
 
 _SAFE_SUM = 1 << 62
@@ -59,6 +59,10 @@ class Count(Aggregate):
     def inverted(self, states: States) -> States:
         """Negate."""
         return [pc.negate(states[0])]
+
+    def overdrawn(self, states: States) -> Bools:
+        """Say which counts are below 0."""
+        return np.less(numbers(states[0])[0], 0)
 
     def from_value(self, values: pa.Array, time_us: Ints) -> States:  # noqa: ARG002 - it has no time
         """Return the value itself."""

@@ -221,6 +221,17 @@ def packed(flat: npt.NDArray[Any], counts: Ints) -> pa.Array:
     return binary_array(np.ascontiguousarray(flat), offsets)
 
 
+def below_zero(counts: Ints, sizes: Ints) -> Bools:
+    """Say which rows have a number below 0; row i has the next sizes[i] of the counts.
+
+    >>> below_zero(np.array([1, -1, 2]), np.array([2, 0, 1])).tolist()
+    [True, False, False]
+    """
+    found = np.zeros(len(sizes), bool)
+    found[np.repeat(np.arange(len(sizes)), sizes)[counts < 0]] = True
+    return found
+
+
 def ranks(array: pa.Array) -> Ints:
     """Return dense ranks from 1 on, in the values' order: equal values share a rank. Nulls rank last.
 

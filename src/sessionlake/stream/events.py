@@ -58,6 +58,12 @@ def aggregated_events(
     types = {**events.columns.types, **events.types}
     with_id = config.event.id is not None
     built = build_aggregates(texts, types, with_id=with_id, directory=config.pipeline.code, subtracts=config.subtracts)
+    by_time = next((one.name for one in built if one.by_time), None) if config.subtracts else None
+    if by_time is not None and config.event.time is None:
+        raise ConfigError(
+            f"aggregates.{by_time}: {texts[by_time]!r} goes by event time, and without one a row would be taken back at another time "
+            f"than it was added; write {config.event_at}.time, a column of the row"
+        )
     if pinned is None:
         return built, events
     shaping = Shaping.of(config.event_at, config.event, (), names, hidden)

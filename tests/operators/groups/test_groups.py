@@ -168,10 +168,43 @@ def test_more_rows_taken_back_than_given_is_one_line_and_changes_nothing() -> No
             model.batch([("a", (3,), -1), ("a", (3,), -1)])
         with pytest.raises(PipelineStateError) as raised:
             harness.process([{**row, "sign": -1}, {**row, "sign": -1}])
-        assert str(raised.value).startswith("group: more rows of a key are taken back than were given")
+        assert str(raised.value).startswith("group: rows of a key are taken back that were not given")
         assert "sessionlake rebuild" in str(raised.value)
         assert "\n" not in str(raised.value)
         assert harness.process([{**row, "sign": 1}]).changes[0]["event_count"] == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("count(v)", "count_if(v > 2)", "bool_or(v > 2)", "sum(v)", "sum(d)", "avg(d)", "variance(v)", "min(v)"),
+        *("count_distinct(v)", "percentile(v, 0.5)", "histogram(v)", "first(v)", "last(v)", "collect_set(v, 3)"),
+    ],
+)
+def test_a_value_taken_back_that_was_not_given_is_one_line_and_changes_nothing(text: str) -> None:
+    """There are rows enough, but not with this value."""
+    feed = {"kind": "change_feed", "path": "customers"}
+    sections = {"source": feed, "event": EVENT, "group": {}, "aggregates": {"found": text}}
+    row = {"key": "a", "time_us": 0, "v": 1, "d": 1.0}
+    other = {"key": "a", "time_us": 0, "v": 3, "d": 3.0}
+    nothing: dict[str, Any] = {**row, "v": None, "d": None}
+    given = nothing if text.startswith(("count(", "sum", "avg", "variance")) else row
+    with Harness(sections, schema={**SCHEMA, "d": "double"}) as harness:
+        harness.process([given, given])
+        with pytest.raises(PipelineStateError, match=r"^group: rows of a key are taken back that were not given, "):
+            harness.process([], taken_back=[other])
+        (kept,) = harness.process([row], taken_back=[given, given]).changes
+        assert kept["event_count"] == 1
+
+
+def test_an_aggregate_by_time_needs_the_time_of_the_row() -> None:
+    """By the clock of its batch a row would be taken back at another time than it was added at, and stay."""
+    feed = {"source": {"kind": "change_feed", "path": "customers"}, "event": {"key": "key"}, "group": {}}
+    harness = Harness({**feed, "aggregates": {"known": "count(v)", "all": "collect(v, 3)"}}, schema=SCHEMA)
+    with pytest.raises(
+        ConfigError, match=r"^aggregates\.all: 'collect\(v, 3\)' goes by event time, .*; write event\.time"
+    ):
+        harness.process([{"key": "a", "v": 1}])
 
 
 def test_an_aggregate_that_can_not_subtract_is_named() -> None:

@@ -5,7 +5,7 @@ import pyarrow as pa
 
 from sessionlake.aggregates.base import States
 from sessionlake.aggregates.sketches import BUCKETS, Histogram, Percentile
-from sessionlake.columnar.arrays import Bools, Groups, exploded, packed
+from sessionlake.columnar.arrays import Bools, Groups, below_zero, exploded, packed
 
 
 class SignedPercentile(Percentile):
@@ -21,6 +21,11 @@ class SignedPercentile(Percentile):
         inverse = buckets.copy()
         inverse["count"] = -buckets["count"]
         return [packed(inverse, sizes)]
+
+    def overdrawn(self, states: States) -> Bools:
+        """Say which have a bucket with less than no values."""
+        buckets, sizes = exploded(states[0], BUCKETS)
+        return below_zero(buckets["count"], sizes)
 
     def value(self, states: States) -> pa.Array:
         """Return the value of the bucket at the rank."""

@@ -11,7 +11,7 @@ from sessionlake.aggregates.base import Aggregate, Events, States
 from sessionlake.aggregates.numeric import number_type
 from sessionlake.aggregates.scalars import BYTES, DOUBLE, LONG, to_state
 from sessionlake.aggregates.signed import exact
-from sessionlake.columnar.arrays import Groups, exploded, nullable, numbers, packed
+from sessionlake.columnar.arrays import Bools, Groups, below_zero, exploded, nullable, numbers, packed
 
 Doubles = npt.NDArray[np.float64]
 _KINDS = 3
@@ -37,6 +37,10 @@ class ExactSums(Aggregate):
         """Negate."""
         *sums, others, count = states
         return [*map(exact.negated, sums), negated_others(others), pa.array(-numbers(count)[0])]
+
+    def overdrawn(self, states: States) -> Bools:
+        """Say which have less than no values, NaN or infinities."""
+        return (numbers(states[-1])[0] < 0) | below_zero(*exploded(states[-2], np.int64))
 
 
 class DoubleSum(ExactSums):

@@ -9,7 +9,7 @@ from sessionlake.aggregates.functions import FUNCTIONS, MEDIAN, Asked
 from sessionlake.aggregates.signed.buckets import SignedHistogram, SignedPercentile
 from sessionlake.aggregates.signed.doubles import DoubleAverage, DoubleSum
 from sessionlake.aggregates.signed.integers import IntegerAverage, IntegerSum
-from sessionlake.aggregates.signed.lists import SignedCollect, SignedSet, SignedTexts
+from sessionlake.aggregates.signed.lists import SignedCollect, SignedEdge, SignedSet, SignedTexts
 from sessionlake.aggregates.signed.logic import SignedLogical
 from sessionlake.aggregates.signed.moments import SignedComoments, SignedMoments
 from sessionlake.aggregates.signed.multiset import Multiset, SignedDistinct, SignedExtreme, SignedQuantile
@@ -30,6 +30,10 @@ def _avg(a: Asked) -> Aggregate:
 
 def _extreme(*, largest: bool) -> Build:
     return lambda a: SignedExtreme(a.name, a.columns[0], a.types[0], largest=largest)
+
+
+def _edge(*, latest: bool) -> Build:
+    return lambda a: SignedEdge(a.name, a.columns[0], a.types[0], latest=latest)
 
 
 def _quantile(a: Asked) -> Aggregate:
@@ -64,6 +68,9 @@ SIGNED: Mapping[str, Build] = {
     "min": _extreme(largest=False),
     "max": _extreme(largest=True),
     "avg": _avg,
+    "first": _edge(latest=False),
+    "last": _edge(latest=True),
+    "any_value": _edge(latest=False),
     "mode": lambda a: Multiset(a.name, a.columns[0], a.types[0]),
     "bool_and": _logical,
     "bool_or": _logical,

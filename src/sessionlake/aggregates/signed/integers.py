@@ -9,7 +9,7 @@ import pyarrow as pa
 from sessionlake.aggregates.base import Aggregate, Events, States
 from sessionlake.aggregates.numeric import number_type
 from sessionlake.aggregates.scalars import DOUBLE, LONG, decimals_of_words, to_state
-from sessionlake.columnar.arrays import Groups, nullable, numbers
+from sessionlake.columnar.arrays import Bools, Groups, nullable, numbers
 
 _HALF = 32
 _LOW_HALF = (1 << _HALF) - 1
@@ -47,6 +47,10 @@ class IntegerSum(Aggregate):
         """Negate."""
         high, low, count = (-numbers(column)[0] for column in states)
         return [pa.array(high + (low >> _HALF)), pa.array(low & _LOW_HALF), pa.array(count)]
+
+    def overdrawn(self, states: States) -> Bools:
+        """Say which have less than no values."""
+        return np.less(numbers(states[-1])[0], 0)
 
     def value(self, states: States) -> pa.Array:
         """Return the sum; null if nothing was counted."""

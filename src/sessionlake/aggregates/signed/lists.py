@@ -1,6 +1,6 @@
-"""collect, collect_set and string_agg that can take rows back.
+"""collect, collect_set, string_agg, first and last that can take rows back.
 
-A value that is taken back may have been among the first ones, so every value is kept. The states grow with the rows of a group.
+A value that is taken back may have been the first or last one, so every value is kept. The states grow with the rows of a group.
 """
 
 import numpy as np
@@ -9,9 +9,9 @@ import pyarrow as pa
 from sessionlake.aggregates.base import Events, States
 from sessionlake.aggregates.by import alike, ordered
 from sessionlake.aggregates.ordered import Collect, unpack_texts
-from sessionlake.aggregates.scalars import BYTES
+from sessionlake.aggregates.scalars import BYTES, from_state
 from sessionlake.aggregates.sets import CollectSet, StringAgg, changes
-from sessionlake.columnar.arrays import Groups, Ints, exploded, packed
+from sessionlake.columnar.arrays import Bools, Groups, Ints, below_zero, exploded, packed
 
 
 class SignedCollect(Collect):
@@ -23,6 +23,7 @@ class SignedCollect(Collect):
 
     state = (*Collect.state, BYTES)
     full_state = True
+    by_time = True
 
     def lift(self, events: Events) -> States:
         """Return a list of one value for each event; empty if it is null."""
@@ -52,6 +53,10 @@ class SignedCollect(Collect):
         counts, sizes = exploded(states[-1], np.int64)
         return [*states[:-1], packed(-counts, sizes)]
 
+    def overdrawn(self, states: States) -> Bools:
+        """Say which have a value less often than never."""
+        return below_zero(*exploded(states[-1], np.int64))
+
     def value(self, states: States) -> pa.Array:
         """Return the value of the first ones."""
         times, sizes = exploded(states[0], np.int64)
@@ -76,3 +81,20 @@ class SignedSet(SignedCollect, CollectSet):
 
 class SignedTexts(SignedCollect, StringAgg):
     """string_agg(x, separator, limit), as `StringAgg` has it."""
+
+
+class SignedEdge(SignedCollect):
+    """first(x) or last(x), as `Edge` has it."""
+
+    def __init__(self, name: str, column: str, type_: pa.DataType, *, latest: bool) -> None:
+        super().__init__(name, column, type_, 1)
+        self.latest, self.value_type = latest, type_
+
+    def value(self, states: States) -> pa.Array:
+        """Return the value of the first or the last one; null of none."""
+        counts, sizes = exploded(states[-1], np.int64)
+        there = np.flatnonzero(counts > 0)
+        kept = np.bincount(np.repeat(np.arange(len(sizes)), sizes)[there], minlength=len(sizes))
+        ends = np.cumsum(kept)
+        rows = pa.array(ends - 1 if self.latest else ends - kept, mask=kept == 0)
+        return from_state(self._texts(states)[1].take(pa.array(there)).take(rows), self.value_type)

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 from sessionlake.aggregates.base import Aggregate, Events, States
 from sessionlake.aggregates.logic import boolean_type
 from sessionlake.aggregates.scalars import LONG
-from sessionlake.columnar.arrays import Groups, nullable, numbers
+from sessionlake.columnar.arrays import Bools, Groups, nullable, numbers
 
 
 class SignedLogical(Aggregate):
@@ -32,6 +32,11 @@ class SignedLogical(Aggregate):
     def inverted(self, states: States) -> States:
         """Negate."""
         return [pc.negate(column) for column in states]
+
+    def overdrawn(self, states: States) -> Bools:
+        """Say which are true, or false, of fewer than no events."""
+        true, false = (numbers(column)[0] < 0 for column in states)
+        return true | false
 
     def value(self, states: States) -> pa.Array:
         """Return whether all are true, or any; null of none."""

@@ -12,7 +12,7 @@ from sessionlake.aggregates.full import between
 from sessionlake.aggregates.numeric import number_type
 from sessionlake.aggregates.scalars import DOUBLE, LONG, from_state, state_type, to_state
 from sessionlake.aggregates.sets import Mode
-from sessionlake.columnar.arrays import Bools, Groups, Ints, exploded, hash64, nullable, packed, validity
+from sessionlake.columnar.arrays import Bools, Groups, Ints, below_zero, exploded, hash64, nullable, packed, validity
 
 
 class Multiset(Mode):
@@ -30,6 +30,10 @@ class Multiset(Mode):
         """Negate the numbers."""
         counts, sizes = exploded(states[0], np.int64)
         return [packed(-counts, sizes), *states[1:]]
+
+    def overdrawn(self, states: States) -> Bools:
+        """Say which have a value less often than never."""
+        return below_zero(*exploded(states[0], np.int64))
 
     def _some(self, states: States, kept: Bools) -> tuple[Ints, pa.Array, Ints]:
         """Return the items that are kept, as `_items` does."""

@@ -35,7 +35,7 @@ def merge(
 ) -> Merged:
     """Return the groups after some parts. Several parts may have the same code, which is a place among `keys`.
 
-    Stored codes are ascending and distinct. PipelineStateError if more events are taken back than a group has.
+    Stored codes are ascending and distinct. PipelineStateError if a group has too few events, or none of a value, for what is taken back.
     """
     codec = StateCodec(aggregates)
     touched = stored.take(np.flatnonzero(is_among(stored.codes, codes)))
@@ -48,9 +48,9 @@ def merge(
     both = [concatenated([old, new]).take(index) for old, new in zip(codec.decode(touched.state), states, strict=True)]
     merged = merge_states(aggregates, both, groups)
     total = np.add.reduceat(np.concatenate([touched.count, count])[order], starts) if len(starts) else count
-    if (total < 0).any():
+    if (total < 0).any() or _overdrawn(aggregates, merged):
         raise PipelineStateError(
-            "group: more rows of a key are taken back than were given, so the source is not the one that was read before; compute the groups again: `sessionlake rebuild CONFIG --warehouse NEW`"
+            "group: rows of a key are taken back that were not given, so the source is not the one that was read before; compute the groups again: `sessionlake rebuild CONFIG --warehouse NEW`"
         )
     packed = codec.encode(merged, len(found))
     # The stored ones are among those that were found, each once and in the same order.
@@ -67,3 +67,14 @@ def merge(
         packed.take(some),
         found[at][total[at] == 0],
     )
+
+
+def _overdrawn(aggregates: Sequence[Aggregate], states: States) -> bool:
+    """Say whether a value was taken back that never came, as far as the states can tell."""
+    first = 0
+    for aggregate in aggregates:
+        own = states[first : first + len(aggregate.state)]
+        first += len(own)
+        if aggregate.overdrawn(own).any():
+            return True
+    return False
