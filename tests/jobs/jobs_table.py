@@ -27,7 +27,7 @@ WORDS = {
     SNAPSHOT: "the snapshot",
     STATE_CHANGES: "the state's changelog",
     STATE_SNAPSHOT: "the state's snapshot",
-    SINK: "the topic of `[sink.kafka]`, the table of `[sink.delta]`",
+    SINK: "the topics of `[sink.kafka]`, the tables of `[sink.delta]` and `[sink.postgres]`, the calls of `[sink.python]`",
 }
 HEAD = "| command | does | options | reads | writes | record | DAG |\n| --- | --- | --- | --- | --- | --- | --- |\n"
 

@@ -200,6 +200,27 @@ def test_the_database_is_followed_also_while_its_clock_is_ahead(
     assert config.warnings() == []
 
 
+def test_a_table_of_several_databases_has_the_rows_of_each(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """Their topics are read as one; a row is named by its topic and its key."""
+    shops = [(Topic.create(broker), Database(random.Random(seed))) for seed in (5, 6)]
+    text = CONFIG.format(servers=broker.bootstrap_servers, topic="")
+    names = json.dumps([topic.name for topic, _ in shops])
+    text = text.replace('topic = ""', f"topics = {names}").replace(
+        'key = "id"', 'key = ["shop", "id"]\ncolumns = { shop = "_topic" }'
+    )
+    (tmp_path / "customers.toml").write_text(text)
+    config = load_config(tmp_path / "customers.toml")
+    for _ in range(2):
+        for topic, database in shops:
+            topic.send(database.records(60))
+        run(spark, config, once=True)
+        for topic, database in shops:
+            rows = query_tables(
+                config, f"select id, name, notes, spent from table_live where shop = '{topic.name}'", 1000
+            )[1]
+            assert sorted(map(tuple, rows)) == database.live()
+
+
 @pytest.mark.parametrize("batches", [1, 2])
 def test_after_a_delete_nothing_says_the_value_however_batches_are_cut(batches: int) -> None:
     changes = [change(2, None, deleted=True), change(3, UNSAID)]
