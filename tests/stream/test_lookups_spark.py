@@ -304,6 +304,9 @@ def test_what_is_looked_up_is_part_of_late_and_archived_events_and_redeemed_ones
     events = "select key, event.users_plan from {} order by all"
     assert query_tables(config, events.format("late_events"), 10)[1] == [("a", "free")]
     assert query_tables(config, events.format("events"), 10)[1] == [("a", "free"), ("a", "free")]
+    # As long as there is no row, a scheduled run leaves the letter for the next one.
+    too_early = redeem(spark, config, reasons=["no row in users"]).counts
+    assert (too_early["refused"], too_early["redeemed"]) == (1, 0)
     set_users(tmp_path, {"id": "a", "plan": "gone"}, {"id": "b", "plan": "pro"})
     report = redeem(spark, config, reasons=["no row in users"])
     assert report.counts["redeemed"] == 1
