@@ -231,3 +231,27 @@ def test_rows_of_the_future_move_the_watermark_no_further_than_they_may(visits: 
     with days(visits, "changes", Groups()).test() as harness:
         output = harness.process([row("ann", 500_000, 3.0)], clock_us=3_600_000_000)
         assert (output.counts["accepted"], harness.watermark_us) == (1, 3_660_000_000)
+
+
+@pytest.mark.parametrize(
+    ("condition", "named"),
+    [
+        ("_change_type = 'delete'", "_change_type"),
+        ("event_time < timestamp '2020-01-01 00:00:00'", "_commit_timestamp"),
+        ("old", "_commit_version"),
+        ("_offset > 7", "_offset"),
+    ],
+)
+def test_a_condition_of_deletes_may_not_read_what_is_of_a_change(tmp_path: Path, condition: str, named: str) -> None:
+    """A row would count as one when it is added, and as none when it is taken back."""
+    people = Pipeline(
+        "people",
+        warehouse="lake/people",
+        source=ChangeFeed("customers"),
+        event=Event(key="id", time="_commit_timestamp", columns={"old": "_commit_version < 3"}),
+        operator=KeyedTable(order="offset", columns=["country"], delete_when=condition),
+        directory=tmp_path,
+    )
+    person = {"id": 1, "country": "de", "_change_type": "insert", "_commit_version": 7}
+    with pytest.raises(ConfigError, match=rf"^table\.delete_when: .* reads {named}, which is of a change, and "):
+        people.test([{**person, "_commit_timestamp": datetime.fromtimestamp(0, UTC)}])

@@ -16,7 +16,7 @@ from sessionlake.operators.keyed.operator import TableKeeper
 from sessionlake.operators.keyed.section import TableSection, check_columns
 from sessionlake.operators.keyed.spec import EVENT_TIME, KEY, KeyedSpec
 from sessionlake.sources.decoding.rows import TypedSource
-from sessionlake.sources.record_columns import NO_VALUE, OFFSET, PARTITION
+from sessionlake.sources.record_columns import CHANGE_PLACES, FEED_COLUMNS, NO_VALUE, OFFSET, PARTITION
 from sessionlake.stream.events import event_spec, every_column
 from sessionlake.stream.ingest import EVENTS
 from sessionlake.stream.pinned import Pinned
@@ -38,6 +38,8 @@ def operator_of(config: Config, sources: Mapping[str, TypedSource], pinned: Pinn
         _check_type(name, types[name])
     if parsed is not None:
         condition = _typed(parsed, types)
+        if config.takes_back:
+            _refuse_of_changes(parsed, config)
     shaping = Shaping.of(config.event_at, config.event, (), columns)
     unsaid = {} if config.source.envelope is None else {name: shaping.sources([name]) for name in columns}
     spec = KeyedSpec(events, columns, section.retention_us, section.by_offset, condition, unsaid=unsaid)
@@ -83,6 +85,18 @@ def _typed(parsed: Parsed, types: Mapping[str, pa.DataType]) -> Expression:
             "compare with a column"
         )
     return found
+
+
+def _refuse_of_changes(parsed: Parsed, config: Config) -> None:
+    """Raise ConfigError for a condition that may be true of a row that is taken back and was not when it was added."""
+    names = [config.event.time if name == EVENT_TIME else name for name in parsed.columns]
+    read = Shaping.of(config.event_at, config.event, (), ()).sources([name for name in names if name is not None])
+    named = next((name for name in read if name in {**FEED_COLUMNS, **CHANGE_PLACES}), None)
+    if named is not None:
+        raise ConfigError(
+            f"{parsed.setting}: {parsed.text!r} reads {named}, which is of a change, and a row is taken back by another change than the one that added it; "
+            "ask for columns of the row (a row that is deleted there is deleted here without a condition)"
+        )
 
 
 def _check_type(name: str, type_: pa.DataType) -> None:
