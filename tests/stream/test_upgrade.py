@@ -25,7 +25,8 @@ from sessionlake.warehouse.history import OLDEST_FORMAT
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import merged_rows
 from tests.engine.crash_support import SECOND
-from tests.operators_table import LAKES, OperatorLake, without_revisions
+from tests.fixtures.make import OPERATORS, lake_of
+from tests.operators_table import OperatorLake, without_revisions
 from tests.stream.old_warehouses import FIXTURES, unpack, unpacked
 from tests.support import make_config, write_rows
 
@@ -49,7 +50,7 @@ def archives(*, jobs: bool) -> pytest.MarkDecorator:
 
 def test_every_operator_has_an_archive() -> None:
     names = {path.name.partition("-")[0] for path in ARCHIVES}
-    assert names == {*LAKES, "jobs"}
+    assert names == {*OPERATORS, "jobs"}
 
 
 @pytest.mark.slow
@@ -59,7 +60,7 @@ def test_an_operator_continues_the_warehouse_of_an_earlier_version(
 ) -> None:
     """Its rows are those of the oracle, with the stores as they are and with stores that are restored."""
     unpack(tmp_path, archive)
-    lake = LAKES[archive.name.partition("-")[0]](tmp_path, tmp_path / "events")
+    lake = lake_of(archive.name.partition("-")[0], tmp_path)
     committed: list[BatchCommit] = []
     lake.write_files(SECOND[:1])
     run(spark, lake.config, once=True, on_commit=committed.append)
