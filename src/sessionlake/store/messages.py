@@ -89,6 +89,16 @@ class ListedMessages:
         """Return no entries."""
         return cls(pa.array([], pa.string()), np.zeros(0, np.int64), pa.array([], pa.string()))
 
+    def take(self, rows: Ints) -> "ListedMessages":
+        """Return the given entries, in that order."""
+        return ListedMessages(self.sides.take(pa.array(rows)), self.x[rows], self.keys.take(pa.array(rows)))
+
+
+def listed_together(parts: Sequence[ListedMessages]) -> ListedMessages:
+    """Return the entries of all parts."""
+    sides, keys = (pa.concat_arrays([getattr(part, name) for part in parts]) for name in ("sides", "keys"))
+    return ListedMessages(sides, np.concatenate([part.x for part in parts]), keys)
+
 
 class MessageStore(BlockStore):
     """Messages and lists of one shard. Reads and the `writes` change nothing; `apply` comes once a batch is committed."""
@@ -147,6 +157,16 @@ class MessageStore(BlockStore):
             names.append(kind + number.to_bytes(8, "big") + part.to_bytes(4, "big"))
             values.append(packed_list(table.slice(first, LIST_ROWS)))
         return list_table(names, values)
+
+    def placed_lists(self, kind: bytes, place: Ints, number: int, waiting: ListedMessages) -> list[pa.Table]:
+        """Return the writes of lists, one for each place that entries have; `lists` reads those up to the kind and a place's `block_number`."""
+        order = np.argsort(place, kind="stable")
+        tables = []
+        for rows in np.split(order, np.flatnonzero(np.diff(place[order])) + 1):
+            if len(rows):
+                some = waiting.take(rows)
+                tables.append(self.list_writes(kind + block_number(int(place[rows[0]])), number, some))
+        return tables
 
     def lists(self, kind: bytes, last: bytes | None = None) -> tuple[list[bytes], ListedMessages]:
         """Return the names and the entries of the lists of a kind, or of all kinds from it to a last one; an entry may occur more than once."""

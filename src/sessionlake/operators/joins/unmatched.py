@@ -131,15 +131,8 @@ def open_lists(
     side = np.repeat([SIDES.index(name) for name in found], [len(of.open) for of in found.values()])
     codes = np.concatenate([none, *(of.messages.codes[of.open] for of in found.values())])
     x = np.concatenate([none, *(of.messages["x"][of.open] for of in found.values())])
-    order = np.argsort(bucket, kind="stable")
-    tables = []
-    for rows in np.split(order, np.flatnonzero(np.diff(bucket[order])) + 1):
-        if len(rows):
-            entries = ListedMessages(
-                pa.array(SIDES).take(pa.array(side[rows])), x[rows], keys.take(pa.array(codes[rows]))
-            )
-            tables.append(store.list_writes(_LISTS + block_number(int(bucket[rows[0]])), batch_id, entries))
-    return tables
+    entries = ListedMessages(pa.array(SIDES).take(pa.array(side)), x, keys.take(pa.array(codes)))
+    return store.placed_lists(_LISTS, bucket, batch_id, entries)
 
 
 def _bucket(axis: JoinAxis) -> int:
