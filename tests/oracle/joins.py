@@ -101,7 +101,7 @@ class JoinModel:
     grace: int = 0
     retention: int = 10**15
     idle: int = 10**15
-    early: Literal["batch"] | int = "batch"
+    early: Literal["batch", "off"] | int = "batch"
     late: Literal["batch"] | int = "batch"
     most: int | None = None
     """By time: how many accepted messages are kept, by cells as long as `least` or a 64th of the retention."""
@@ -110,9 +110,13 @@ class JoinModel:
     outer: Sequence[Side] = ()
     """The sides whose messages are sent without a partner, too."""
     unmatched: Literal["close", "batch"] = "close"
+    full: Literal["end", "close"] | None = None
+    """Pairs wait until the first window that has both of their messages ends, or closes."""
 
     def __post_init__(self) -> None:
         self.close: float = BEFORE_ALL
+        self.full_to: float = BEFORE_ALL
+        self.was: tuple[Any, ...] | None = None
         self.there: list[Message] = []
         self.matched: set[Message] = set()
         self.alone: dict[Message, tuple[str, int, int]] = {}
@@ -137,16 +141,17 @@ class JoinModel:
         again = list(again)
         beyond = self.expired if again else BEFORE_ALL
         for message in (*result.accepted, *again):
-            is_late = self.by_time and message.time < self.watermark
-            self.waiting[message] = "late" if is_late else "early"
-        fires = {"early": self.fires(self.early, clock, flush), "late": self.fires(self.late, clock, flush)}
-        for message in [m for m, policy in self.waiting.items() if fires[policy]]:
+            self.waiting[message] = self.policy_of(message)
+        fires = self.firing(clock, flush)
+        self.advance(result.accepted, clock)
+        for message in [
+            m for m, policy in self.waiting.items() if fires[policy] or (policy == "full" and self.is_full(m))
+        ]:
             del self.waiting[message]
             if message not in self.due:
                 self.due.append(message)
         result.pairs = {pair for pair in self.pairs(beyond) if pair not in self.sent}
         self.sent |= result.pairs
-        self.advance(result.accepted, clock)
         if self.outer:
             self.report([*result.accepted, *again], beyond, result)
         return result
@@ -204,10 +209,38 @@ class JoinModel:
             (result.late if is_late else result.accepted).append(message)
         return result
 
-    def fires(self, policy: Literal["batch"] | int, clock: int, flush: bool) -> bool:  # noqa: FBT001
+    def policy_of(self, message: Message) -> str:
+        """Return the policy that says when a message that a batch brings is due."""
+        if self.full is not None:
+            return "late" if self.is_full(message) else "full"
+        return "late" if self.by_time and message.time < self.watermark else "early"
+
+    def is_full(self, message: Message) -> bool:
+        """Say whether the first window that has a message is full, as far as the model has come."""
+        return min(last for _, last in self.reach.windows(message.place)) + 1 <= self.full_to
+
+    def go_on(self, early: Any, late: Any, full: Any) -> None:
+        """Change the policies from the next batch on."""
+        if self.was is None and self.clock is not None:
+            self.was = self.early, self.late, self.full
+        self.early, self.late, self.full = early, late, full
+
+    def firing(self, clock: int, flush: bool) -> dict[str, bool]:  # noqa: FBT001
+        """Say of which policies all messages are due; of all where the policies were changed, but for windows that wait before and after it."""
+        changed = self.was not in (None, (self.early, self.late, self.full))
+        switched = changed and self.was is not None and (self.was[2] is None or self.full is None)
+        self.was = None
+        fires = {
+            name: changed or self.fires(of, clock, flush) for name, of in (("early", self.early), ("late", self.late))
+        }
+        return {**fires, "full": switched}
+
+    def fires(self, policy: Literal["batch", "off"] | int, clock: int, flush: bool) -> bool:  # noqa: FBT001
         """Say whether a policy fires: of a period, where the clock has passed a multiple of it."""
         if policy == "batch" or flush:
             return True
+        if policy == "off":
+            return False
         return self.clock is not None and clock // policy > self.clock // policy
 
     def pairs(self, beyond: float) -> Iterable[tuple[str, int, int]]:
@@ -230,6 +263,7 @@ class JoinModel:
         self.watermark = max(self.watermark, min(active, default=BEFORE_ALL))
         self.clock = clock
         self.expired = max(self.expired, self.kept, self.watermark - self.retention)
+        self.full_to = max(self.full_to, self.watermark - (self.grace if self.full == "close" else 0))
         if self.most is not None:
             self.kept = max(self.kept, self.newest(accepted, self.most))
 

@@ -44,10 +44,13 @@ JOINS: dict[str, dict[str, Any]] = {
     "sliding": {"by": "time", "grace": "5 us", "retention_time": "40 us"},
     "count": {"by": "count", "retention_count": 20},
     "hopping": {"kind": "hopping", "size": "8 us", "advance": "6 us", "grace": "5 us", "retention_time": "40 us"},
+    "tumbling": {"kind": "tumbling", "size": "8 us", "grace": "5 us", "retention_time": "40 us"},
     "session": {"kind": "session", "gap": "3 us", "grace": "5 us", "retention_time": "40 us"},
 }
 SIZES: dict[str, tuple[Any, Any]] = {"sliding": ("6 us", "3 us"), "count": (4, 3)}
-POLICIES = {"sliding": PERIODS, "count": {"early": "7 us", "late": "7 us"}, "hopping": EACH, "session": PERIODS}
+POLICIES = {"sliding": PERIODS, "count": {"early": "7 us", "late": "7 us"}, "hopping": EACH, "session": PERIODS} | {
+    "tumbling": {"early": "off", "full": "end", "late": "5 us"}
+}
 
 messages = st.fixed_dictionaries(
     {

@@ -120,8 +120,10 @@ def test_aggregators_that_cannot_be(tmp_path: Path, options: dict[str, Any], mes
         ({"kind": "tumbling"}, "size: is missing; tumbling joins need it"),
         ({"gap": "1 s"}, "gap: is not of sliding joins; leave it out"),
         ({"on": ["= id"]}, "on: '= id' names no fields; write 'id', or 'order_id = id'"),
-        ({"emit": Emit(full="end")}, "emit.full: 'end' has no meaning for pairs, which have no end; leave it out"),
-        ({"emit": Emit(early="off")}, "emit.early: 'off' is no policy; write 'batch', or a period as in '10 seconds'"),
+        ({"emit": Emit(full="end", early="off")}, "emit.full: 'end' is of tumbling and hopping joins, and this one is sliding, "),
+        ({"emit": Emit(full="now", early="off")}, "emit.full: 'now' is no policy; write 'end' or 'close'"),
+        ({"emit": Emit(early="off")}, "emit.early: 'off' sends no pair before its window is full; write emit.full = 'end' or 'close', too"),
+        ({"emit": Emit(late="off")}, "emit.late: 'off' is no policy; write 'batch', or a period as in '10 seconds'"),
     ],
 )  # fmt: skip
 def test_joins_that_cannot_be(tmp_path: Path, options: dict[str, Any], message: str) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from sessionlake.config.durations import parse_duration
 from sessionlake.errors import ConfigError
 from sessionlake.operators.counts.spec import policies as count_policies
+from sessionlake.operators.joins.spec import check_full
 from sessionlake.operators.shared.windowing.policies import BATCH, CLOSE, END, OFF, Policies
 
 
@@ -16,9 +17,10 @@ class Emit:
     60000000
 
 
-    `early`: of windows "off" (the default), "batch" or a period, as in "1 minute"; of joins "batch" (the default) or a period.
-    `full`: of windows by time "end" (the default) or "close". `late`: of windows by time a period ("10 seconds" is the default),
-    "batch" or "close"; of joins as `early`. A call of add_message or add_messages is a batch. `tick_offset`: periods begin at
+    `early`: of windows "off" (the default), "batch" or a period, as in "1 minute"; of joins "batch" (the default) or a period, or
+    "off" with `full`. `full`: of windows by time "end" (the default) or "close"; of tumbling and hopping joins by time either, or
+    none (the default). `late`: of windows by time a period ("10 seconds" is the default),
+    "batch" or "close"; of joins "batch" (the default) or a period. A call of add_message or add_messages is a batch. `tick_offset`: periods begin at
     the epoch + it.
     """
 
@@ -31,9 +33,7 @@ class Emit:
         """Return the policies of windows by time; ConfigError for a word that they do not have."""
         early = _policy("early", self.early or OFF, OFF, BATCH)
         late = _policy("late", self.late or "10 seconds", BATCH, CLOSE)
-        full = self.full or END
-        if full not in (END, CLOSE):
-            raise ConfigError(f"emit.full: {full!r} is no policy; write {END!r} or {CLOSE!r}")
+        full = self._full
         for name, chosen in (("early", early), ("late", late)):
             if full == CLOSE and chosen == BATCH:
                 raise ConfigError(
@@ -47,15 +47,23 @@ class Emit:
         self._refuse("full", "late", why="is of windows by time, and these are by count")
         return count_policies(_policy("early", self.early or OFF, OFF, BATCH), self._offset)
 
-    def of_joins(self) -> Policies:
-        """Return the policies of joins, whose pairs have no end."""
-        self._refuse("full", why="has no meaning for pairs, which have no end")
-        early, late = (_policy(n, text or BATCH, BATCH) for n, text in (("early", self.early), ("late", self.late)))
-        return Policies(early, END, late, self._offset)
+    def of_joins(self, kind: str, by: str) -> Policies:
+        """Return the policies of joins of a kind; ConfigError for a word that they do not have."""
+        early, late = _policy("early", self.early or BATCH, OFF, BATCH), _policy("late", self.late or BATCH, BATCH)
+        full = None if self.full is None else self._full
+        check_full(kind, by, self.early or BATCH, full)
+        return Policies(early, full or END, late, self._offset)
 
     def of_sessions(self) -> None:
         """Refuse all: sessions by time are sent with every change."""
         self._refuse("early", "full", "late", why="is of windows; sessions by time are sent with every change")
+
+    @property
+    def _full(self) -> str:
+        full = self.full or END
+        if full not in (END, CLOSE):
+            raise ConfigError(f"emit.full: {full!r} is no policy; write {END!r} or {CLOSE!r}")
+        return full
 
     @property
     def _offset(self) -> int:

@@ -67,7 +67,7 @@ class JoinSettings:
             "retention_us": 0 if retention_time is None else parse_duration(retention_time, "retention_time"),
             "retention_count": retention_count or 0,
             "idle_us": parse_duration(idle, "idle"),
-            "emit": emit.of_joins(),
+            "emit": emit.of_joins(kind, by),
         }
         found = cls(
             tuple(_fields(text) for text in on),

@@ -13,7 +13,7 @@ from sessionlake.operators.joins.control import RESTATE, TOMBSTONE, pack
 from sessionlake.operators.joins.local_tables import JoinTables
 from sessionlake.operators.joins.operator import Joiner
 from sessionlake.operators.joins.spec import LEFT, POSITION, RIGHT, SIDE, SIDES, SLIDING, JoinSpec, Side
-from sessionlake.operators.shared.windowing.policies import BATCH, Policies
+from sessionlake.operators.shared.windowing.policies import BATCH, END, OFF, Policies
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.rows import Origin, Rows
 from sessionlake.stream.ingest import DEAD, DEAD_LETTER, judge
@@ -56,6 +56,15 @@ class JoinHarness(OperatorHarness[Joiner, JoinTables]):
     >>> output = harness.process([{"id": "a", "time_us": 0}], [])
     >>> [(row["left_time"], row["right_time"]) for row in harness.advance(150_000_001).pairs]
     [(0, None)]
+
+    `early="off"` and `full="end"` or `"close"` send pairs of windows together, when their window is full:
+
+    >>> sides = {"left": {"name": "orders"}, "right": {"name": "shipments"}}
+    >>> windows = {"kind": "tumbling", "size": "1 hour", "retention_time": "1 day"}
+    >>> harness = JoinHarness(on=["id"], **sides, **windows, early="off", full="end")
+    >>> output = harness.process([{"id": "a", "time_us": 0}], [{"id": "a", "time_us": 90_000_000}])
+    >>> len(output.pairs), len(harness.advance(3_600_000_000).pairs)
+    (0, 1)
     """
 
     def __init__(
@@ -77,6 +86,7 @@ class JoinHarness(OperatorHarness[Joiner, JoinTables]):
         retention_count: int = 0,
         idle: str = "1 minute",
         early: str = "batch",
+        full: str | None = None,
         late: str = "batch",
         shards: int = 1,
         beyond_retention: str = DEAD_LETTER,
@@ -95,7 +105,7 @@ class JoinHarness(OperatorHarness[Joiner, JoinTables]):
             "retention_us": parse_duration(retention_time),
             "retention_count": retention_count,
             "idle_us": parse_duration(idle),
-            "emit": Policies(_policy(early), "end", _policy(late)),
+            "emit": _policies(early, full, late),
         }
         super().__init__(
             JoinTables(), shards, beyond_retention=beyond_retention, max_future_skew=max_future_skew, schema=schema
@@ -147,9 +157,9 @@ class JoinHarness(OperatorHarness[Joiner, JoinTables]):
                 tables.append(self._corrections(RESTATE[side], columns))
         return self._output(self._batch(clock_us, corrections=pa.concat_tables(tables)))
 
-    def emit(self, early: str, late: str) -> None:
+    def emit(self, early: str, late: str, full: str | None = None) -> None:
         """Go on with other policies, as a run with another config does: stores are laid out again."""
-        self._settings["emit"] = Policies(_policy(early), "end", _policy(late))
+        self._settings["emit"] = _policies(early, full, late)
         if self._operator is not None:
             self._operator = Joiner(replace(self._operator.spec, emit=self._settings["emit"]))
             self.lose_stores()
@@ -218,5 +228,6 @@ def _length(value: str | int) -> int:
     return value if isinstance(value, int) else parse_duration(value)
 
 
-def _policy(text: str) -> str | int:
-    return text if text == BATCH else parse_duration(text)
+def _policies(early: str, full: str | None, late: str) -> Policies:
+    first, second = (text if text in (OFF, BATCH) else parse_duration(text) for text in (early, late))
+    return Policies(first, full or END, second)

@@ -32,7 +32,7 @@ class Case:
     least: int = 0
     """How far back of the watermark a message may have partners."""
 
-    def harness(self, shards: int) -> JoinHarness:
+    def harness(self, shards: int, full: str | None = None) -> JoinHarness:
         reach, unit = self.reach, UNIT if self.by_time else 1
         less = 0 if self.by_time else 1
         sizes: dict[str, int | None] = dict.fromkeys(("left", "right"))
@@ -54,6 +54,7 @@ class Case:
             idle=f"{self.idle} us",
             early=self.early if isinstance(self.early, str) else f"{self.early} us",
             late=self.late if isinstance(self.late, str) else f"{self.late} us",
+            full=full,
             shards=shards,
             schema={"v": "long", "w": "string", "id": "string", "k": "string"},
         )

@@ -12,12 +12,15 @@ from pyspark.sql import functions as F
 from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.errors import SourceError
+from sessionlake.jobs.compact.job import compact
 from sessionlake.operators.run import run
 from sessionlake.operators.views import read_live
 from sessionlake.serve.queries import find_rows, query_tables
 from sessionlake.sources.decoding.files import GONE
 from sessionlake.warehouse.tables import Tables
 from tests.operators.joins.join_support import accepted, join_config, joined, messages, pairs_of, read, write
+from tests.oracle.joins import Given, JoinModel, Reach
+from tests.oracle.joins import joined as joined_by
 
 
 def check_all(config: Config, count: int) -> None:
@@ -59,6 +62,42 @@ def test_files_beside_files_with_a_restart_a_lost_store_and_other_shards(spark: 
     )
     assert (columns, pairs, stored) == (["p", "m"], len(pairs_of(config)), read(config, "join_messages").num_rows)
     assert {row[0] for row in find_rows(config, "a", None, None, 1000)[1]} == {"a"}
+
+
+@pytest.mark.slow
+def test_pairs_of_full_windows_with_lost_stores_other_shards_and_the_end_of_a_run(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    windows = {"kind": "tumbling", "size": "10 us", "left": {"size": None}, "right": {"size": None}}
+    reach = Reach("tumbling", size=10, advance=10)
+    model, waiting = JoinModel(reach, grace=5, retention=40, early="off", full="end"), 0
+
+    def sent() -> list[tuple[str, int, int]]:
+        rows = read(config, "join_changelog").to_pylist()
+        return sorted((row["join_key"], row["left_position"], row["right_position"]) for row in rows)
+
+    for number in range(6):
+        full = "close" if number == 5 else "end"
+        shards = 3 if number >= 4 else 2
+        config = join_config(
+            tmp_path, **windows, emit={"early": "off", "full": full, "late": "batch"}, pipeline={"shards": shards}
+        )
+        for side, rows in messages(number).items():
+            write(tmp_path, side, number, rows)
+        if number in (2, 5):
+            compact(spark, config)
+            shutil.rmtree(config.driver_store_dir)
+        run(spark, config, once=True)
+        if full != model.full:
+            model.go_on("off", "batch", full)
+        given = ((side, row) for side, rows in messages(number).items() for row in rows if "line" not in row)
+        model.batch([Given(side, row["id"], row["time_us"]) for side, row in given], 0)
+        waiting += len(model.waiting)
+        assert sent() == sorted(model.sent)
+    assert waiting
+    run(spark, config, once=True, drain=True)
+    everything = sorted(joined_by(reach, model.due + list(model.waiting)))
+    assert sent() == everything != sorted(model.sent)
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ TOPIC = {"kind": "kafka", "topic": "t", "bootstrap_servers": "${env:SERVERS}", "
 COUNT = {"by": "count", "retention_time": None, "grace": None, "retention_count": 20}
 SIZES = {"left": {"size": 3}, "right": {"size": "unbounded"}}
 NO_SIZES = {"left": {"size": None}, "right": {"size": None}}
+TUMBLING = {**NO_SIZES, "kind": "tumbling", "size": "10 us"}
 
 
 def parse(**changes: Any) -> Config:
@@ -49,6 +50,9 @@ def test_tables_are_bound_to_what_pairs_are_of_and_not_to_what_may_change() -> N
         assert parse(**changed, **more).rebuild_settings() != settings
     assert parse(left={"event": {"time": "other"}}).rebuild_settings() != settings
     assert parse(grace="1 us", idle="2 minutes", emit={"early": "1 s"}).rebuild_settings() == settings
+    full = {early: parse(**TUMBLING, emit=emit) for early, emit in (("off", {"full": "end", "early": "off"}), ("", {}))}
+    assert full["off"].rebuild_settings() == full[""].rebuild_settings()
+    assert full["off"].live_settings() != full[""].live_settings()
     assert parse(idle="2 minutes").live_settings() != parse().live_settings()
 
 
@@ -58,6 +62,8 @@ def test_tables_are_bound_to_what_pairs_are_of_and_not_to_what_may_change() -> N
         {"kind": "hopping", "size": "10 us", "advance": "5 us", "left": {"size": None}, "right": {"size": None}},
         {"kind": "tumbling", "size": "10 us", "offset": "3 us", "left": {"size": None}, "right": {"size": None}},
         {"kind": "session", "gap": "10 us", "left": {"size": None}, "right": {"size": None}},
+        {**TUMBLING, "emit": {"full": "end", "early": "off"}},
+        {**TUMBLING, "type": "full", "idle": "1 s", "emit": {"full": "close", "early": "off", "unmatched": "close"}},
         {**COUNT, **SIZES},
         {**COUNT, **SIZES, "retention_count": 3},
         {"retention_time": "25 us"},
@@ -174,8 +180,36 @@ def test_a_right_join(changes: dict[str, Any]) -> None:
         ({**COUNT, **SIZES, "grace": "1 s"}, "join.grace: does not go with by = 'count'; remove it"),
         ({**COUNT, "left": {"size": "3 us"}}, "join.left.size: '3 us' is no number of messages; write a whole number"),
         ({**COUNT, "left": {"size": 0}, "right": {"size": 1}}, "join.left.size: 0 must be one message or more"),
-        ({"emit": {"full": "end"}}, "emit.full: 'end' is for windows; pairs have no end, remove it"),
-        ({"emit": {"early": "off"}}, "emit.early: 'off' is no policy; write 'batch', or a period"),
+        (
+            {"emit": {"full": "end", "early": "off"}},
+            "emit.full: 'end' is of tumbling and hopping joins, and this one is sliding, whose pairs have no window with a fixed end; remove it",
+        ),
+        (
+            {**NO_SIZES, "kind": "session", "gap": "10 us", "emit": {"full": "close", "early": "off"}},
+            "emit.full: 'close' is of tumbling and hopping joins, and this one is session, ",
+        ),
+        (
+            {**COUNT, **NO_SIZES, "kind": "tumbling", "size": 5, "emit": {"full": "end", "early": "off"}},
+            "emit.full: 'end' is of joins by time, and this one is by count; remove it",
+        ),
+        (
+            {**TUMBLING, "emit": {"full": "end"}},
+            "emit.early: 'batch' does not go with full = 'end', which holds pairs back; write 'off'",
+        ),
+        (
+            {**TUMBLING, "emit": {"full": "end", "early": "1 s"}},
+            "emit.early: '1 s' does not go with full = 'end', which holds pairs back; write 'off'",
+        ),
+        ({**TUMBLING, "emit": {"full": "now"}}, "emit.full: 'now' is not allowed; write 'end' or 'close'"),
+        (
+            {**TUMBLING, "type": "left", "idle": "1 s", "emit": {"full": "end", "early": "off", "unmatched": "batch"}},
+            "emit.full: 'end' does not go with unmatched = 'batch', ",
+        ),
+        (
+            {"emit": {"early": "off"}},
+            "emit.early: 'off' sends no pair before its window is full; write emit.full = 'end' or 'close', too, or another policy",
+        ),
+        ({**TUMBLING, "emit": {"full": "end", "early": "off", "late": "off"}}, "emit.late: 'off' is no policy; "),
         ({"emit": {"late": "0 s"}}, "emit.late: '0 s' is no period; write 'batch'"),
     ],
 )

@@ -138,10 +138,19 @@ class Grid:
     def partners(self, side: str, x: Ints) -> tuple[Ints, Ints]:
         """Return the first place of the first window that has each message, and the last place of the last."""
         del side
-        # The start of the last window that has x, rounded down; below, the start of the first one, rounded up.
+        # The start of the last window that has x, rounded down.
         last = (x - self.offset) // self.advance * self.advance + self.offset
-        first = -((self.offset - (x - self.size + 1)) // self.advance) * self.advance + self.offset
-        return first, last + self.size - 1
+        return self.first_end(x) - self.size, last + self.size - 1
+
+    def first_end(self, x: Ints) -> Ints:
+        """Return the exclusive end of the first window that has each message.
+
+        >>> import numpy as np
+        >>> Grid(size=10, advance=5, offset=0).first_end(np.array([12])).tolist()
+        [15]
+        """
+        # Its start is rounded up.
+        return -((self.offset - (x - self.size + 1)) // self.advance) * self.advance + self.offset + self.size
 
     def open_until(self, side: str, x: Ints) -> Ints:
         """Return the last place of the partners of messages of a side."""
@@ -218,6 +227,11 @@ def axis_of(spec: JoinSpec) -> JoinAxis:
         return Sliding(left - less, right - less)
     if spec.kind == SESSION:
         return Session(spec.gap, free - spec.gap)
+    return grid_of(spec)
+
+
+def grid_of(spec: JoinSpec) -> Grid:
+    """Return the windows of a tumbling or hopping join."""
     return Grid(spec.size, spec.advance if spec.kind == HOPPING else spec.size, spec.offset)
 
 

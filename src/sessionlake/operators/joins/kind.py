@@ -14,7 +14,7 @@ from sessionlake.columnar.arrays import Ints
 from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator
 from sessionlake.engine.outputs import Output
-from sessionlake.operators.joins.axis import axis_of, block_of
+from sessionlake.operators.joins.axis import axis_of, block_of, grid_of
 from sessionlake.operators.joins.changelog import JOINS
 from sessionlake.operators.joins.factory import operator_of
 from sessionlake.operators.joins.operator import Joiner
@@ -38,6 +38,7 @@ from sessionlake.operators.joins.spec import (
     message_schema,
 )
 from sessionlake.operators.shared.windowing import emission
+from sessionlake.operators.shared.windowing.policies import CLOSE
 from sessionlake.sources.base import Source
 from sessionlake.stream.ingest import EventSpec
 from sessionlake.stream.kind import ClosingWatermark, State, TableSpec, changelog_output, changelog_table
@@ -153,6 +154,7 @@ class Joins:
             (F.col("revision") > since).alias("waits"),
             from_on({name: at.horizon(name) for name in SIDES}).alias("kept"),
             F.lit(at.at.close_us).alias("close_us"),
+            F.lit(at.full_us).cast("bigint").alias("full_us"),
             *column_names(spec),
         )
 
@@ -199,8 +201,8 @@ class Joins:
 
     @property
     def closing_watermark(self) -> ClosingWatermark | None:
-        """Return, if messages wait until no partner can come, the watermark at which that is so for all."""
-        return self._closed_at if self.spec.lists_open else None
+        """Return, if messages wait for event time, the watermark at which no partner of any can come, or its window is full."""
+        return self._closed_at if self.spec.lists_open or self.spec.until_full else None
 
     def _closed_at(self, tables: Tables) -> int | None:
         until = last_batch_id(tables, JOINS)
@@ -208,12 +210,12 @@ class Joins:
         latest = messages.agg(F.max(F.unix_micros("time"))).head()
         if latest is None or latest[0] is None:
             return None
-        axis, x = axis_of(self.spec), np.array([latest[0]])
-        return (
-            max(int(axis.closed_after(side, x, axis.end_alone(side, x))[0]) for side in self.spec.outer)
-            + self.spec.grace_us
-            + 1
-        )
+        spec, x = self.spec, np.array([latest[0]])
+        axis, graced = axis_of(spec), spec.grace_us
+        found = [int(axis.closed_after(side, x, axis.end_alone(side, x))[0]) + graced + 1 for side in spec.outer]
+        if spec.until_full:
+            found.append(int(grid_of(spec).first_end(x)[0]) + (graced if spec.emit.full == CLOSE else 0))
+        return max(found)
 
     @property
     def restating(self) -> Restating:

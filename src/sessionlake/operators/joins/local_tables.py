@@ -42,6 +42,7 @@ class JoinTables:
             "time_us": time,
             "kept": pc.greater_equal(place, horizon),
             "close_us": pa.repeat(at.at.close_us, len(table)),
+            "full_us": pa.array([at.full_us] * len(table), pa.int64()),
         }
         table = table.rename_columns(names)
         for name, column in more.items():

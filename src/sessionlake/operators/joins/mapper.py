@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from sessionlake.columnar.arrays import Bools, Ints, combined, plain_text
 from sessionlake.engine.operator import Aside, BatchContext, Counted, Keyed, Split
-from sessionlake.operators.joins.axis import axis_of
+from sessionlake.operators.joins.axis import axis_of, grid_of
 from sessionlake.operators.joins.rules import JoinProgress
 from sessionlake.operators.joins.spec import SIDE, JoinSpec, event_types
 from sessionlake.sources.decoding.rows import Rows
@@ -46,7 +46,9 @@ def split_messages(
 
 
 def is_late_class(spec: JoinSpec, at: JoinProgress, time_us: Ints) -> Bools:
-    """Say which messages are older than the watermark, so that the policy `late` says when their pairs are sent."""
+    """Say which messages are older than the watermark, or of a full window, so that the policy `late` says when their pairs are sent."""
+    if spec.until_full:
+        return grid_of(spec).first_end(time_us) <= at.at.full_us
     return (time_us < at.at.watermark_us) & spec.by_time
 
 

@@ -1,12 +1,22 @@
-"""The progress of a join after a batch: a watermark of each side, and the bounds of late and of dropped messages (docs/rules.md, rules 122 to 125)."""
+"""The progress of a join after a batch: a watermark of each side, and the bounds of late and of dropped messages (docs/rules.md, rules 122 to 125, and 295)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sessionlake.operators.joins.axis import axis_of
 from sessionlake.operators.joins.spec import SIDES, JoinSpec
-from sessionlake.operators.shared.windowing.emission import MAX_CLOCK, Progress, after_batch, next_progress
+from sessionlake.operators.shared.windowing.emission import (
+    MAX_BATCH,
+    MAX_CLOCK,
+    UNSENT_EARLY,
+    Progress,
+    Ticks,
+    after_batch,
+    next_progress,
+    ticks_of,
+)
+from sessionlake.operators.shared.windowing.policies import OFF
 from sessionlake.stream.control import MAX_ADVANCE
 from sessionlake.stream.positions import POSITIONS, counted
 from sessionlake.stream.watermark import BY_INPUT, MAX_TIME, NO_WATERMARK, max_time_of
@@ -76,6 +86,11 @@ class JoinProgress:
         unsent, since = ((at.unsent_early, at.early_batch), (at.unsent_late, at.late_batch))[policy]
         return since if unsent else NEVER
 
+    @property
+    def full_us(self) -> int | None:
+        """Up to which end windows are full, if pairs waited for that in the last batch; None if they did not."""
+        return self.at.full_us if self.at.emit[:1] == (OFF,) else None
+
 
 @dataclass(frozen=True)
 class _Sides:
@@ -104,10 +119,20 @@ def _sides(spec: JoinSpec, before: JoinProgress, stats: Mapping[str, int], clock
     return _Sides(reached, seen, frontier if spec.by_time else NO_WATERMARK)
 
 
-def close_after(spec: JoinSpec, before: JoinProgress, stats: Mapping[str, int], clock_us: int) -> int:
-    """Return the bound of late messages after a batch with these numbers of map tasks, as the next batch has it."""
+def bounds_after(spec: JoinSpec, before: JoinProgress, stats: Mapping[str, int], clock_us: int) -> Progress:
+    """Return the bounds of late messages and of full windows after a batch with these numbers of map tasks, as the next batch has them."""
     frontier = _sides(spec, before, stats, clock_us).frontier
-    return after_batch(spec.emit, spec.grace_us, spec.retention_us, before.at, frontier, clock_us).close_us
+    return after_batch(spec.emit, spec.grace_us, spec.retention_us, before.at, frontier, clock_us)
+
+
+def ticks_in(spec: JoinSpec, before: JoinProgress, clock_us: int, *, flush: bool) -> Ticks:
+    """Say which policies fire; all that waits is due in the batch from which on pairs wait until their window is full."""
+    ticks = ticks_of(spec.emit, before.at, clock_us, flush=flush)
+    return replace(ticks, early=ticks.early or _begins_to_hold(spec, before))
+
+
+def _begins_to_hold(spec: JoinSpec, before: JoinProgress) -> bool:
+    return spec.until_full and before.full_us is None and bool(before.at.emit)
 
 
 def next_state(spec: JoinSpec, state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[str, Any]:
@@ -119,10 +144,13 @@ def next_state(spec: JoinSpec, state: Mapping[str, Any], stats: Mapping[str, int
     at = next_progress(
         spec.emit, spec.grace_us, spec.retention_us, before.at, {**plain, MAX_TIME: sides.frontier}, spec.keeping
     )
+    if MAX_CLOCK in stats and _begins_to_hold(spec, before):
+        at = replace(at, early_batch=stats[MAX_BATCH], unsent_early=stats.get(UNSENT_EARLY, 0))
     least = {side: _least_kept(spec, at, positions.get(side, {})) for side in SIDES}
+    # A window that is not full lies within the retention, which is as long as windows and grace: nothing is held for its pairs.
     held = {
         policy: before.held.get(policy, {}) if waiting else least
-        for policy, waiting in (("early", at.unsent_early), ("late", at.unsent_late))
+        for policy, waiting in (("early", at.unsent_early and not spec.until_full), ("late", at.unsent_late))
     }
     horizons = {
         side: max(before.horizon(side), min(each.get(side, NO_WATERMARK) for each in held.values())) for side in SIDES

@@ -20,9 +20,10 @@ from sessionlake.operators.joins.spec import (
     SLIDING,
     TIME_AXIS,
     UNBOUNDED,
+    check_full,
     least_retention,
 )
-from sessionlake.operators.shared.windowing.policies import BATCH, CLOSE, END, Policies
+from sessionlake.operators.shared.windowing.policies import BATCH, CLOSE, END, OFF, Policies
 from sessionlake.operators.shared.windowing.policy import policy
 
 _EVER = 1 << 62
@@ -31,12 +32,12 @@ _EVER = 1 << 62
 class JoinEmitSection(Section):
     """When pairs are sent."""
 
-    early: policy(BATCH) = BATCH  # type: ignore[valid-type]
-    """Of messages at or after the watermark: with the batch that brings the later message, or once a period of the clock."""
+    early: policy(OFF, BATCH) = BATCH  # type: ignore[valid-type]
+    """Of messages at or after the watermark: "batch" (with the batch that brings the later message), once a period of the clock, for example "1 minute", or "off" (when their window is full)."""
+    full: Literal["end", "close"] | None = None
+    """Of tumbling and hopping joins: pairs wait until their window ends, or closes; with early = "off"."""
     late: policy(BATCH) = BATCH  # type: ignore[valid-type]
-    """Of older ones."""
-    full: str | None = None
-    """Has no meaning for a join."""
+    """Of older messages, or of those of a window that is full."""
     unmatched: Literal["close", "batch"] | None = None
     """Of outer joins: a message without a partner is sent once no partner can come, or with its batch; then its row is deleted if one comes."""
     tick_offset: Duration = "0 seconds"
@@ -45,8 +46,8 @@ class JoinEmitSection(Section):
     @property
     def policies(self) -> Policies:
         """The policies, periods in microseconds."""
-        early, late = (text if text == BATCH else parse_duration(text) for text in (self.early, self.late))
-        return Policies(early, END, late, parse_duration(self.tick_offset))
+        early, late = (text if text in (OFF, BATCH) else parse_duration(text) for text in (self.early, self.late))
+        return Policies(early, self.full or END, late, parse_duration(self.tick_offset))
 
 
 class JoinSection(OperatorSection):
@@ -224,6 +225,11 @@ class JoinSection(OperatorSection):
         alone = {"left": self.left.name, "right": self.right.name, "full": "either side"}.get(self.type)
         when = "once none can come" if self.unmatched == CLOSE else "with its batch"
         near += f"; a message of {alone} without a partner is sent {when}" if alone else ""
+        near += (
+            f"; pairs are sent when their window {'ends' if self.emit.full == END else 'closes'}"
+            if self.emit.full
+            else ""
+        )
         late = f"; messages are late {self.grace} after their last possible partner" if self.by == TIME_AXIS else ""
         return f"pairs of {self.left.name} and {self.right.name}{on}: {near}{late}"
 
@@ -234,9 +240,8 @@ class JoinSection(OperatorSection):
         self._check_kind()
         self._check_sizes()
         self._check_retention()
+        check_full(self.kind, self.by, self.emit.early, self.emit.full)
         self._check_outer()
-        if self.emit.full is not None:
-            raise ConfigError(f"emit.full: {self.emit.full!r} is for windows; pairs have no end, remove it")
         _ = self.emit.policies
 
     def _check_kind(self) -> None:
@@ -267,6 +272,10 @@ class JoinSection(OperatorSection):
         if "idle" not in self.model_fields_set:
             raise ConfigError(
                 f"join.idle: is missing; with type = {self.type!r} it says after how long a silent side counts as one that brings no partner, for example '10 minutes'"
+            )
+        if self.unmatched == BATCH and self.emit.full is not None:
+            raise ConfigError(
+                f"emit.full: {self.emit.full!r} does not go with unmatched = 'batch', whose rows are deleted when their pairs are sent; remove one of them"
             )
         for name in ("early", "late"):
             value = getattr(self.emit, name)

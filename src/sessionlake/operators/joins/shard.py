@@ -13,7 +13,7 @@ from sessionlake.operators.joins.axis import Session, axis_of
 from sessionlake.operators.joins.control import AGAIN, REMOVE, pack
 from sessionlake.operators.joins.pairs import Points, pairs
 from sessionlake.operators.joins.rows import deleted_rows, late_rows, lone_rows, message_rows, pair_rows
-from sessionlake.operators.joins.rules import NEVER, JoinProgress, close_after
+from sessionlake.operators.joins.rules import NEVER, JoinProgress, bounds_after, ticks_in
 from sessionlake.operators.joins.spec import (
     LEFT,
     MESSAGES,
@@ -26,15 +26,23 @@ from sessionlake.operators.joins.spec import (
     other_of,
 )
 from sessionlake.operators.joins.unmatched import Unmatched, at_places, due_lists, open_lists, restored, unmatched
+from sessionlake.operators.joins.until_full import due, full_lists, in_open_window, open_windows, waits
 from sessionlake.operators.shared.windowing.emission import (
     MAX_BATCH,
     MAX_CLOCK,
     UNSENT_EARLY,
     UNSENT_LATE,
     Ticks,
-    ticks_of,
 )
-from sessionlake.store.messages import HEAD, IS_LATE, ListedMessages, Messages, MessageStore, together
+from sessionlake.store.messages import (
+    HEAD,
+    IS_LATE,
+    ListedMessages,
+    Messages,
+    MessageStore,
+    listed_together,
+    together,
+)
 from sessionlake.stream.control import MAX_FLUSH
 from sessionlake.stream.outputs import LATE
 from sessionlake.stream.positions import CHUNK, ROW, Numbering
@@ -58,10 +66,13 @@ class BatchTimes:
     """No stored message of either side lies behind it."""
     close: int
     """The bound of late messages after the batch."""
+    full: int
+    """Up to which end windows are full after the batch."""
 
-    def due(self, policy: int) -> bool:
-        """Say whether a policy, 0 early and 1 late, fires."""
-        return (self.ticks.early, self.ticks.late)[policy]
+    def reads(self, policy: int) -> bool:
+        """Say whether a policy, 0 early and 1 late, fires for messages of earlier batches."""
+        fires = (self.ticks.early, self.ticks.late)[policy]
+        return fires and self.before.waiting_since(policy) < NEVER
 
 
 @dataclass(frozen=True)
@@ -107,7 +118,9 @@ class JoinShard:
         """Return the shard's result: its messages with the batch's, and the pairs of messages that fire."""
         times = self._times(inputs, context)
         arrived = {side: self._arrived(inputs, side, context) for side in SIDES}
-        found = [store.lists(_LISTS[policy]) for policy in (0, 1) if self._listed(times, policy)]
+        found = [store.lists(_LISTS[policy]) for policy in (0, 1) if times.reads(policy)]
+        names, ready, still = full_lists(self.spec, store, times.full, everything=times.reads(0))
+        found.append((names, ready))
         # The last one, because its messages are looked at and do not fire.
         found.append(due_lists(self.spec, store, times.close))
         listed = [messages for _, messages in found]
@@ -130,7 +143,7 @@ class JoinShard:
                 for op, rows in (("upsert", of.sent), ("delete", of.taken_back)):
                     changes.append(lone_rows(self.spec, side, keys, of.messages.take(rows), op, context))
             lists += open_lists(self.spec, store, keys, alone, times.batch_id)
-        writes = self._writes(store, keys, present, lists, times)
+        writes = self._writes(store, keys, present, still, lists, times)
         outputs = {
             MESSAGES: pa.concat_tables([message_rows(self.spec, side, keys, present[side].brought) for side in SIDES]),
             **({LATE: late_rows(inputs[LATE], inputs, context)} if LATE in inputs else {}),
@@ -164,31 +177,37 @@ class JoinShard:
         for side in SIDES:
             tables.append(store.writes(_LETTERS[side], keys, messages[side].take(np.flatnonzero(kept[side]))))
         x = self.spec.places(rows["time_us"].to_numpy(), rows[POSITION].to_numpy())
-        waits, late = (combined(rows[name]).to_numpy(zero_copy_only=False) for name in ("waits", "is_late"))
-        for policy, letter in enumerate(_LISTS):
-            at = np.flatnonzero(waits & (late == (policy == 1)))
+        waiting, late = (combined(rows[name]).to_numpy(zero_copy_only=False) for name in ("waits", "is_late"))
+        full_us = rows["full_us"][0].as_py() if len(rows) else None
+        if full_us is not None:
+            waiting &= late | in_open_window(self.spec, x, full_us)
+        for policy in (0, 1):
+            at = np.flatnonzero(waiting & (late == (policy == 1)))
             sides, named = (combined(rows[name]).take(pa.array(at)) for name in (SIDE, "key"))
-            tables.append(store.list_writes(letter, 0, ListedMessages(sides, x[at], named)))
+            tables += self._lists(store, policy, 0, ListedMessages(sides, x[at], named))
         return _by_segment(tables)
+
+    def _lists(self, store: MessageStore, policy: int, batch_id: int, waiting: ListedMessages) -> list[pa.Table]:
+        """Return the writes of the lists of messages that wait by a policy, 0 early and 1 late."""
+        if policy == 0 and self.spec.until_full:
+            return open_windows(self.spec, store, waiting, batch_id)
+        return [store.list_writes(_LISTS[policy], batch_id, waiting)]
 
     def _times(self, inputs: Inputs, context: BatchContext) -> BatchTimes:
         before = JoinProgress.of(context.state)
         told = inputs.get(TICK, pa.table({}))
         greatest = {name: pc.max(told[name]).as_py() for name in told.column_names}
         numbers = {name: number for name, number in greatest.items() if number is not None}
-        flush = MAX_FLUSH in numbers
+        after = bounds_after(self.spec, before, numbers, context.clock_us)
         return BatchTimes(
             context.batch_id,
             context.clock_us,
             before,
-            ticks_of(self.spec.emit, before.at, context.clock_us, flush=flush),
+            ticks_in(self.spec, before, context.clock_us, flush=MAX_FLUSH in numbers),
             before.newest(self.spec),
-            close_after(self.spec, before, numbers, context.clock_us),
+            after.close_us,
+            after.full_us,
         )
-
-    @staticmethod
-    def _listed(times: BatchTimes, policy: int) -> bool:
-        return times.due(policy) and times.before.waiting_since(policy) < NEVER
 
     def _arrived(self, inputs: Inputs, side: str, context: BatchContext) -> pa.Table:
         """Return a side's messages of the batch: key, time_us, position, is_late, and its columns as column_<i>."""
@@ -239,8 +258,8 @@ class JoinShard:
             messages = new[side]
             asked[side].append((messages.codes, messages["x"], messages["x"]))
             # Of an outer join each message must know if it has a partner, due or not.
-            due = np.where(messages.has(IS_LATE), times.ticks.late, times.ticks.early) | bool(self.spec.outer)
-            self._ask(asked, side, messages.codes[due], messages["x"][due])
+            now = due(self.spec, times.ticks, times.full, messages) | bool(self.spec.outer)
+            self._ask(asked, side, messages.codes[now], messages["x"][now])
             for listed in waiting:
                 codes, x = listed.of(side)
                 asked[side].append((codes, x, x))
@@ -267,20 +286,17 @@ class JoinShard:
         if isinstance(axis, Session):
             asked[side].append((codes, low, high))
 
-    @staticmethod
-    def _marked(stored: Messages, new: Messages, times: BatchTimes) -> SideMessages:
+    def _marked(self, stored: Messages, new: Messages, times: BatchTimes) -> SideMessages:
         """Put new messages next to stored ones; a message that is stored already is not new."""
         messages = together([stored, new])
         again = np.zeros(len(messages), bool)
         # Sorted by (code, x, position), the stored copy stands before an equal new one, which is dropped.
         again[1:] = (np.diff(messages.codes) == 0) & (np.diff(messages["position"]) == 0)
         messages = messages.take(np.flatnonzero(~again))
-        revision, late = messages["revision"], messages.has(IS_LATE)
-        is_new = revision == times.batch_id
-        # A stored message is unsent if it came after the batch since which its list has waited.
-        undone = is_new | (revision > np.where(late, times.before.waiting_since(1), times.before.waiting_since(0)))
-        due = np.where(late, times.ticks.late, times.ticks.early)
-        return SideMessages(messages, is_new, undone & due, undone & ~due, is_new)
+        is_new = messages["revision"] == times.batch_id
+        undone = is_new | waits(self.spec, times.before, messages)
+        now = due(self.spec, times.ticks, times.full, messages)
+        return SideMessages(messages, is_new, undone & now, undone & ~now, is_new)
 
     def _alone(
         self,
@@ -309,12 +325,16 @@ class JoinShard:
         store: MessageStore,
         keys: pa.Array,
         present: Mapping[str, SideMessages],
+        still: ListedMessages,
         lists: Sequence[pa.Table],
         times: BatchTimes,
     ) -> pa.Table:
-        """Return the writes of the blocks that have a new or changed message, and of the lists; `lists` has some already."""
+        """Return the writes of the blocks that have a new or changed message, and of the lists; `lists` has some already.
+
+        `still` are the entries of lists of full windows that were read, and go on waiting.
+        """
         tables = list(lists)
-        waiting: list[list[ListedMessages]] = [[], []]
+        waiting: list[list[ListedMessages]] = [[still], []]
         for side in SIDES:
             of, messages = present[side], present[side].messages
             block = messages["x"] // store.block
@@ -327,9 +347,7 @@ class JoinShard:
                 rows = np.flatnonzero(of.new & of.waits & (messages.has(IS_LATE) == (policy == 1)))
                 waiting[policy].append(_waiting(side, keys, messages, rows))
         for policy, parts in enumerate(waiting):
-            sides, named = (pa.concat_arrays([getattr(part, name) for part in parts]) for name in ("sides", "keys"))
-            both = ListedMessages(sides, np.concatenate([part.x for part in parts]), named)
-            tables.append(store.list_writes(_LISTS[policy], times.batch_id, both))
+            tables += self._lists(store, policy, times.batch_id, listed_together(parts))
         return _by_segment(tables)
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from sessionlake.aggregates.scalars import state_type
 from sessionlake.columnar.arrays import Ints
 from sessionlake.errors import ConfigError
-from sessionlake.operators.shared.windowing.policies import CLOSE, Policies
+from sessionlake.operators.shared.windowing.policies import CLOSE, OFF, Policies
 from sessionlake.operators.shared.windowing.retained_counts import RetainedCounts
 from sessionlake.store.segmented import segment_interval
 from sessionlake.stream import ingest
@@ -69,6 +69,26 @@ def least_retention(kind: str, sizes: tuple[int | None, int | None], size: int, 
     return 2 * gap if kind == SESSION else grid_width(size, advance if kind == HOPPING else size)
 
 
+def check_full(kind: str, by: str, early: str, full: str | None) -> None:
+    """Refuse to hold pairs back until their window is full if they have none that gets full, or are sent before; ConfigError."""
+    if full is None:
+        if early == OFF:
+            raise ConfigError(
+                f"emit.early: {OFF!r} sends no pair before its window is full; write emit.full = 'end' or 'close', too, or another policy"
+            )
+        return
+    if kind not in (TUMBLING, HOPPING):
+        raise ConfigError(
+            f"emit.full: {full!r} is of tumbling and hopping joins, and this one is {kind}, whose pairs have no window with a fixed end; remove it"
+        )
+    if by != TIME_AXIS:
+        raise ConfigError(f"emit.full: {full!r} is of joins by time, and this one is by {by}; remove it")
+    if early != OFF:
+        raise ConfigError(
+            f"emit.early: {early!r} does not go with full = {full!r}, which holds pairs back; write {OFF!r}"
+        )
+
+
 @dataclass(frozen=True)
 class JoinSpec:
     """A pipeline's join: which messages are partners, how long they are kept, and when pairs are sent."""
@@ -101,7 +121,7 @@ class JoinSpec:
     unmatched: str = CLOSE
     """When they are sent: once no partner can come, or with their batch."""
     emit: Policies = field(default_factory=lambda: Policies("batch", "end", "batch"))
-    """Early and late; `full` has no meaning for pairs, which have no end."""
+    """Early off says that `full` holds pairs back; else it says nothing."""
 
     def __post_init__(self) -> None:
         """Refuse columns of types that stores can't hold; ConfigError."""
@@ -128,6 +148,11 @@ class JoinSpec:
     def lists_open(self) -> bool:
         """Whether messages are listed that may still get a partner."""
         return bool(self.outer) and self.unmatched == CLOSE
+
+    @property
+    def until_full(self) -> bool:
+        """Whether pairs wait until their window is full; only of windows by time."""
+        return self.emit.early == OFF
 
     @property
     def keeping(self) -> RetainedCounts | None:
@@ -236,9 +261,10 @@ def message_schema(spec: JoinSpec, *, marks: bool) -> pa.Schema:
     )
 
 
-RESTORED = ("key", SIDE, "time_us", POSITION, "revision", "is_late", "waits", "kept", "close_us")
+RESTORED = ("key", SIDE, "time_us", POSITION, "revision", "is_late", "waits", "kept", "close_us", "full_us")
 """The columns that a restore reads of each row of join_messages (`key` is join_key, `time_us` the time in microseconds, `waits`
-whether it is not due yet, `kept` whether it is at or above the horizon, `close_us` how far the join has come), besides all columns
+whether it is not due yet, as far as batches say that, `kept` whether it is at or above the horizon, `close_us` how far the join has
+come, `full_us` up to which end windows are full, null if pairs do not wait for that), besides all columns
 `<name>_<column>`. Of an outer join these are also the messages right below the horizon: others may have had them as partners."""
 _JOIN_ID = schemas.commented("join_id", pa.int64(), "xxhash64(join_key, left_position, right_position)")
 
