@@ -9,6 +9,7 @@ from rich.console import Console
 
 from sessionlake.cli.status_text import rendered, status_lines, status_object
 from sessionlake.config.durations import rough_duration
+from sessionlake.jobs.followers.positions import FollowerState
 from tests.cli.statuses import DAY, HOUR, MINUTE, NOW, STATUS
 from tests.support import make_config
 
@@ -52,13 +53,19 @@ def test_since_when_events_count_once(tmp_path: Path, since: dict[str, int], tol
     assert "unique" not in dict(status_lines(make_config(tmp_path), STATUS, NOW))
 
 
-@pytest.mark.parametrize(("behind", "told"), [(0, ""), (3, ", 3 behind")])
-def test_how_far_the_table_of_results_is(tmp_path: Path, behind: int, told: str) -> None:
-    at = STATUS.batch_id
-    status = replace(STATUS, table_batch=at, batch_id=at + behind)
-    assert dict(status_lines(make_config(tmp_path), status, NOW))["sink"] == f"its table is at batch {at:,}{told}"
-    assert status_object(make_config(tmp_path), status, NOW)["table_batch_id"] == at
-    assert "sink" not in dict(status_lines(make_config(tmp_path), STATUS, NOW))
+@pytest.mark.parametrize(
+    ("follower", "told"),
+    [
+        (FollowerState("days", "pipeline", 1_200, 0, None), "days is at batch 1,200"),
+        (FollowerState("days", "pipeline", 2, 3, NOW - MINUTE), "days is at batch 2, 3 behind for 1 min"),
+        (FollowerState("sink.delta", "sink", None, 3, NOW - HOUR), "sink.delta has no batch yet, 3 behind for 1 h"),
+        (FollowerState("sink.kafka", "sink", None, None, None, "gone"), "sink.kafka NOT READABLE: gone"),
+    ],
+)
+def test_how_far_a_follower_is(tmp_path: Path, follower: FollowerState, told: str) -> None:
+    status = replace(STATUS, followers=[follower, follower])
+    assert dict(status_lines(make_config(tmp_path), status, NOW))["followers"] == f"{told}; {told}"
+    assert "followers" not in dict(status_lines(make_config(tmp_path), STATUS, NOW))
 
 
 def test_values_keep_to_their_column_on_a_terminal(tmp_path: Path) -> None:

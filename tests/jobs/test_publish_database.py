@@ -19,9 +19,10 @@ from sessionlake.jobs.compact import compact
 from sessionlake.jobs.forget import forget
 from sessionlake.jobs.publish import database as module
 from sessionlake.jobs.publish import publish, sinks_of
-from sessionlake.jobs.publish.database import PostgresTable, newest_position
+from sessionlake.jobs.publish.database import PostgresTable
 from sessionlake.operators.run import run
 from sessionlake.warehouse.batches import find_last_batch
+from sessionlake.warehouse.database_position import position_in_database
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import FIRST, SECOND, CrashError, crash_at, run_once
@@ -102,7 +103,7 @@ def test_the_table_is_the_live_view(
         for point in POINTS[:3]:
             with crash_at(monkeypatch, point), pytest.raises(CrashError):
                 step(spark, config)
-            found = newest_position(config)
+            found = position_in_database(config)
             assert (0 if found is None else found.step) == number
         with crash_at(monkeypatch, "database_done"), pytest.raises(CrashError):
             step(spark, config)
@@ -159,7 +160,7 @@ def test_a_database_that_is_killed_or_gone_is_one_line_and_the_next_run_goes_on(
             with pytest.raises(UnreachableError, match=r"^sink\.postgres: 'sessions' can't be reached"):
                 step(spark, config)
             server.start()
-            assert newest_position(config) is None
+            assert position_in_database(config) is None
         step(spark, config)
         rows = query(server.url, "select session_key from sessions order by 1")
         assert rows == [("ann",), ("bob",)]
@@ -255,7 +256,7 @@ def test_the_secret_is_in_no_message(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("SESSIONS_DB", "postgresql://me:hunter22@127.0.0.1:1/none")
     config = small(tmp_path, "${env:SESSIONS_DB}")
     with pytest.raises(UnreachableError) as caught:
-        newest_position(config)
+        position_in_database(config)
     assert "hunter22" not in str(caught.value)
     assert sinks_of(config) == ["postgres"]
 

@@ -28,7 +28,7 @@ from sessionlake.preflight.sinks import require_table
 from sessionlake.warehouse.batches import find_last_batch, last_batch
 from sessionlake.warehouse.changelog import changelog_of
 from sessionlake.warehouse.lake import Lake
-from sessionlake.warehouse.sink_position import STEPS, Position, newest_position, table_without_spark
+from sessionlake.warehouse.sink_position import STEPS, Position, newest_position, table_in
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import FIRST, SECOND, CrashError, crash_at, run_once
 from tests.jobs.publish_support import trim, vacuum_changes, with_sink
@@ -51,7 +51,7 @@ def in_table(lake: OperatorLake, emit: str) -> Config:
 
 
 def position(config: Config) -> Position:
-    found = newest_position(table_without_spark(config))
+    found = newest_position(table_in(config, Lake))
     assert found is not None
     return found
 
@@ -102,7 +102,7 @@ def test_the_tables_are_the_live_view(
             for point, made in (("sink_read", number), ("sunk", number + 1)):
                 with crash_at(monkeypatch, point), pytest.raises(CrashError):
                     sink_table(spark, config).step()
-                found = newest_position(table_without_spark(config))
+                found = newest_position(table_in(config, Lake))
                 assert made == (0 if found is None else found.step)
             # The step was made, though the process that made it did not live to know.
             assert sink_table(spark, config).step() is None

@@ -151,7 +151,7 @@ def test_dashboard_is_whole() -> None:
         "pipeline": "query",
     }
     assert [panel["title"] for panel in DASHBOARD["panels"] if panel["type"] == "row"] == [
-        "Now", "Throughput", "Latency and lag", "Correctness", "State", "Jobs",
+        "Now", "Throughput", "Latency and lag", "Correctness", "State", "Jobs", "Followers",
     ]  # fmt: skip
     for panel in PANELS:
         assert panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}

@@ -1,7 +1,6 @@
 """Pipelines that read the results of another one of their project."""
 
 import json
-import random
 import shutil
 import subprocess
 import sys
@@ -27,49 +26,9 @@ from sessionlake.warehouse.readers import readers_of
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import crash_at
 from tests.jobs.forget.forget_support import traces
+from tests.project.chain_support import CLICKS, DAYS, HOUR, write
 
 SESSIONLAKE = str(Path(sys.executable).with_name("sessionlake"))
-HOUR = 3600
-CLICKS = """\
-[source]
-kind = "files"
-path = "events"
-format = "json"
-
-[event]
-key = "user"
-time = "at"
-time_unit = "s"
-
-[session]
-gap = "30 minutes"
-grace = "1 hour"
-retention = "4 hours"
-
-[aggregates]
-revenue = "sum(price)"
-longest = "max(price)"
-"""
-DAYS = """\
-[source]
-kind = "results"
-of = "clicks"
-rows = "changes"
-
-[event]
-key = ["hour", "big"]
-
-[event.columns]
-hour = "date_trunc('hour', session_end)"
-big = "event_count > 2"
-
-[group]
-
-[aggregates]
-sessions = "count()"
-revenue = "sum(revenue)"
-longest = "max(longest)"
-"""
 GROUPED = """
 select strftime(session_end, '%Y-%m-%d %H:00:00.000000Z'), event_count > 2, count(*), sum(revenue), max(longest)
 from clicks.sessions_live group by 1, 2 order by 1, 2
@@ -114,18 +73,6 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def write(root: Path, number: int) -> None:
-    """Write a file: two hours of events of five users, from one hour before the last file's end on; some come late."""
-    rng = random.Random(number)
-    base = 1_700_000_000 + number * HOUR
-    rows = [
-        {"user": f"u{rng.randrange(5)}", "at": base + rng.randrange(2 * HOUR), "price": rng.randrange(100) / 8}
-        for _ in range(40)
-    ]
-    rows += [{"user": "late", "at": base - 3 * HOUR, "price": 1.5}] if number > 3 else []
-    (root / "events" / f"{number}.json").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-
-
 def query(config: Config, text: str) -> Rows:
     return [tuple(row) for row in query_tables(config, text, 1000)[1]]
 
@@ -161,8 +108,9 @@ def test_groups_are_a_group_by_of_the_live_view_after_each_batch(spark: SparkSes
     counts = last_batch(Tables.of(spark, days)).counts
     assert counts["input"] == counts["accepted"]
     assert counts["deletes"] + counts["upserts"]
-    (reader,) = readers_of(Tables.of(spark, load_config(root / "clicks.toml")))
-    assert (reader.name, reader.reached(Tables.of(spark, load_config(root / "clicks.toml")))) == ("days", 1)
+    clicks = Tables.of(spark, load_config(root / "clicks.toml"))
+    (reader,) = readers_of(clicks, clicks.warehouse)
+    assert (reader.name, reader.reached(Tables.of(spark, days))) == ("days", 1)
 
 
 def finals(spark: SparkSession, root: Path, seen: dict[Any, Any]) -> Rows:

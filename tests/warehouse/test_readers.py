@@ -12,12 +12,14 @@ from sessionlake.warehouse.tables import Tables
 
 def test_a_reader_leaves_one_file_for_each_directory_of_its_config(spark: SparkSession, tmp_path: Path) -> None:
     upstream = Tables(spark, str(tmp_path / "front"), Changelog("session"))
-    assert readers_of(upstream) == []
+    assert readers_of(upstream, upstream.warehouse) == []
     reader = Reader("days", "/configs", str(tmp_path / "days"), "group_changelog", "source.of")
     moved = replace(reader, directory="/moved")
     for one in (reader, reader, moved, reader):
         one.record(upstream)
-    assert sorted(readers_of(upstream), key=lambda one: one.directory) == [reader, moved]
+    assert sorted(readers_of(upstream, upstream.warehouse), key=lambda one: one.directory) == [reader, moved]
     (tmp_path / "front" / "_readers" / "notes.txt").write_text("not ours")
-    assert len(readers_of(upstream)) == 2
-    assert reader.reached(upstream) is None, "its tables are gone, or were never made: nothing waits for it"
+    assert len(readers_of(upstream, upstream.warehouse)) == 2
+    assert reader.reached(Tables(spark, reader.warehouse, upstream.changelog)) is None, (
+        "its tables are gone, or were never made: nothing waits for it"
+    )

@@ -36,6 +36,9 @@ def print_project_status(directory: str, form: str) -> None:
         refused = one.status.refused if one.status else None
         if told := one.told or (refused and f"a run would be refused: {refused}"):
             print_note(f"{one.name}: {told}", form)
+        for follower in one.status.followers if one.status else []:
+            if follower.unreadable is not None:
+                print_note(f"{one.name}: its follower {follower.name} can't be read: {follower.unreadable}", form)
 
 
 def _row(one: "Overview", now_us: int, *, words: bool) -> list[Any]:

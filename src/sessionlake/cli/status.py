@@ -67,9 +67,9 @@ def print_status(config: Config, form: str = TABLE) -> None:
 def watch_status(config: Config, seconds: float, form: str = TABLE) -> None:
     """Show the status until interrupted: on a terminal in one place, elsewhere one after the other."""
     from sessionlake.observe import watch
-    from sessionlake.observe.overview import read_tables
+    from sessionlake.observe.overview import looked_again, read_tables
 
-    tables = watch.Watch(config, read_tables)
+    tables = watch.Watch(config, read_tables, looked_again)
     seen = False
     live_view = console.is_terminal and form == TABLE
     with Live(console=console, auto_refresh=False) if live_view else nullcontext() as live:

@@ -15,6 +15,7 @@ from sessionlake.config.load import Config
 from sessionlake.config.names import EVENT_INPUT
 
 if TYPE_CHECKING:
+    from sessionlake.jobs.followers.positions import FollowerState
     from sessionlake.observe.lookups import LookupState
     from sessionlake.observe.status import Status
     from sessionlake.observe.upstream import UpstreamState
@@ -63,7 +64,7 @@ def status_lines(config: Config, status: "Status", now_us: int) -> list[tuple[st
         ("rows", "" if status.rows is None else f"{status.rows:,}"),
         ("expiry", _expiry(config, status)),
         ("evicted", "" if status.evicted is None else f"{status.evicted:,} before ttl.changelog_retention was over"),
-        ("sink", _sink(status)),
+        ("followers", "; ".join(_follower(one, now_us) for one in status.followers)),
         ("reconciles", "yes" if status.reconciles else "NO: the counts and the tables' rows differ"),
         ("config", "" if status.refused is None else f"a run would be refused: {status.refused}"),
         ("store", f"{status.store_bytes / 1e6:,.1f} MB in {status.store_dir}"),
@@ -87,9 +88,9 @@ def status_object(config: Config, status: "Status", now_us: int) -> dict[str, An
         "counts": status.counts,
         "lookups": [_lookup(one) for one in status.lookups] or None,
         "reads": [asdict(one) for one in status.reads] or None,
+        "followers": [_follower_object(one, now_us) for one in status.followers] or None,
         "late": asdict(status.late),
         "rows": status.rows,
-        "table_batch_id": status.table_batch,
         "evicted": status.evicted,
         "expiry_lag_seconds": _seconds(status.expiry_lag_us),
         "cleanup_round_seconds": _seconds(status.cleanup_round_us),
@@ -170,12 +171,21 @@ def _expiry(config: Config, status: "Status") -> str:
     return ", ".join(texts)
 
 
-def _sink(status: "Status") -> str:
-    """Return how far the table of [sink.delta] is."""
-    if status.table_batch is None:
-        return ""
-    behind = status.batch_id - status.table_batch
-    return f"its table is at batch {status.table_batch:,}" + (f", {behind:,} behind" if behind > 0 else "")
+def _follower(one: "FollowerState", now_us: int) -> str:
+    """Return how far a pipeline behind or a sink is."""
+    if one.unreadable is not None:
+        return f"{one.name} NOT READABLE: {one.unreadable}"
+    place = "has no batch yet" if one.batch_id is None else f"is at batch {one.batch_id:,}"
+    if not one.behind:
+        return f"{one.name} {place}"
+    seconds = one.behind_s(now_us) or 0
+    return f"{one.name} {place}, {one.behind:,} behind for {rough_duration(round(seconds * 1e6))}"
+
+
+def _follower_object(one: "FollowerState", now_us: int) -> dict[str, Any]:
+    found = asdict(one)
+    found.pop("lacks_since_us")
+    return {**found, "behind_seconds": one.behind_s(now_us)}
 
 
 def _batches(status: "Status") -> list[list[Any]]:

@@ -11,7 +11,7 @@ from sessionlake.config.load import Config
 from sessionlake.observe import metrics
 from sessionlake.observe.disks import set_disks
 from sessionlake.observe.readings import Readings
-from sessionlake.observe.tables import TablesState, read_state, readings_of
+from sessionlake.observe.tables import TablesState, looked_again, read_state, readings_of
 from sessionlake.observe.watch import PASSING, Watch
 
 
@@ -26,7 +26,7 @@ class Exporter(Collector):
         self.readings.set(metrics.REFRESH_SUCCESS, 0)
         self._config = config
         self._looked = Event()
-        self._watch: Watch[TablesState] = Watch(config, read_state)
+        self._watch: Watch[TablesState] = Watch(config, read_state, looked_again)
 
     def collect(self) -> Iterator[Metric]:
         """Yield the values as Prometheus' families, after the first look."""

@@ -102,6 +102,24 @@ LAST_COMMIT = Metric(
     "When the last micro-batch was committed",
     sources=("stream", "tables"),
 )
+FOLLOWER_BATCHES = Metric(
+    "sessionlake_follower_lag_batches",
+    "gauge",
+    "Batches that a pipeline behind or a sink (sink.delta) lacks; none if its position can't be read",
+    _labels("follower"),
+)
+FOLLOWER_SECONDS = Metric(
+    "sessionlake_follower_lag_seconds",
+    "gauge",
+    "Time since the first batch was committed that a pipeline behind or a sink lacks; 0 if it lacks none",
+    _labels("follower"),
+)
+FOLLOWER_READABLE = Metric(
+    "sessionlake_follower_readable",
+    "gauge",
+    "1 if the position of a pipeline behind or a sink could be read, else 0",
+    _labels("follower"),
+)
 STORE_BYTES = Metric(
     "sessionlake_store_bytes", "gauge", "Size of the session stores on this machine", sources=("stream", "tables")
 )

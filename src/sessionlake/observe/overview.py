@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
 from typing import Any
@@ -13,7 +13,7 @@ from duckdb import DuckDBPyConnection
 from sessionlake.config.load import Config
 from sessionlake.errors import NoBatchesError, first_line
 from sessionlake.observe.standing import driver, failing
-from sessionlake.observe.status import Status, open_tables, status_of
+from sessionlake.observe.status import Status, open_tables, status_of, with_followers
 from sessionlake.observe.watch import PASSING
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.lake import Lake
@@ -90,6 +90,11 @@ def read_tables(config: Config) -> Tables:
     lake, database = open_tables(config)
     with closing(database):
         return Tables(status_of(config, lake, database), _jobs(lake, database), _verdict(lake, database))
+
+
+def looked_again(config: Config, tables: Tables) -> Tables:
+    """Return what was read before with the followers as they are now."""
+    return replace(tables, status=with_followers(config, tables.status))
 
 
 def overview(config: Config, read: Callable[[], Tables] | None = None) -> Overview:

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from duckdb import DuckDBPyConnection
 
 from sessionlake.config.load import Config
+from sessionlake.jobs.followers.positions import FollowerState, followers_of
 from sessionlake.jobs.late.status import LateStatus, read_late_status
 from sessionlake.jobs.reconcile import CORRECTIONS_SQL, OUTCOMES, Accepted
 from sessionlake.observe.disks import store_bytes
@@ -20,7 +21,6 @@ from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import changelogs_in, foreign_change, last_batch
 from sessionlake.warehouse.lake import Lake
-from sessionlake.warehouse.sink_position import newest_position, table_without_spark
 
 LAST_BATCHES = 5
 
@@ -60,8 +60,8 @@ class Status:
     """The tables that events are looked up in."""
     reads: list[UpstreamState] = field(default_factory=list)
     """The pipelines whose results are read."""
-    table_batch: int | None = None
-    """The batch that the table of [sink.delta] is at; None if there is no such table. Of [sink.postgres] the database knows."""
+    followers: list[FollowerState] = field(default_factory=list)
+    """The pipelines behind and the sinks, as of the moment of the look: they go on without a new batch."""
     refused: str | None = None
     """The reason for which a run of the config would be refused: a setting to which the tables are bound has changed. None if there is none."""
 
@@ -80,6 +80,11 @@ def open_tables(config: Config) -> tuple[Lake, DuckDBPyConnection]:
     # The snapshot is opened first. A batch can then not be folded into it after its changes were counted.
     lake[lake.changelog.snapshot].open()
     return lake, open_database(config, lake)
+
+
+def with_followers(config: Config, status: Status) -> Status:
+    """Return a status of before with the followers as they are now."""
+    return replace(status, followers=followers_of(config))
 
 
 def status_of(config: Config, lake: Lake, database: DuckDBPyConnection) -> Status:
@@ -121,16 +126,9 @@ def status_of(config: Config, lake: Lake, database: DuckDBPyConnection) -> Statu
         unique_since=last.settings.unique_since,
         lookups=lookups_of(config, last),
         reads=upstream_of(config, last),
-        table_batch=_table_batch(config),
+        followers=followers_of(config),
         refused=refusal(config, last),
     )
-
-
-def _table_batch(config: Config) -> int | None:
-    if config.sink.delta is None:
-        return None
-    position = newest_position(table_without_spark(config))
-    return None if position is None else position.seen.batch_id
 
 
 def _last_batches(database: DuckDBPyConnection, last_id: int) -> list[dict[str, Any]]:

@@ -1,17 +1,19 @@
 """Metrics from the tables, which exist also while no stream runs. Read without Spark."""
 
 import time
+from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from duckdb import DuckDBPyConnection
 
 from sessionlake.config.load import Config
+from sessionlake.jobs.followers.positions import FollowerState
 from sessionlake.observe import metrics
 from sessionlake.observe.counts import count_values
 from sessionlake.observe.disks import store_bytes
 from sessionlake.observe.readings import Readings
-from sessionlake.observe.status import Status, open_tables, status_of
+from sessionlake.observe.status import Status, open_tables, status_of, with_followers
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.changelog import FOLD
 from sessionlake.warehouse.lake import Lake
@@ -66,6 +68,11 @@ def read_state(config: Config) -> TablesState:
         )
 
 
+def looked_again(config: Config, state: TablesState) -> TablesState:
+    """Return what was read before with the followers as they are now."""
+    return replace(state, status=with_followers(config, state.status))
+
+
 def _by_reason(database: DuckDBPyConnection) -> dict[str, int]:
     """Count rows by the text of their reason before the quoted value: a label must not hold a value from the data."""
     rows = database.execute(f"""
@@ -108,6 +115,7 @@ def readings_of(config: Config, state: TablesState) -> Readings:
     readings.set(metrics.RECONCILES, int(status.reconciles))
     for name in ("reprocessed", "expired", "waiting"):
         readings.set(metrics.LATE_EVENTS, getattr(status.late, name), name)
+    _set_followers(readings, status.followers)
     for reason, rows in state.dead_letters.items():
         readings.set(metrics.DEAD_LETTERS, rows, reason)
     since = state.unfolded_since_us
@@ -123,3 +131,13 @@ def readings_of(config: Config, state: TablesState) -> Readings:
     for (table, severity), failed in state.failed_checks.items():
         readings.set(metrics.FAILED_CHECKS, failed, table, severity)
     return readings
+
+
+def _set_followers(readings: Readings, followers: Sequence[FollowerState]) -> None:
+    now_us = time.time_ns() // 1000
+    for one in followers:
+        readings.set(metrics.FOLLOWER_READABLE, int(one.unreadable is None), one.name)
+        behind_s = one.behind_s(now_us)
+        if one.behind is not None and behind_s is not None:
+            readings.set(metrics.FOLLOWER_BATCHES, one.behind, one.name)
+            readings.set(metrics.FOLLOWER_SECONDS, behind_s, one.name)

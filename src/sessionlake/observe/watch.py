@@ -18,10 +18,15 @@ Found = TypeVar("Found")
 
 
 class Watch(Generic[Found]):
-    """The latest result of `read`, which is called again if a table has a new version."""
+    """The latest result of `read`, which is called again if a table has a new version; otherwise `again` brings up to date what needs none."""
 
-    def __init__(self, config: Config, read: Callable[[Config], Found]) -> None:
-        self._config, self._read = config, read
+    def __init__(
+        self,
+        config: Config,
+        read: Callable[[Config], Found],
+        again: Callable[[Config, Found], Found] = lambda _, found: found,
+    ) -> None:
+        self._config, self._read, self._again = config, read, again
         self._lake = Lake.of(config)
         self._seen: tuple[dict[str, int], Found] | None = None
 
@@ -33,7 +38,8 @@ class Watch(Generic[Found]):
             self._seen = None
             found = self._read(self._config)
             self._seen = (versions, found)
-        return self._seen[1]
+            return found
+        return self._again(self._config, self._seen[1])
 
 
 def pause_until(moment: float) -> None:

@@ -9,7 +9,7 @@ from sessionlake.extras import require_extra
 from sessionlake.user_code import load_function
 from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.lake import Lake
-from sessionlake.warehouse.sink_position import position_of, table_without_spark
+from sessionlake.warehouse.sink_position import position_of, table_in
 
 
 def sink_problems(config: Config) -> list[Problem]:
@@ -40,7 +40,7 @@ def require_table(config: Config, *, resync: bool = False) -> None:
     With `resync` the latter does not count. Tables that only Spark can read are left to it.
     """
     try:
-        table = table_without_spark(config)
+        table = table_in(config, Lake)
         position, lake = position_of(table, config), Lake.of(config)
         last = find_last_batch(lake)
         if position is not None and last is not None and not resync:

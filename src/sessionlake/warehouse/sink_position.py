@@ -1,7 +1,7 @@
 """How far the table of a sink is: the position that each of its steps wrote with the rows, into the log of [sink.delta], a row of [sink.postgres], or a file of [sink.python]."""
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,9 +9,8 @@ from sessionlake.config.load import Config
 from sessionlake.config.source import TABLE, DeltaSink
 from sessionlake.errors import ConfigError, PipelineStateError
 from sessionlake.warehouse.batch_commit import BatchCommit
-from sessionlake.warehouse.changelog import SPARK, changelog_of
+from sessionlake.warehouse.changelog import SPARK, Changelog, changelog_of
 from sessionlake.warehouse.delta_log import DeltaLog, Logs
-from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.seen import Visible
 
 STEPS = "sessionlake.sink"
@@ -23,6 +22,8 @@ since the position was read, to a batch before it.
 HISTORY = "history"
 _SINK = "sink"
 _AT = "sink.delta.path"
+Warehouse = Callable[[str, Changelog], Logs]
+"""Returns the logs of the tables under a path: `Lake` without Spark."""
 RESYNC = "load all rows again with `sessionlake publish --resync`"
 
 
@@ -116,10 +117,10 @@ def sink_of(config: Config) -> DeltaSink:
     return config.sink.delta
 
 
-def table_without_spark(config: Config) -> DeltaLog:
-    """Return the log of the table, which need not be there, as it is read without Spark; LakeError if it can't be."""
+def table_in(config: Config, warehouse: Warehouse) -> DeltaLog:
+    """Return the log of the table, which need not be there; without Spark LakeError if it can't be read."""
     folder, _, name = sink_of(config).path.rpartition("/")
-    return Lake(folder, changelog_of(config))[name]
+    return warehouse(folder, changelog_of(config))[name]
 
 
 def rows_of(config: Config, sink: str) -> str:

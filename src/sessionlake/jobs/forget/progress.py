@@ -5,14 +5,12 @@ import json
 from pyspark.sql import functions as F
 
 from sessionlake.jobs.forget.lake import SINK_TABLE, Lake
-from sessionlake.jobs.publish.changes import from_version
-from sessionlake.jobs.publish.database import newest_position as position_in_database
 from sessionlake.jobs.publish.final import read_reached
 from sessionlake.jobs.publish.function import position_of as position_of_function
-from sessionlake.jobs.publish.job import newest_checkpoint
-from sessionlake.jobs.publish.transactions import noted_version
 from sessionlake.warehouse import schemas
+from sessionlake.warehouse.database_position import position_in_database
 from sessionlake.warehouse.sink_position import newest_position
+from sessionlake.warehouse.topic_position import from_version, newest_checkpoint, noted_version
 
 _FILE = "_holding_file"
 

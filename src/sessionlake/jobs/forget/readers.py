@@ -14,6 +14,7 @@ from sessionlake.jobs.forget.lake import Lake
 from sessionlake.jobs.forget.wait_budget import Waits
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.readers import Reader, readers_of
+from sessionlake.warehouse.tables import Tables
 
 
 def await_readers(lake: Lake, waits: Waits, run_id: str, *, apply: bool) -> None:
@@ -23,7 +24,7 @@ def await_readers(lake: Lake, waits: Waits, run_id: str, *, apply: bool) -> None
     the reader, if one has not read it when the time is over.
     """
     needed = last_batch(lake.tables).batch_id
-    readers = readers_of(lake.tables)
+    readers = readers_of(lake.tables, lake.tables.warehouse)
     # All passes before any waiting: a reader whose config was moved is there twice, and one of the two has it.
     for reader in readers:
         config = _config_of(reader) if apply and _is_behind(lake, reader, needed) else None
@@ -39,7 +40,7 @@ def await_readers(lake: Lake, waits: Waits, run_id: str, *, apply: bool) -> None
 
 
 def _is_behind(lake: Lake, reader: Reader, needed: int) -> bool:
-    reached = reader.reached(lake.tables)
+    reached = reader.reached(Tables(lake.tables.spark, reader.warehouse, lake.tables.changelog))
     return reached is not None and reached < needed
 
 

@@ -13,9 +13,8 @@ from sessionlake.sources import kafka_cluster as kafka
 from sessionlake.stream.queries import is_second_driver, run_to_end
 from sessionlake.warehouse.streamed_files import are_gone
 from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.topic_position import FROM_VERSION, from_version
 from sessionlake.warehouse.views import changes, latest_changes, merged_rows
-
-_FROM_VERSION = "from_version"
 
 
 def publish_changes(
@@ -70,17 +69,7 @@ def pin_version(tables: Tables, checkpoint: str) -> None:
     A row that is deleted between two attempts of the first publication must come in the stream, because the later
     attempt no longer reads it.
     """
-    tables.write_text_once(f"{checkpoint}/{_FROM_VERSION}", str(tables[tables.changelog.changes].latest_version()))
-
-
-def from_version(tables: Tables, checkpoint: str) -> int:
-    """Return the version of the changelog with which a checkpoint's stream begins."""
-    text = tables.read_text(f"{checkpoint}/{_FROM_VERSION}")
-    if text is None:
-        raise PipelineStateError(
-            f"publish: {checkpoint!r} lacks its file {_FROM_VERSION}; delete the folder to start again"
-        )
-    return int(text)
+    tables.write_text_once(f"{checkpoint}/{FROM_VERSION}", str(tables[tables.changelog.changes].latest_version()))
 
 
 def _explained(text: str, tables: Tables, checkpoint: str) -> SessionlakeError | None:

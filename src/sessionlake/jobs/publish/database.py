@@ -17,16 +17,15 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame
 
 from sessionlake.config.load import Config
-from sessionlake.config.secrets import hide, reveal
 from sessionlake.config.source import DATABASE, PostgresSink
 from sessionlake.engine import failpoints
-from sessionlake.errors import ConfigError, FencedError, JobError, UnreachableError, first_line
-from sessionlake.extras import require_extra
+from sessionlake.errors import FencedError, UnreachableError
 from sessionlake.jobs.publish.copying import Columns
 from sessionlake.jobs.publish.results import Results, is_gone
 from sessionlake.jobs.publish.steps import Step
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.changelog import SIGN
+from sessionlake.warehouse.database_position import connected, position_in, positions_of, postgres_of, schema_of, url_of
 from sessionlake.warehouse.sink_position import Position
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.visible import CHANGED_IN
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 
     Connection = psycopg.Connection[Any]
 
-_CONNECT_S = 10
 _STEP, _KEPT_S = "sessionlake_step", 86_400
 """The begin of the names of the tables of steps, and the seconds after which one that a crash has left is dropped."""
 _log = logging.getLogger("sessionlake")
@@ -93,7 +91,7 @@ class PostgresTable:
         """Copy rows to a table of the step, then move them and the position in one transaction; `whole` says that they are all rows."""
         failpoints.hit("database_read")
         columns = Columns(self._results.fields(now.seen), self.tables.changelog.identity)
-        step = f"{_schema(self.sink)}{_STEP}_{int(time.time())}_{uuid.uuid4().hex[:12]}"
+        step = f"{schema_of(self.sink)}{_STEP}_{int(time.time())}_{uuid.uuid4().hex[:12]}"
         try:
             with connected(self.sink) as connection:
                 _drop_old(connection)
@@ -102,7 +100,7 @@ class PostgresTable:
                 )
                 connection.commit()
                 with _of_workers():
-                    _, refused = columns.copied(rows, _url(self.sink), step)
+                    _, refused = columns.copied(rows, url_of(self.sink), step)
                 failpoints.hit("database_copied")
                 made = self._moved(connection, columns, step, before, now, whole=whole)
                 failpoints.hit("database_moved")
@@ -171,46 +169,6 @@ class PostgresTable:
         return Step(now.seen.batch_id, None if whole else added, deleted)
 
 
-def postgres_of(config: Config) -> PostgresSink:
-    """Return the section of the table; ConfigError if there is none, MissingExtraError without the driver of the database."""
-    if config.sink.postgres is None:
-        raise ConfigError("sink.postgres: is missing; add [sink.postgres] with url and table")
-    require_extra("sink.postgres", "psycopg", "postgres")
-    return config.sink.postgres
-
-
-def positions_of(sink: PostgresSink) -> str:
-    """Return the table, in the schema of the sink's, with the position of each table that is kept."""
-    return f"{_schema(sink)}sessionlake_positions"
-
-
-def _schema(sink: PostgresSink) -> str:
-    schema, point, _ = sink.table.rpartition(".")
-    return f"{schema}{point}"
-
-
-def _url(sink: PostgresSink) -> str:
-    return reveal("sink.postgres.url", sink.url)
-
-
-@contextmanager
-def connected(sink: PostgresSink) -> Iterator["Connection"]:
-    """Hold a connection, and commit at the end; UnreachableError if the database does not answer, JobError for its other errors."""
-    import psycopg  # noqa: PLC0415 (an extra)
-
-    try:
-        with psycopg.connect(_url(sink), connect_timeout=_CONNECT_S, application_name="sessionlake") as connection:
-            connection.execute("set time zone 'UTC'")
-            connection.commit()
-            yield connection
-    except psycopg.OperationalError as error:
-        raise UnreachableError(
-            f"sink.postgres: {sink.table!r} can't be reached ({hide(first_line(error))}); see that the database runs, then run it again"
-        ) from error
-    except psycopg.Error as error:
-        raise JobError(f"sink.postgres: {sink.table!r} can't be written ({hide(first_line(error))})") from error
-
-
 @contextmanager
 def _of_workers() -> Iterator[None]:
     """Raise the database's errors that tasks meet as those of the driver."""
@@ -239,40 +197,6 @@ def _drop_old(connection: "Connection") -> None:
         made = name.split("_")[2]
         if made.isdigit() and int(made) < time.time() - _KEPT_S:
             connection.execute(f"drop table if exists {full}")
-
-
-def position_in(connection: "Connection", config: Config) -> Position | None:
-    """Return the position of the table; None if there is no table.
-
-    ConfigError if the table is not this pipeline's.
-    """
-    sink = postgres_of(config)
-    there = connection.execute("select to_regclass(%s), to_regclass(%s)", [sink.table, positions_of(sink)]).fetchone()
-    if there is None or there[0] is None:
-        return None
-    row = None
-    if there[1] is not None:
-        row = connection.execute(
-            f"select position from {positions_of(sink)} where table_name = %s", [sink.table]
-        ).fetchone()
-    if row is None:
-        raise ConfigError(
-            f"sink.postgres.table: {sink.table!r} is a table that publish has not made; rename it, or write another name"
-        )
-    position = Position.read(row[0])
-    if position.pipeline != config.pipeline.name:
-        raise ConfigError(
-            f"sink.postgres.table: {sink.table!r} is the table of pipeline {position.pipeline!r}; write another name"
-        )
-    return position
-
-
-def newest_position(config: Config) -> Position | None:
-    """Return the position of the table; None if there is no table, or if no sink asks for one."""
-    if config.sink.postgres is None:
-        return None
-    with connected(postgres_of(config)) as connection:
-        return position_in(connection, config)
 
 
 def rows_with(config: Config, column: str, keys: Sequence[str]) -> int:

@@ -20,6 +20,7 @@ from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.changelog import SPARK
 from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.topic_position import published_in
 
 ERRORS = "errors"
 TABLES = (schemas.LATE_EVENTS, schemas.DEAD_LETTERS)
@@ -99,7 +100,7 @@ class ErrorsTopic:
         return Transactions(self.tables.spark, self.config.pipeline.name, self.sink, self.topic)
 
     def _progress(self, ours: Mapping[str, str]) -> Progress:
-        return Progress(self.tables, f"{self.config.checkpoint}-publish/{ERRORS}/{self.topic}-{ours['topic_id']}")
+        return Progress(self.tables, f"{published_in(self.config)}/{ERRORS}/{self.topic}-{ours['topic_id']}")
 
     def _topic_id(self) -> str:
         """Return the id of the topic, which is made if it is not there: one that was made again gets all rows."""

@@ -30,6 +30,7 @@ from sessionlake.stream.watermark import NO_WATERMARK
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.topic_position import FINAL
 from sessionlake.warehouse.views import changes, latest_changes, merged_rows, read_batches, rows_meeting
 
 
@@ -86,7 +87,7 @@ def read_reached(tables: Tables, checkpoint: str) -> Reached:
 
 
 def _progress(tables: Tables, checkpoint: str) -> Progress:
-    return Progress(tables, f"{checkpoint}/final")
+    return Progress(tables, f"{checkpoint}/{FINAL}")
 
 
 def closed_us(config: Config, last: BatchCommit) -> int:

@@ -26,6 +26,7 @@ from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.changelog import SIGN, SPARK
 from sessionlake.warehouse.sink_position import Position
 from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.topic_position import published_in
 
 OP, UPSERT, DELETE = "op", "upsert", "delete"
 _PAYLOAD = "payload"
@@ -197,7 +198,7 @@ def position_of(tables: Tables, config: Config) -> Position | None:
 
 
 def _progress(tables: Tables, config: Config) -> Progress:
-    return Progress(tables, f"{config.checkpoint}-publish/{FUNCTION}")
+    return Progress(tables, f"{published_in(config)}/{FUNCTION}")
 
 
 def _counted(rows: DataFrame) -> tuple[int, int]:

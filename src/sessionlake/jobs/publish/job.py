@@ -12,8 +12,8 @@ from sessionlake.config.durations import parse_duration
 from sessionlake.config.load import Config
 from sessionlake.config.source import DATABASE, FUNCTION, TABLE, TOPIC, KafkaSink
 from sessionlake.errors import ConfigError, NoBatchesError, SessionlakeError
-from sessionlake.jobs.publish.changes import from_version, pin_version, publish_changes
-from sessionlake.jobs.publish.database import PostgresTable, postgres_of
+from sessionlake.jobs.publish.changes import pin_version, publish_changes
+from sessionlake.jobs.publish.database import PostgresTable
 from sessionlake.jobs.publish.errors import ERRORS, ErrorsTopic
 from sessionlake.jobs.publish.final import publish_final
 from sessionlake.jobs.publish.function import PythonFunction, python_of
@@ -22,10 +22,11 @@ from sessionlake.jobs.publish.steps import Step, Stepped
 from sessionlake.jobs.publish.table import SinkTable
 from sessionlake.jobs.publish.transactions import TransactionalTopic, forget_position
 from sessionlake.warehouse.batches import changelogs_in, check_history
+from sessionlake.warehouse.database_position import postgres_of
 from sessionlake.warehouse.sink_position import sink_of as table_of
 from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.topic_position import published_in
 
-_ID_LENGTH = 22
 _POLL_S, _LONGEST_PAUSE_S = 1.0, 60.0
 _log = logging.getLogger("sessionlake")
 OnStep = Callable[[str, Step], None]
@@ -210,23 +211,10 @@ def _to_topic(tables: Tables, config: Config, *, once: bool, on_batch: OnBatch, 
     sink = sink_of(config)
     topic = topic_of(tables.spark, sink)
     forget_position(tables.spark, sink)
-    checkpoint = f"{_checkpoints(config)}/{sink.topic}-{topic.id}"
+    checkpoint = f"{published_in(config)}/{sink.topic}-{topic.id}"
     pin_version(tables, checkpoint)
     follow = publish_final if config.publishes_final else publish_changes
     return follow(tables, config, sink, checkpoint, once=once, on_batch=on_batch, meanwhile=meanwhile)
-
-
-def newest_checkpoint(tables: Tables, config: Config) -> str | None:
-    """Return the checkpoint with which the config's topic, as it was made last, is published; None if it never was."""
-    sink, root = config.sink.kafka, _checkpoints(config)
-    if sink is None:
-        return None
-    of_topic = [n for n in tables.names(root) if n[:-_ID_LENGTH] == f"{sink.topic}-"]
-    return max((f"{root}/{n}" for n in of_topic), key=partial(from_version, tables), default=None)
-
-
-def _checkpoints(config: Config) -> str:
-    return f"{config.checkpoint}-publish"
 
 
 def sink_of(config: Config) -> KafkaSink:

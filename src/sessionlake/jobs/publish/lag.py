@@ -4,39 +4,18 @@ In Samza an operator blocks its input if the operator downstream refuses outputs
 outputs, and `max_lag` bounds how far the topic may fall behind.
 """
 
-import json
 import logging
 from itertools import islice
 from threading import Event
 
 from sessionlake.config.load import Config
-from sessionlake.jobs.publish.final import read_reached
-from sessionlake.jobs.publish.job import newest_checkpoint
-from sessionlake.jobs.publish.transactions import noted_version
 from sessionlake.stream.run import Gate
 from sessionlake.warehouse.batches import batches_after
 from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.topic_position import published_version
 
 _EVERY_S = 0.5
 _log = logging.getLogger("sessionlake")
-
-
-def published_version(tables: Tables, config: Config) -> int:
-    """Return the changelog's version up to which its batches are in the topic; -1 if nothing is."""
-    if config.sink.kafka is not None and config.sink.kafka.transactions:
-        return noted_version(tables, config)
-    checkpoint = newest_checkpoint(tables, config)
-    if checkpoint is None:
-        return -1
-    if config.publishes_final:
-        return read_reached(tables, checkpoint).version
-    committed = [int(name) for name in tables.names(f"{checkpoint}/stream/commits") if name.isdigit()]
-    offsets = tables.read_text(f"{checkpoint}/stream/offsets/{max(committed)}") if committed else None
-    if offsets is None:
-        return -1
-    reached = json.loads(offsets.splitlines()[2])
-    # The index is the number of files of the version that were taken; a negative one means none.
-    return int(reached["reservoirVersion"]) - (int(reached["index"]) < 0)
 
 
 def lag(tables: Tables, config: Config, most: int) -> int:

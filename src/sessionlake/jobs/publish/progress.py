@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from sessionlake.errors import FencedError
+from sessionlake.warehouse.recorded import newest_record, recorded
 from sessionlake.warehouse.tables import Tables
 
 _PLANNED = ".planned"
@@ -17,14 +18,7 @@ class Progress:
 
     def read(self) -> str | None:
         """Return what the last step has written; None before the first one."""
-        while True:
-            steps = self._steps("")
-            if not steps:
-                return None
-            text = self.tables.read_text(f"{self.folder}/{steps[-1]}")
-            if text is not None:
-                return text
-            # Another process has gone on since the files were listed.
+        return newest_record(self.tables, self.folder)
 
     def write(self, step: int, text: str) -> None:
         """Record a step, whose number is greater than those before; FencedError if another process has recorded it, or a later one."""
@@ -52,5 +46,4 @@ class Progress:
         self.tables.delete(f"{self.folder}/{step}{_PLANNED}")
 
     def _steps(self, suffix: str) -> list[int]:
-        names = (name.removesuffix(suffix) for name in self.tables.names(self.folder) if name.endswith(suffix))
-        return sorted(int(name) for name in names if name.isdigit())
+        return recorded(self.tables, self.folder, suffix)

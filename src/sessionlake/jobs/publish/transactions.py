@@ -30,10 +30,10 @@ from sessionlake.warehouse.seen import Visible
 from sessionlake.warehouse.sink_position import RESYNC, Position
 from sessionlake.warehouse.streamed_files import are_gone
 from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.topic_position import TRANSACTIONS, published_in
 
 POSITIONS = ".position"
 """The end of the name of the topic with the positions of a topic. Each has its own: in one of both an open transaction would hide the other's."""
-_TRANSACTIONS = "kafka-transactions"
 _FENCED = ("ProducerFenced", "InvalidProducerEpoch")
 _TIMEOUT, _LONGEST_MS = "transaction.timeout.ms", 900_000
 """A transaction may take as long as a broker takes by default: all rows may be in one."""
@@ -277,11 +277,5 @@ def forget_position(spark: SparkSession, sink: KafkaSink) -> None:
     cluster.write(told, sink.topic + POSITIONS)
 
 
-def noted_version(tables: Tables, config: Config) -> int:
-    """Return the version of the changelog that the topic has at least; -1 if nothing is noted."""
-    text = _notes(tables, config).read()
-    return -1 if text is None else int(json.loads(text)["version"])
-
-
 def _notes(tables: Tables, config: Config) -> Progress:
-    return Progress(tables, f"{config.checkpoint}-publish/{_TRANSACTIONS}")
+    return Progress(tables, f"{published_in(config)}/{TRANSACTIONS}")
