@@ -23,9 +23,9 @@ from infra.kafka.broker import Broker
 from sessionlake.config.load import Config, load_config
 from sessionlake.engine import failpoints
 from sessionlake.errors import ConfigError, FencedError, JobError, PipelineStateError, SourceError
+from sessionlake.jobs.followers.positions import followers_of
 from sessionlake.jobs.forget import forget
 from sessionlake.jobs.publish import publish, sinks_of
-from sessionlake.jobs.publish.lag import lag
 from sessionlake.jobs.publish.transactions import POSITIONS, TransactionalTopic
 from sessionlake.operators.run import run
 from sessionlake.warehouse.batches import last_batch
@@ -142,14 +142,13 @@ def ran(spark: SparkSession, config: Config, name: str, *rows: tuple[str, int]) 
 
 def test_steps_are_transactions(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     config = small(tmp_path, broker, max_lag=5)
-    tables = Tables.of(spark, config)
     ran(spark, config, "a.json", ("ann", 100), ("bob", 100), ("bob", 115))
-    assert lag(tables, config, 5) == 1
+    assert followers_of(config)[0].behind == 1
     made = publish(spark, config, once=True)
     assert (made.steps, made.batches) == (1, 0)
     assert assert_live(config, broker) == 3
     assert step(spark, config) is None
-    assert lag(tables, config, 5) == 0
+    assert followers_of(config)[0].behind == 0
     # Bob's two sessions become one: one of the records deletes, and Ann's stays as it is.
     ran(spark, config, "b.json", ("bob", 108))
     done = step(spark, config)

@@ -154,7 +154,9 @@ def stream_once(
 ) -> "RunSummary":
     """Run a pipeline over the input that is available, and send the tombstones that it owes."""
     from sessionlake.jobs.expire.tombstone_sender import TombstoneSender
+    from sessionlake.jobs.followers.gate import tell_late
     from sessionlake.operators.run import run
+    from sessionlake.warehouse.tables import Tables
 
     sender = TombstoneSender(spark, config)
 
@@ -162,6 +164,7 @@ def stream_once(
         on_commit(batch)
         sender.committed(batch)
 
+    tell_late(Tables.of(spark, config), config)
     summary = run(spark, config, once=True, **options, on_commit=committed, meanwhile=sender.wake)
     sender.finish()
     return summary
@@ -172,7 +175,7 @@ def stream_on(
 ) -> "RunSummary":
     """Run a pipeline until it is stopped, with the metrics and lineage that its config asks for."""
     from sessionlake.jobs.expire.tombstone_sender import TombstoneSender
-    from sessionlake.jobs.publish.lag import held_back
+    from sessionlake.jobs.followers.gate import held_back
     from sessionlake.operators.run import run
     from sessionlake.warehouse.tables import Tables
 

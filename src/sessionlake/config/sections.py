@@ -94,6 +94,8 @@ class PipelineSection(Section):
     reads changes then need not look for them."""
     batch_timeout: Duration | None = None
     """How long a batch may take before it is cancelled, and the run ends with an error; without it as long as it takes."""
+    max_lag: int | None = Field(default=None, ge=1)
+    """Batches that a pipeline behind or a sink may be behind: of more, a running stream takes none until it has caught up."""
     weight: int = Field(default=1, ge=1, le=100)
     """The share of the cores that the pipeline gets beside others of its project in one driver, if all have work."""
 

@@ -679,6 +679,7 @@ class Given(TypedDict, total=False):
     archive: Literal["all"] | bool
     keep_replaced: bool
     batch_timeout: Duration | None
+    max_lag: int | None
     weight: int
     source: Source | Mapping[str, Any]
     aggregates: Mapping[str, Aggregate | str | type]
