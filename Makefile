@@ -53,6 +53,7 @@ bench: setup ## measure throughput against the peers, and with BASE=COMMIT again
 .PHONY: bench-chain
 bench-chain: setup ## measure what a pipeline behind another one costs to follow its results
 	@$(PYTHON) -m benchmarks.chain
+	@$(PYTHON) -m benchmarks.chain_latency
 
 .PHONY: bench-sinks
 bench-sinks: setup kafka-jars ## measure the steps of tables of Delta and PostgreSQL, and of topics

@@ -8,6 +8,7 @@ import pytest
 import tomli_w
 
 from sessionlake.config.load import load_config, parse_config
+from sessionlake.config.sections import OF_RESULTS
 from sessionlake.errors import ConfigError
 from sessionlake.stream.changes import refusal
 from sessionlake.warehouse.batch_commit import BatchCommit, Settings
@@ -232,3 +233,26 @@ def test_a_pipeline_may_be_named_in_another_way(write: Write) -> None:
     assert str(refusal(load_config(root / "days.toml"), last)).startswith(
         "source.of: changed from 'clicks' to 'visits'"
     )
+
+
+@pytest.mark.parametrize(
+    ("clicks", "days", "trigger"),
+    [
+        ({}, {}, OF_RESULTS),
+        ({}, {"trigger": "1 minute"}, "1 minute"),
+        ({"warehouse": "s3a://lake/clicks"}, {}, "10 seconds"),
+        ({}, {"warehouse": "s3a://lake/days"}, "10 seconds"),
+    ],
+)
+def test_results_on_a_disk_are_looked_for_often_unless_a_trigger_is_written(
+    write: Write, clicks: dict[str, Any], days: dict[str, Any], trigger: str
+) -> None:
+    root = write(clicks=with_(SESSIONS, pipeline=clicks), days=with_(DAYS, pipeline=days))
+    assert load_config(root / "days.toml").pipeline.trigger == trigger
+    assert load_config(root / "clicks.toml").pipeline.trigger == "10 seconds", "files are looked for as ever"
+
+
+def test_a_trigger_of_the_project_counts_as_written(write: Write) -> None:
+    root = write(clicks=SESSIONS, days=DAYS)
+    (root / "project.toml").write_text('[pipeline]\ntrigger = "10 seconds"\n')
+    assert load_config(root / "days.toml").pipeline.trigger == "10 seconds"

@@ -18,9 +18,9 @@ from sessionlake.config.missing import MissingSection
 from sessionlake.config.names import EVENT_INPUT
 from sessionlake.config.observed import LineageSection, MetricsSection
 from sessionlake.config.operators import OperatorEntry, entry_of
-from sessionlake.config.paths import expanded, resolved, unset_variables
+from sessionlake.config.paths import expanded, is_remote, resolved, unset_variables
 from sessionlake.config.problems import Gathered, InvalidConfigError, problems_of
-from sessionlake.config.sections import EventSection, OperatorSection, PipelineSection, Section
+from sessionlake.config.sections import OF_RESULTS, EventSection, OperatorSection, PipelineSection, Section
 from sessionlake.config.serve import ServeSection
 from sessionlake.config.source import SinkSection, SourceSection
 from sessionlake.config.structure import structured
@@ -312,4 +312,16 @@ def parse_config(raw: dict[str, Any], directory: Path) -> Config:
             if str(problem.key).partition(".")[0] not in wrong:
                 found.add_other(problem)
     found.raise_any()
-    return with_absolute_paths(config, directory)
+    return _following_at_once(with_absolute_paths(config, directory))
+
+
+def _following_at_once(config: Config) -> Config:
+    """Return a config that reads nothing but results of other pipelines with a short trigger, unless it has one of its own.
+
+    A look for news in tables on a disk costs little: two files of logs. In an object store each look is several requests, which are paid for.
+    """
+    reads_results = all(side.source.entry.is_pipeline for side in config.inputs.values())
+    places = (config.pipeline.warehouse, *(one.warehouse for one in config.upstream.values()))
+    if not reads_results or "trigger" in config.pipeline.model_fields_set or any(map(is_remote, places)):
+        return config
+    return config.model_copy(update={"pipeline": config.pipeline.model_copy(update={"trigger": OF_RESULTS})})

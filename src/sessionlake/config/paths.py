@@ -57,3 +57,12 @@ def normal_path(path: str) -> str:
     ('s3://lake/clicks', '/lake/clicks')
     """
     return re.sub(r"^s3[an]://", "s3://", re.sub(r"^file:(//)?", "", path)).rstrip("/")
+
+
+def is_remote(path: str) -> bool:
+    """Say whether a path or URI lies in an object store, and not on a disk.
+
+    >>> is_remote("s3a://lake/clicks"), is_remote("file:///lake/clicks")
+    (True, False)
+    """
+    return "://" in normal_path(path)

@@ -62,6 +62,8 @@ def equal_columns(text: str) -> tuple[str, str] | None:
     return None if not left or (equals and not right) else (left, right or left)
 
 
+OF_RESULTS = "200 milliseconds"
+"""The trigger of pipelines that read nothing but results of others on a disk: they follow what is committed in front."""
 DURATION = AfterValidator(_duration)
 Duration = Annotated[str, DURATION]
 Columns = Annotated[str | list[str], BeforeValidator(_names)]
@@ -81,6 +83,7 @@ class PipelineSection(Section):
     warehouse: str
     shards: int = Field(default=4, ge=1, le=4096)
     trigger: Duration = "10 seconds"
+    """How often the stream looks for input. A pipeline that reads nothing but results on a disk looks more often (OF_RESULTS)."""
     store: str = "store"
     """Local directory of the session stores: a cache, restored from Delta when lost. $VARIABLES are each executor's own."""
     code: str | None = None
