@@ -2,19 +2,24 @@
 
 from pathlib import Path
 
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from rich.console import Console
 
 from sessionlake.config.load import load_config
 from sessionlake.examples.table import table_of
+from sessionlake.jobs.publish import publish
 from sessionlake.reading import read
+from sessionlake.warehouse.sink_position import sink_of
 
-PIPELINE = "days"
+PIPELINE, PUBLISHED = "days", "published"
+"""Its name, and the folder of its plain table."""
 
 
 def show_days(spark: SparkSession, root: Path, console: Console) -> None:
-    """Show the results."""
-    read(spark, load_config(root / f"{PIPELINE}.toml")).createOrReplaceTempView(PIPELINE)
+    """Show the results, and publish them as a plain table."""
+    config = load_config(root / f"{PIPELINE}.toml")
+    read(spark, config).createOrReplaceTempView(PIPELINE)
     console.print(
         table_of(
             "a group for each day, of all sessions as they are now: the busiest days",
@@ -24,3 +29,10 @@ def show_days(spark: SparkSession, root: Path, console: Console) -> None:
                 from days order by sittings desc, day limit 6"""),
         )
     )
+    publish(spark, config, once=True)
+    table = sink_of(config).path
+    days = DeltaTable(table).to_pyarrow_table().num_rows
+    console.print(
+        f"{days:,} days as a plain table, which each engine that reads Delta can open: {table}", soft_wrap=True
+    )
+    console.print(f"for example in Python: deltalake.DeltaTable({table!r}).to_pandas()", soft_wrap=True)

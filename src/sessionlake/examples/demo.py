@@ -36,7 +36,7 @@ QUERY = "languages.sql"
 DIRECTORY = "demo"
 REPEATED = 20
 """Events at the end of each file that come again in the next one."""
-_MADE = ("warehouse", "store", "events", "quality", joins.COMMITS, tables.CHANGES, windows.KINDS)
+_MADE = ("warehouse", "store", "events", "quality", days.PUBLISHED, joins.COMMITS, tables.CHANGES, windows.KINDS)
 _EARLIER = ("windows",)
 """Folders that the demo of earlier releases made, too."""
 _ACROSS = (
