@@ -85,7 +85,7 @@ WRONG = {
     "limit: 'limit 1' can't be part of a pipeline: a pipeline keeps all rows; leave it out here, and write it in SQL over the live view (`sessionlake sql`)": (
         "select count(*) n from e group by window(happened_at, '1 hour')\nlimit 1"
     ),
-    "event.unique_for: '1 minute' is shorter than events wait for others, '2 hours'; write that or longer": (
+    "event.unique_for: '1 minute' is shorter than events wait for others, '3 hours'; write that or longer": (
         "-- watermark happened_at 2 hours\n-- unique event_id 1 minute\nselect count(*) n from e group by window(happened_at, '1 hour')"
     ),
 }

@@ -1,4 +1,4 @@
-"""The command that tells the effect of a config on the tables that are there."""
+"""The command that shows the effect of a config on the tables that are there."""
 
 import sys
 from typing import TYPE_CHECKING

@@ -99,7 +99,7 @@ def open_project_session(project: Project, *, driver_memory: str = "4g") -> "Spa
 
 
 class _Work:
-    """What a pipeline's thread does, and what is told of it."""
+    """The work of a pipeline's thread, and the lines about it."""
 
     def __init__(
         self, spark: "SparkSession", project: Project, *, once: bool = False, drained: Collection[str] = ()

@@ -137,3 +137,25 @@ def at(text: str) -> int:
 
 def message(time: str) -> dict[str, Any]:
     return {"id": 1, "time_us": at(time)}
+
+
+Row = tuple[str, int, int]
+TYPES = {"left": ("left",), "right": ("right",), "full": ("left", "right")}
+FAR = 10**6
+"""A time after all others, in units."""
+
+
+def told(output: JoinOutput) -> dict[str, set[Row]]:
+    """Return the pairs, the rows without a partner, and the rows that are deleted."""
+    found: dict[str, list[Row]] = {"pairs": [], "alone": [], "taken_back": []}
+    for row in output.pairs:
+        name = "taken_back" if row["op"] == "delete" else "pairs" if row["left_time"] is not None else "alone"
+        if row["op"] == "upsert" and row["right_time"] is None:
+            name = "alone"
+        found[name].append((row["join_key"], row["left_position"], row["right_position"]))
+    assert all(len(rows) == len(set(rows)) for rows in found.values())
+    return {name: set(rows) for name, rows in found.items()}
+
+
+def there(run: JoinHarness) -> set[Row]:
+    return {(row["join_key"], row["left_position"], row["right_position"]) for row in run.joins()}

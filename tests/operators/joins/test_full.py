@@ -11,8 +11,20 @@ from hypothesis import strategies as st
 from sessionlake.engine.operator import RESTORE, BatchContext
 from sessionlake.operators.joins import until_full
 from sessionlake.testing.joins import JoinHarness
-from tests.operators.joins.streams_support import BATCHES, POLICIES, SMALL, UNIT, Case, at, message, played
-from tests.operators.joins.test_outer import FAR, TYPES, there, told
+from tests.operators.joins.streams_support import (
+    BATCHES,
+    FAR,
+    POLICIES,
+    SMALL,
+    TYPES,
+    UNIT,
+    Case,
+    at,
+    message,
+    played,
+    there,
+    told,
+)
 from tests.oracle.joins import Given, JoinModel, Message, Reach, joined
 from tests.support import examples
 

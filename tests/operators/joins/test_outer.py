@@ -7,15 +7,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessionlake.testing.joins import JoinHarness, JoinOutput
-from tests.operators.joins.streams_support import BATCHES, KEPT, UNIT, Case, at, cases, message, played
+from sessionlake.testing.joins import JoinHarness
+from tests.operators.joins.streams_support import (
+    BATCHES,
+    FAR,
+    KEPT,
+    TYPES,
+    UNIT,
+    Case,
+    at,
+    cases,
+    message,
+    played,
+    there,
+    told,
+)
 from tests.oracle.joins import Given, JoinModel, Message, joined
 from tests.support import examples
-
-Row = tuple[str, int, int]
-TYPES = {"left": ("left",), "right": ("right",), "full": ("left", "right")}
-FAR = 10**6
-"""A time after all others, in units."""
 
 
 @st.composite
@@ -36,26 +44,10 @@ def timed(draw: st.DrawFn) -> Case:
     return replace(case, reach=reach, by_time=True, retention=retention, unbounded=None, most=None)
 
 
-def told(output: JoinOutput) -> dict[str, set[Row]]:
-    """Return the pairs, the rows without a partner, and the rows that are deleted."""
-    found: dict[str, list[Row]] = {"pairs": [], "alone": [], "taken_back": []}
-    for row in output.pairs:
-        name = "taken_back" if row["op"] == "delete" else "pairs" if row["left_time"] is not None else "alone"
-        if row["op"] == "upsert" and row["right_time"] is None:
-            name = "alone"
-        found[name].append((row["join_key"], row["left_position"], row["right_position"]))
-    assert all(len(rows) == len(set(rows)) for rows in found.values())
-    return {name: set(rows) for name, rows in found.items()}
-
-
 def both(case: Case, how: str, unmatched: str, shards: int) -> tuple[JoinModel, JoinHarness]:
     harness = case.harness(shards)
     harness._settings |= {"outer": TYPES[how], "unmatched": unmatched}
     return replace(case.model(), outer=TYPES[how], unmatched=unmatched), harness
-
-
-def there(run: JoinHarness) -> set[Row]:
-    return {(row["join_key"], row["left_position"], row["right_position"]) for row in run.joins()}
 
 
 @examples(60)

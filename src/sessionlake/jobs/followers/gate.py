@@ -65,7 +65,7 @@ def limits_of(config: Config) -> Mapping[str, tuple[str, int]]:
 
 @dataclass
 class Limits:
-    """The followers of a stream whose lag is limited, and what is known of them."""
+    """The followers of a stream whose lag is limited, and their last known positions."""
 
     places: Places
     _known: dict[str, int] = field(default_factory=dict, init=False)
@@ -97,7 +97,7 @@ class Limits:
                 yield Late(key, one, most, last.batch_id - at.batch_id)
 
     def has_given_up(self, late: Late) -> bool:
-        """Say whether the stream goes on without a follower, which was told."""
+        """Say whether the stream goes on without a follower, as a line has said."""
         return late.follower.name in self._next_look
 
     def _limited(self) -> dict[str, tuple[Follower, str, int]]:
