@@ -4,6 +4,7 @@ import json
 import socket
 import time
 import urllib.request
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,7 +14,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import SparkSession
 
-from sessionlake.cli.observed import observed_stream
+from sessionlake.cli.observed import StreamMetrics, observed_stream
 from sessionlake.config.load import Config, parse_config
 from sessionlake.errors import JobError
 from sessionlake.observe import metrics
@@ -258,6 +259,47 @@ def test_rows_that_expire_are_counted_by_cause(tmp_path: Path) -> None:
     assert found["sessionlake_table_rows"] == {(): 7}
     assert found["sessionlake_expiry_lag_seconds"] == {(): 5}
     assert found["sessionlake_cleanup_seconds_total"] == {(): 0.5}
+
+
+def test_a_failure_ends_with_a_trigger_that_ends_well(tmp_path: Path) -> None:
+    readings = StreamReadings(make_config(tmp_path))
+    committed = BatchCommit("p", "id", 0, "c", {}, {"input": 3}, (None,), "", Settings({}, {}, {}), None, 1, 2)
+    seen = []
+
+    def look() -> None:
+        found = exposed(readings)
+        seen.append((found["sessionlake_pipeline_failing"][()], found["sessionlake_batches_total"][()]))
+
+    look()
+    readings.committed(committed)
+    readings.fails()
+    look()
+    readings.starts(make_config(tmp_path))
+    readings.looked("2026-01-01T00:00:00.000Z")  # as its query starts
+    look()
+    readings.triggered("2026-01-01T00:00:10.000Z", {}, ())  # of an idle stream
+    look()
+    readings.fails()
+    readings.committed(committed)
+    look()
+    assert seen == [(0, 0), (1, 1), (1, 1), (0, 1), (0, 2)]
+
+
+def test_kept_metrics_move_with_the_port_of_the_config(tmp_path: Path) -> None:
+    def answers(port: int) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
+        ports = [server.getsockname()[1] for server in (one, other)]
+    configs = [make_config(tmp_path, metrics={"port": port} if port else {}) for port in (*ports, None)]
+    with closing(StreamMetrics(configs[0])) as kept:
+        answered = []
+        for config in (configs[0], configs[0], configs[1], configs[2], configs[1]):
+            served = kept.serve(config)
+            answered.append((served, *map(answers, ports)))
+    assert answered == [(True, True, False)] * 2 + [(True, False, True), (False, False, False), (True, False, True)]
+    assert not answers(ports[1])
 
 
 def test_a_port_in_use_is_a_warning(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,22 +3,26 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.error import URLError
 
 import pytest
 from click.testing import CliRunner, Result
+from prometheus_client.parser import text_string_to_metric_families
 
 from sessionlake.cli import main
 from sessionlake.config.load import load_config
 from sessionlake.serve.queries import query_tables
 from tests.jobs.forget.forget_support import traces
-from tests.project.project_support import PIPELINES, write_file, write_project
+from tests.project.project_support import PIPELINES, PROJECT, write_file, write_project
 
 SESSIONLAKE = str(Path(sys.executable).with_name("sessionlake"))
 
@@ -204,11 +208,74 @@ def test_a_batch_that_hangs_is_cancelled_and_leaves_the_cores_to_the_others(
         assert content(root, name) == content(other, name), name
 
 
-def _driver(root: Path) -> "subprocess.Popen[str]":
-    command = [SESSIONLAKE, "--quiet", "run", str(root)]
-    return subprocess.Popen(
-        command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
+@contextmanager
+def _driver(root: Path, command: str = "run", **env: str) -> "Iterator[subprocess.Popen[str]]":
+    """Run a command over a project; whatever becomes of the test, no process is left."""
+    with subprocess.Popen(
+        [SESSIONLAKE, "--quiet", command, str(root)],
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **env},
+    ) as driver:
+        try:
+            yield driver
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(driver.pid, signal.SIGKILL)
+
+
+def scraped(port: int) -> dict[tuple[str, str], float]:
+    """Return the values of the metrics without labels of their own by name and pipeline; none if nothing answers."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+            text = answer.read().decode()
+    except URLError:
+        return {}
+    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    return {(one.name, one.labels["pipeline"]): one.value for one in samples if len(one.labels) == 1}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_metrics_tell_of_a_pipeline_that_fails_again_and_again_until_it_is_mended(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    ends = PIPELINES["hours"].replace("total = ", 'ends = "tests.project.ending:Ending"\ntotal = ')
+    pipelines = {"hours": f'[pipeline]\ncode = "{Path(__file__).parents[2]}"\n{ends}', "latest": PIPELINES["latest"]}
+    root = write_project(tmp_path, 2, f"{PROJECT}[metrics]\nport = {port}\n", pipelines)
+    failing, began = "sessionlake_pipeline_failing", "sessionlake_stream_start_timestamp_seconds"
+    looked = "sessionlake_last_trigger_timestamp_seconds"
+    stop = root / "stop"
+    with _driver(root, SESSIONLAKE_TEST_ENDS=str(stop)) as driver:
+        # Each is there before its first batch.
+        wait_for(lambda: bool(scraped(port)), driver)
+        assert {scraped(port)[failing, name] for name in pipelines} == {0}
+        wait_for(lambda: all(scraped(port).get(("sessionlake_batches_total", name)) == 2 for name in pipelines), driver)
+        stop.touch()
+        write_file(root, 2)
+        wait_for(lambda: scraped(port)[failing, "hours"] == 1, driver)
+        starts, beats = set[float](), list[float]()
+
+        def started_again() -> bool:
+            found = scraped(port)
+            # Also while it is being started, and its query runs.
+            assert (found[failing, "hours"], found[failing, "latest"]) == (1, 0)
+            assert found["sessionlake_batches_total", "hours"] == 2
+            assert found["sessionlake_input_events_total", "hours"] == 20
+            starts.add(found[began, "hours"])
+            beats.append(found[looked, "hours"])
+            return len(starts) == 4
+
+        wait_for(started_again, driver)
+        assert beats == sorted(beats)
+        assert scraped(port)["sessionlake_batches_total", "latest"] == 3
+        stop.unlink()
+        wait_for(lambda: scraped(port)[failing, "hours"] == 0, driver)
+        assert scraped(port)["sessionlake_batches_total", "hours"] == 3
+        driver.send_signal(signal.SIGINT)
+        assert driver.wait(60) == 0
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING
 
 from sessionlake.cli.shared import console, show_warnings
@@ -39,30 +39,62 @@ def observed(config: Config, job: str, *, dry_run: bool = False) -> Iterator[Cou
         yield take
 
 
-@contextmanager
-def observed_stream(spark: "SparkSession", config: Config) -> Iterator[Callable[["BatchCommit"], None]]:
-    """Serve a stream's metrics and send its lineage while it runs: yields a function that takes a committed batch.
+class StreamMetrics:
+    """The metrics of a pipeline until they are closed: in a project also while the pipeline waits to be started again."""
 
-    A port that is in use is only a warning: the stream does its work without metrics.
-    """
-    from sessionlake.observe.readings import served
-    from sessionlake.observe.stream import StreamReadings, listening
-    from sessionlake.warehouse.schemas import COUNTS
+    def __init__(self, config: Config) -> None:
+        from sessionlake.observe.stream import StreamReadings
 
-    readings = StreamReadings(config)
-    with ExitStack() as stack:
-        lineage = stack.enter_context(_recorded(config, STREAM_RUN, streaming=True))
-        if config.metrics.port is not None:
+        self.readings = StreamReadings(config)
+        self._serving = ExitStack()
+        self._address: tuple[str, int] | None = None
+
+    def serve(self, config: Config) -> bool:
+        """Serve them at the address of a config, which may have changed; say whether they are served.
+
+        A port that is in use is only a warning: the stream does its work without metrics.
+        """
+        from sessionlake.observe.readings import served
+
+        host, port = config.metrics.host, config.metrics.port
+        if (host, port) != self._address:
+            self.close()
+        if port is not None and self._address is None:
             try:
-                port = stack.enter_context(served(readings, config.metrics.host, config.metrics.port))
+                bound = self._serving.enter_context(served(self.readings, host, port))
             except MetricsError as error:
                 show_warnings([f"{error}; the stream runs without metrics"])
             else:
-                stack.enter_context(listening(spark, config, readings))
-                console.print(f"metrics at http://{config.metrics.host}:{port}/metrics")
+                self._address = host, port
+                console.print(f"metrics at http://{host}:{bound}/metrics")
+        return self._address is not None
+
+    def close(self) -> None:
+        """Serve them no longer."""
+        self._serving.close()
+        self._address = None
+
+
+@contextmanager
+def observed_stream(
+    spark: "SparkSession", config: Config, kept: StreamMetrics | None = None
+) -> Iterator[Callable[["BatchCommit"], None]]:
+    """Serve a stream's metrics and send its lineage while it runs: yields a function that takes a committed batch.
+
+    Metrics that are `kept` by the caller go on from an earlier run of the stream.
+    """
+    from sessionlake.observe.stream import listening
+    from sessionlake.warehouse.schemas import COUNTS
+
+    with ExitStack() as stack:
+        lineage = stack.enter_context(_recorded(config, STREAM_RUN, streaming=True))
+        metrics = kept or stack.enter_context(closing(StreamMetrics(config)))
+        metrics.readings.starts(config)
+        if metrics.serve(config):
+            stack.enter_context(listening(spark, config, metrics.readings))
 
         def committed(batch: "BatchCommit") -> None:
-            readings.committed(batch)
+            metrics.readings.committed(batch)
             # A batch names only its nonzero counts. In lineage 0 rows differ from an unknown number.
             lineage.add({name: batch.counts.get(name, 0) for name in COUNTS})
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sessionlake.cli.error_lines import with_place
-from sessionlake.cli.observed import observed, observed_stream
+from sessionlake.cli.observed import StreamMetrics, observed, observed_stream
 from sessionlake.cli.operands import CONFIG, EITHER, complete_names, config_argument
 from sessionlake.cli.progress import CHECKING, progress
 from sessionlake.cli.shared import console, format_time, one_line_errors, open_session, show_warnings
@@ -171,16 +171,21 @@ def stream_once(
 
 
 def stream_on(
-    spark: "SparkSession", config: Config, on_commit: "Callable[[BatchCommit], None]", **options: Any
+    spark: "SparkSession",
+    config: Config,
+    on_commit: "Callable[[BatchCommit], None]",
+    *,
+    kept: StreamMetrics | None = None,
+    **options: Any,
 ) -> "RunSummary":
-    """Run a pipeline until it is stopped, with the metrics and lineage that its config asks for."""
+    """Run a pipeline until it is stopped, with the metrics and lineage that its config asks for; see `observed_stream`."""
     from sessionlake.jobs.expire.tombstone_sender import TombstoneSender
     from sessionlake.jobs.followers.gate import held_back
     from sessionlake.operators.run import run
     from sessionlake.warehouse.tables import Tables
 
     sender = TombstoneSender(spark, config)
-    with observed_stream(spark, config) as seen:
+    with observed_stream(spark, config, kept) as seen:
 
         def committed(batch: "BatchCommit") -> None:
             on_commit(batch)

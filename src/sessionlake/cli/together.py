@@ -3,8 +3,8 @@
 import json
 import os
 import threading
-from collections.abc import Collection, Mapping
-from contextlib import nullcontext
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ import click
 
 from sessionlake.cli.each import worst
 from sessionlake.cli.error_lines import error_lines, with_place
-from sessionlake.cli.observed import observed
+from sessionlake.cli.observed import StreamMetrics, observed
 from sessionlake.cli.progress import CHECKING, progress
 from sessionlake.cli.shared import console, open_session, show_warnings
 from sessionlake.cli.stream import is_little, print_batch, print_summary, stream_on, stream_once
@@ -58,8 +58,10 @@ def run_project(directory: str, *, once: bool, drain: bool, only: list[str], mos
                 drained = list(project.members) if drain else []
                 ended = run_all_once(spark, project, asked, drained=drained, most=most)
             else:
-                work = _Work(spark, project)
-                ended = Together(project.graph, work, asked, work.failed, work.waits).until_stopped(restart=restart)
+                with _all_metrics(project) as kept:
+                    work = _Work(spark, project, kept=kept)
+                    together = Together(project.graph, work, asked, work.failed, work.waits)
+                    ended = together.until_stopped(restart=restart)
         if asked.is_set():
             raise KeyboardInterrupt
     _report(ended)
@@ -81,7 +83,7 @@ def run_all_once(
     """
     from sessionlake.project.together import Together
 
-    work = _Work(spark, project, once=True, drained=drained)
+    work = _Work(spark, project, drained=drained)
     return Together(project.graph, work, asked, work.failed, work.waits).once(most or os.cpu_count() or 1)
 
 
@@ -98,13 +100,29 @@ def open_project_session(project: Project, *, driver_memory: str = "4g") -> "Spa
     )
 
 
+@contextmanager
+def _all_metrics(project: Project) -> Iterator[Mapping[str, StreamMetrics]]:
+    """Serve the metrics of each pipeline while the block runs, whatever becomes of the pipeline."""
+    with ExitStack() as stack:
+        configs = project.configs
+        found = {name: stack.enter_context(closing(StreamMetrics(config))) for name, config in configs.items()}
+        for name, config in configs.items():
+            found[name].serve(config)
+        yield found
+
+
 class _Work:
-    """The work of a pipeline's thread, and the lines about it."""
+    """The work of a pipeline's thread, and the lines about it: once, or on and on with the metrics that are `kept`."""
 
     def __init__(
-        self, spark: "SparkSession", project: Project, *, once: bool = False, drained: Collection[str] = ()
+        self,
+        spark: "SparkSession",
+        project: Project,
+        *,
+        kept: Mapping[str, StreamMetrics] | None = None,
+        drained: Collection[str] = (),
     ) -> None:
-        self._spark, self._members, self._once, self._drained = spark, project.members, once, drained
+        self._spark, self._members, self._kept, self._drained = spark, project.members, kept, drained
         self._width = max(map(len, project.members))
         self._sessions: dict[str, SparkSession] = {}
         """A session for each pipeline, also after a failure: Spark keeps what listens to the queries of each one for good."""
@@ -127,8 +145,9 @@ class _Work:
         spark.conf.set(BEFORE, str(self._shards_before(name)))
         work_in_pool(spark, name)
         on_commit = partial(self._committed, config)
-        if not self._once:
-            return stream_on(spark, staggered(config, list(self._members).index(name)), on_commit)
+        if self._kept is not None:
+            own = staggered(config, list(self._members).index(name))
+            return stream_on(spark, own, on_commit, kept=self._kept[name])
         with observed(config, STREAM_RUN) as counted:
             summary = stream_once(spark, config, on_commit, drain=name in self._drained)
             counted({"batches": summary.batches, **summary.counts})
@@ -146,6 +165,8 @@ class _Work:
         lines, _ = error_lines(error, member.path)
         for line in lines:
             click.echo(f"sessionlake: {name}: {hide(' '.join(line.split()))}", err=True)
+        if self._kept is not None:
+            self._kept[name].readings.fails()
         if wait_s is not None:
             failed(member.config, error, wait_s)
             click.echo(f"sessionlake: {name}: is started again in {wait_s:.0f} s; the others go on", err=True)

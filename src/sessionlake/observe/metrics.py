@@ -160,6 +160,12 @@ PHASE_SECONDS = Metric(
     _labels("phase"),
     ("stream",),
 )
+FAILING = Metric(
+    "sessionlake_pipeline_failing",
+    "gauge",
+    "1 from a failure of a pipeline whose process goes on with others, until a trigger of it has ended well; else 0",
+    sources=("stream",),
+)
 LAST_TRIGGER = Metric(
     "sessionlake_last_trigger_timestamp_seconds",
     "gauge",

@@ -30,12 +30,29 @@ _BEHIND = "maxOffsetsBehindLatest"
 
 
 class StreamReadings(Readings):
-    """Readings of a stream; the store and its disk are measured when somebody asks, not in the batch."""
+    """Readings of a stream; the store and its disk are measured when somebody asks, not in the batch.
+
+    They outlast a failure in a process that starts the stream again: values stay, times get older, counters go on.
+    """
 
     def __init__(self, config: Config) -> None:
         super().__init__(config.pipeline.name)
+        self.set(metrics.FAILING, 0)
+        self._count_from_zero(config)
+
+    def starts(self, config: Config) -> None:
+        """Note that the stream starts, with a config that may have changed since the last start."""
+        with self.at_once():
+            self.set(metrics.STREAM_START, time.time())
+            self._count_from_zero(config)
+
+    def fails(self) -> None:
+        """Note a failure. A start alone does not end it, since the next batch may fail again."""
+        self.set(metrics.FAILING, 1)
+
+    def _count_from_zero(self, config: Config) -> None:
+        """Give the counters that a config asks for a value, if they have none."""
         self._config = config
-        self.set(metrics.STREAM_START, time.time())
         self.add(metrics.BATCHES, 0)
         for metric, _, labels in count_values({}):
             self.add(metric, 0, *labels)
@@ -54,6 +71,7 @@ class StreamReadings(Readings):
     def committed(self, batch: BatchCommit) -> None:
         """Take in a committed batch."""
         with self.at_once():
+            self.set(metrics.FAILING, 0)
             self.add(metrics.BATCHES, 1)
             for metric, value, labels in count_values(batch.counts):
                 self.add(metric, value, *labels)
@@ -75,9 +93,14 @@ class StreamReadings(Readings):
             change = self.set if metric.kind == "gauge" else self.add
             change(metric, value, *labels)
 
-    def triggered(self, timestamp: str, durations_ms: Mapping[str, int], sources: Sequence[Mapping[str, str]]) -> None:
-        """Set values from Spark's report of a trigger: its ISO time, its phases, and its sources' metrics."""
+    def looked(self, timestamp: str) -> None:
+        """Set the ISO time at which the stream last looked for input."""
         self.set(metrics.LAST_TRIGGER, datetime.fromisoformat(timestamp).timestamp())
+
+    def triggered(self, timestamp: str, durations_ms: Mapping[str, int], sources: Sequence[Mapping[str, str]]) -> None:
+        """Set values from Spark's report of a trigger that has ended well: its ISO time, its phases, and its sources' metrics."""
+        self.looked(timestamp)
+        self.set(metrics.FAILING, 0)
         for phase, millis in durations_ms.items():
             if phase != _WHOLE_TRIGGER:
                 self.add(metrics.PHASE_SECONDS, millis / 1000, phase)
@@ -96,7 +119,7 @@ class _Listener(StreamingQueryListener):
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 (Spark's name)
         if event.name == self._name:
             self._run_id = event.runId
-            self._readings.triggered(event.timestamp, {}, ())
+            self._readings.looked(event.timestamp)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         progress = event.progress
