@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -100,6 +101,89 @@ def test_a_defect_is_not_hidden(config: Path, monkeypatch: pytest.MonkeyPatch) -
     Looks(monkeypatch, ZeroDivisionError())
     result = CliRunner().invoke(main, ["status", str(config), "--watch"])
     assert (result.exit_code, "sessionlake: ZeroDivisionError" in result.stderr) == (1, True)
+
+
+@pytest.fixture
+def project(ran: Project, tmp_path: Path) -> Path:
+    """Return a project of a pipeline that has run, and one that has not."""
+    root = tmp_path / "project"
+    shutil.copytree(ran.root, root)
+    (root / "project.toml").touch()
+    (root / "later.toml").write_text(CONFIG.replace('"clicks"', '"later"').replace('"warehouse"', '"elsewhere"'))
+    return root
+
+
+def pause_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let ctrl-C be pressed in the second pause between two looks."""
+    pauses = iter((None, KeyboardInterrupt()))
+
+    def pause(_: float) -> None:
+        if (pressed := next(pauses)) is not None:
+            raise pressed
+
+    monkeypatch.setattr(watch, "pause_until", pause)
+
+
+def test_a_project_is_watched_as_a_table(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pause_twice(monkeypatch)
+    result = CliRunner().invoke(main, ["status", str(project), "--watch"])
+    assert (result.exit_code, result.stderr) == (0, "sessionlake: status: stopped\n")
+    shown = re.findall(
+        r"^(\d{4}-\d\d-\d\d|pipeline|clicks|later) .*?(UTC|quality|stopped|new)", result.stdout, re.MULTILINE
+    )
+    words = [word for line in shown for word in line]
+    look = [words[0], "UTC", "pipeline", "quality", "clicks", "stopped", "later", "new"]
+    assert words == look * 2
+
+
+@pytest.mark.parametrize("form", ["json", "csv"])
+def test_a_project_is_watched_by_a_program(project: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    pause_twice(monkeypatch)
+    result = CliRunner().invoke(main, ["status", str(project), "--watch", "--format", form])
+    assert (result.exit_code, result.stderr) == (0, "sessionlake: status: stopped\n")
+    lines = result.stdout.splitlines()
+    if form == "json":  # a list a line
+        found = [[(one["name"], one["state"]) for one in json.loads(line)] for line in lines]
+        assert found == [[("clicks", "stopped"), ("later", "new")]] * 2
+    else:
+        assert [line.split(",")[:2] for line in lines] == [
+            *(["pipeline", "state"], ["clicks", "stopped"], ["later", "new"]),
+            *(["clicks", "stopped"], ["later", "new"]),
+        ]
+
+
+def test_exporter_of_a_project_once(project: Path) -> None:
+    result = CliRunner().invoke(main, ["metrics", str(project), "--once"])
+    # A pipeline without batches is no failure, and says so.
+    assert result.exit_code == 0
+    assert re.fullmatch(r"sessionlake: later: .* has no batches yet; run `sessionlake run` first\n", result.stderr)
+    read = {"clicks": 1, "later": 0}
+    assert values(result.stdout, "sessionlake_exporter_refresh_success") == read
+    assert values(result.stdout, "sessionlake_input_events_total") == {"clicks": 1}
+    shutil.rmtree(project / "warehouse" / "batches" / "_delta_log")
+    result = CliRunner().invoke(main, ["metrics", str(project), "--once"])
+    assert result.exit_code == 2, result.output
+    assert values(result.stdout, "sessionlake_exporter_refresh_success") == dict.fromkeys(read, 0)
+    assert re.findall(r"^sessionlake: (\w+): ", result.stderr, re.MULTILINE) == ["clicks", "later"]
+
+
+def values(text: str, name: str) -> dict[str, float]:
+    """Return the values of a metric by pipeline."""
+    samples = (sample for family in text_string_to_metric_families(text) for sample in family.samples)
+    return {sample.labels["pipeline"]: sample.value for sample in samples if sample.name == name}
+
+
+@pytest.mark.slow
+def test_exporter_serves_a_project_at_one_port(project: Path) -> None:
+    with Process(project, "metrics", "--port", "0", "--interval", "200 ms", terminal=False) as exporter:
+        url = exporter.wait_for(r"metrics at (http://127\.0\.0\.1:\d+/metrics)")[1]
+        exporter.wait_for("warning: later: pipeline.warehouse: .* has no batches yet")
+        with urllib.request.urlopen(url) as answer:  # noqa: S310 (our own)
+            text = answer.read().decode()
+        assert values(text, "sessionlake_exporter_refresh_success") == {"clicks": 1, "later": 0}
+        assert exporter.end(signal.SIGINT) == 0
+        assert "Traceback" not in exporter.text()
+        assert exporter.text().count("warning:") == 1
 
 
 @pytest.mark.parametrize("command", ["status", "metrics"])

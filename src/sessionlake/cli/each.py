@@ -43,6 +43,19 @@ def worst(codes: set[int]) -> int:
     return next((code for code in _WORST if code in failed), ExitCode.FAILED if failed else ExitCode.DONE)
 
 
+def worst_of_all(codes: set[int]) -> int:
+    """Return the exit code of a command over a project: the worst of its pipelines, without those that are left out, unless all are."""
+    return worst(codes - set(_HARMLESS) or codes)
+
+
+def tell_failure(pipeline: str, error: Exception, path: str) -> int:
+    """Print a failure of one pipeline of several, whose file has this path; return its exit code."""
+    lines, code = error_lines(error, path)
+    for line in lines:
+        click.echo(f"sessionlake: {pipeline}: {hide(' '.join(line.split()))}", err=True)
+    return code
+
+
 def over_projects(job: str, function: Callable[..., None]) -> Callable[..., None]:
     """Return a job's command that also takes a project: it then does the job of each pipeline, those that are read first.
 
@@ -67,8 +80,7 @@ def over_projects(job: str, function: Callable[..., None]) -> Callable[..., None
         pipelines = {name: ExitCode(code).name.lower() for name, code in ended.items()}
         if _OBJECTS not in context.meta:
             click.echo(json.dumps({"job": job, "dry_run": bool(given.get("dry_run")), "pipelines": pipelines, **sums}))
-        codes = set(ended.values())
-        if code := worst(codes - set(_HARMLESS) or codes):
+        if code := worst_of_all(set(ended.values())):
             raise SystemExit(code)
 
     return called
@@ -137,8 +149,5 @@ def _done(function: Callable[..., None], member: Member, given: dict[str, Any]) 
     except click.ClickException:
         raise
     except Exception as error:  # noqa: BLE001 (whatever it is, the other pipelines have their turn)
-        lines, code = error_lines(error, member.path)
-        for line in lines:
-            click.echo(f"sessionlake: {member.name}: {hide(' '.join(line.split()))}", err=True)
-        return code
+        return tell_failure(member.name, error, member.path)
     return ExitCode.DONE

@@ -1,13 +1,19 @@
 """`status` of a project, a line for each pipeline, and a pipeline's status as an object."""
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from sessionlake.cli.layout import laid_out
 from sessionlake.cli.progress import progress
 from sessionlake.cli.rows import JSON, TABLE, print_note, print_objects, print_rows
+from sessionlake.cli.shared import console, format_time
 from sessionlake.cli.status_text import status_object
 from sessionlake.config.durations import rough_duration
-from sessionlake.config.project import load_project
+from sessionlake.config.project import Project
 
 if TYPE_CHECKING:
     from sessionlake.observe.overview import Overview
@@ -15,9 +21,8 @@ if TYPE_CHECKING:
 _COLUMNS = ("pipeline", "state", "batch", "lag", "events", "late", "dead", "reconciles", "last job", "quality")
 
 
-def print_project_status(directory: str, form: str) -> None:
+def print_project_status(project: Project, form: str) -> None:
     """Print the state of each pipeline of a project, and why it fails if it does."""
-    project = load_project(directory)
     with progress() as shown:
         shown.step("reading the tables")
         from sessionlake.observe.overview import overview
@@ -29,16 +34,60 @@ def print_project_status(directory: str, form: str) -> None:
     now_us = time.time_ns() // 1000
     if form == JSON:
         print_objects([pipeline_object(one, now_us) for one in found], form)
-        return
+    else:
+        _print_rows(found, form, now_us)
+
+
+class ProjectWatch:
+    """The state of a project's pipelines, looked at again and again."""
+
+    def __init__(self, project: Project) -> None:
+        from sessionlake.observe.overview import looked_again, read_tables
+        from sessionlake.observe.watch import Watch
+
+        self._looks = [(config, Watch(config, read_tables, looked_again).look) for config in project.configs.values()]
+
+    def table(self) -> RenderableType:
+        """Return the time, the table, and a line for each pipeline that fails."""
+        now_us, found = time.time_ns() // 1000, self._look()
+        rows = [_row(one, now_us, words=True) for one in found]
+        told, notes = laid_out(_COLUMNS, rows, console.width if console.is_terminal else None)
+        lines = [Text(note, style="dim") for note in notes] + [Text(line) for line in _notes(found)]
+        return Group(Text(f"{format_time(now_us)} UTC", style="dim"), told, *lines)
+
+    def write(self, form: str, *, headed: bool) -> bool:
+        """Print it for programs, JSON on one line, CSV with the names of its columns if it is `headed`; True."""
+        now_us, found = time.time_ns() // 1000, self._look()
+        if form == JSON:
+            print_objects([pipeline_object(one, now_us) for one in found], form, between=", ")
+        else:
+            _print_rows(found, form, now_us, headed=headed)
+        return True
+
+    def _look(self) -> "list[Overview]":
+        from sessionlake.observe.overview import overview
+
+        return [overview(config, look) for config, look in self._looks]
+
+
+def _print_rows(found: "Sequence[Overview]", form: str, now_us: int, *, headed: bool = True) -> None:
     rows = [_row(one, now_us, words=form == TABLE) for one in found]
-    print_rows(_COLUMNS, rows, limit=len(rows), form=form)
+    print_rows(_COLUMNS, rows, limit=len(rows), form=form, headed=headed)
+    for line in _notes(found):
+        print_note(line, form)
+
+
+def _notes(found: "Sequence[Overview]") -> list[str]:
+    """Return a line for each pipeline with which something is wrong."""
+    notes = []
     for one in found:
         refused = one.status.refused if one.status else None
         if told := one.told or (refused and f"a run would be refused: {refused}"):
-            print_note(f"{one.name}: {told}", form)
+            notes.append(f"{one.name}: {told}")
         for follower in one.status.followers if one.status else []:
             if follower.unreadable is not None:
-                print_note(f"{one.name}: its follower {follower.name} can't be read: {follower.unreadable}", form)
+                notes.append(f"{one.name}: its follower {follower.name} can't be read: {follower.unreadable}")
+    return notes
 
 
 def _row(one: "Overview", now_us: int, *, words: bool) -> list[Any]:

@@ -89,12 +89,16 @@ def print_rows(
     limit: int | None,
     form: str,
     no_rows_line: str = "no rows",
+    headed: bool = True,
 ) -> None:
-    """Print rows, the first `limit` of them; say so if there are more, and `no_rows_line` if there are none at all."""
+    """Print rows, the first `limit` of them; say so if there are more, and `no_rows_line` if there are none at all.
+
+    CSV that is not `headed` has no line of the columns' names.
+    """
     most = at_most(limit, form)
     left = iter(rows)
     shown = left if most is None else islice(left, most)
-    count = _print_table(columns, list(shown)) if form == TABLE else _write(columns, shown, form)
+    count = _print_table(columns, list(shown)) if form == TABLE else _write(columns, shown, form, headed=headed)
     if next(left, None) is not None:
         print_note(f"only the first {most} rows; raise --limit for more", form)
     elif not count:
@@ -111,13 +115,14 @@ def print_note(line: str, form: str) -> None:
     click.echo(line, err=form != TABLE)
 
 
-def print_objects(found: Iterable[Mapping[str, Any]], form: str, *, headed: bool = True) -> None:
+def print_objects(found: Iterable[Mapping[str, Any]], form: str, *, headed: bool = True, between: str = ",\n ") -> None:
     """Print objects as a list of JSON, one on each line; or as CSV: a column for each number and text in them.
 
-    The line of the columns' names is that of the first object, and left out if the lines are not `headed`.
+    The line of the columns' names is that of the first object, and left out if the lines are not `headed`. JSON has
+    `between` from one object to the next.
     """
     if form == JSON:
-        _send(map(hide, _listed(json.dumps(plain(one), ensure_ascii=False) for one in found)))
+        _send(map(hide, _listed((json.dumps(plain(one), ensure_ascii=False) for one in found), between)))
         return
     rows = [_flat(one) for one in found]
     lines = list(_csv(list(rows[0]), [list(row.values()) for row in rows])) if rows else []
@@ -144,7 +149,7 @@ def _print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> int:
     return len(rows)
 
 
-def _write(columns: Sequence[str], rows: Iterable[Sequence[Any]], form: str) -> int:
+def _write(columns: Sequence[str], rows: Iterable[Sequence[Any]], form: str, *, headed: bool) -> int:
     """Write rows as they come; return how many there were."""
     count = 0
 
@@ -154,7 +159,7 @@ def _write(columns: Sequence[str], rows: Iterable[Sequence[Any]], form: str) -> 
             count += 1
             yield row
 
-    _send(_csv(columns, counted()) if form == CSV else _json(columns, counted()))
+    _send(islice(_csv(columns, counted()), 0 if headed else 1, None) if form == CSV else _json(columns, counted()))
     return count
 
 
@@ -176,12 +181,12 @@ def _json(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str
     return _listed(json.dumps(dict(zip(names, map(plain, row), strict=True)), ensure_ascii=False) for row in rows)
 
 
-def _listed(objects: Iterable[str]) -> Iterator[str]:
+def _listed(objects: Iterable[str], between: str = ",\n ") -> Iterator[str]:
     """Yield the pieces of a list, each object on a line of its own."""
     before = "["
     for text in objects:
         yield f"{before}{text}"
-        before = ",\n "
+        before = between
     yield "[]\n" if before == "[" else "]\n"
 
 

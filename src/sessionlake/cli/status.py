@@ -11,18 +11,17 @@ from rich.live import Live
 from rich.text import Text
 
 from sessionlake.cli.operands import EITHER, config_argument
-from sessionlake.cli.overview import pipeline_object, print_project_status
+from sessionlake.cli.overview import ProjectWatch, pipeline_object, print_project_status
 from sessionlake.cli.progress import progress
 from sessionlake.cli.rows import FITS, TABLE, format_options, print_objects
 from sessionlake.cli.shared import console, format_time, one_line_errors, positive_duration
 from sessionlake.cli.status_text import rendered
 from sessionlake.config.load import Config, load_config
-from sessionlake.config.project import is_project
+from sessionlake.config.project import Project, is_project, load_project
 from sessionlake.errors import first_line
 
 if TYPE_CHECKING:
     from sessionlake.observe.overview import Tables
-    from sessionlake.observe.watch import Watch
 
 
 @click.command("status")
@@ -37,17 +36,14 @@ if TYPE_CHECKING:
 @one_line_errors
 def status_command(config_path: str, watch: bool, interval: str, form: str) -> None:  # noqa: FBT001 (click passes flags by name)
     """Show watermark, lag, counts that reconcile, store size and the last batches. Of a project, a line for each pipeline."""
-    if is_project(config_path):
-        if watch:
-            raise click.UsageError("--watch goes with one pipeline; name its file")
-        print_project_status(config_path, form)
-        return
-    config = load_config(config_path)
+    loaded = load_project(config_path) if is_project(config_path) else load_config(config_path)
     seconds = positive_duration(interval, "--interval")
     if watch:
-        watch_status(config, seconds, form)
-        return
-    print_status(config, form)
+        watch_status(loaded, seconds, form)
+    elif isinstance(loaded, Config):
+        print_status(loaded, form)
+    else:
+        print_project_status(loaded, form)
 
 
 def print_status(config: Config, form: str = TABLE) -> None:
@@ -64,49 +60,57 @@ def print_status(config: Config, form: str = TABLE) -> None:
         _write(config, found, form, headed=True)
 
 
-def watch_status(config: Config, seconds: float, form: str = TABLE) -> None:
+def watch_status(of: Config | Project, seconds: float, form: str = TABLE) -> None:
     """Show the status until interrupted: on a terminal in one place, elsewhere one after the other."""
     from sessionlake.observe import watch
-    from sessionlake.observe.overview import looked_again, read_tables
 
-    tables = watch.Watch(config, read_tables, looked_again)
+    looks = _PipelineWatch(of) if isinstance(of, Config) else ProjectWatch(of)
     seen = False
     live_view = console.is_terminal and form == TABLE
     with Live(console=console, auto_refresh=False) if live_view else nullcontext() as live:
         while True:
             due = time.monotonic() + seconds
             if live:
-                live.update(_look(config, tables), refresh=True)
+                live.update(looks.table(), refresh=True)
             elif form == TABLE:
-                console.print(_look(config, tables), soft_wrap=True)  # a line of a log stays one
+                console.print(looks.table(), soft_wrap=True)  # a line of a log stays one
             else:
-                seen |= _look_for_programs(config, tables, form, headed=not seen)
+                seen |= looks.write(form, headed=not seen)
             sys.stdout.flush()
             watch.pause_until(due)
 
 
-def _look(config: Config, tables: "Watch[Tables]") -> RenderableType:
-    from sessionlake.observe.watch import PASSING
+class _PipelineWatch:
+    """The status of one pipeline, looked at again and again."""
 
-    now_us = time.time_ns() // 1000
-    moment = Text(f"{format_time(now_us)} UTC", style="dim")
-    try:
-        return Group(moment, rendered(config, tables.look().status, now_us, _width()))
-    except PASSING as error:
-        return Group(moment, Text(first_line(error), style="red"))
+    def __init__(self, config: Config) -> None:
+        from sessionlake.observe import watch
+        from sessionlake.observe.overview import looked_again, read_tables
 
+        self._config, self._tables = config, watch.Watch(config, read_tables, looked_again)
 
-def _look_for_programs(config: Config, tables: "Watch[Tables]", form: str, *, headed: bool) -> bool:
-    """Print the status as JSON or CSV; say whether there was one."""
-    from sessionlake.observe.watch import PASSING
+    def table(self) -> RenderableType:
+        """Return the time and the status, or why there is none."""
+        from sessionlake.observe.watch import PASSING
 
-    try:
-        found = tables.look()
-    except PASSING as error:
-        click.echo(f"sessionlake: {first_line(error)}", err=True)
-        return False
-    _write(config, found, form, headed=headed)
-    return True
+        now_us = time.time_ns() // 1000
+        moment = Text(f"{format_time(now_us)} UTC", style="dim")
+        try:
+            return Group(moment, rendered(self._config, self._tables.look().status, now_us, _width()))
+        except PASSING as error:
+            return Group(moment, Text(first_line(error), style="red"))
+
+    def write(self, form: str, *, headed: bool) -> bool:
+        """Print the status as JSON or CSV; say whether there was one."""
+        from sessionlake.observe.watch import PASSING
+
+        try:
+            found = self._tables.look()
+        except PASSING as error:
+            click.echo(f"sessionlake: {first_line(error)}", err=True)
+            return False
+        _write(self._config, found, form, headed=headed)
+        return True
 
 
 def _write(config: Config, found: "Tables", form: str, *, headed: bool) -> None:

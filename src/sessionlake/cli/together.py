@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sessionlake.cli.each import worst
+from sessionlake.cli.each import tell_failure, worst
 from sessionlake.cli.error_lines import error_lines, with_place
 from sessionlake.cli.observed import StreamMetrics, observed
 from sessionlake.cli.progress import CHECKING, progress
@@ -19,7 +19,6 @@ from sessionlake.cli.stream import is_little, print_batch, print_summary, stream
 from sessionlake.config.durations import parse_duration
 from sessionlake.config.load import Config, load_config
 from sessionlake.config.project import Project, load_project
-from sessionlake.config.secrets import hide
 from sessionlake.extras import require_versions
 from sessionlake.jobs.registry import STREAM_RUN
 from sessionlake.stopping import put_off
@@ -162,9 +161,7 @@ class _Work:
         from sessionlake.observe.standing import failed
 
         member = self._members[name]
-        lines, _ = error_lines(error, member.path)
-        for line in lines:
-            click.echo(f"sessionlake: {name}: {hide(' '.join(line.split()))}", err=True)
+        tell_failure(name, error, member.path)
         if self._kept is not None:
             self._kept[name].readings.fails()
         if wait_s is not None:

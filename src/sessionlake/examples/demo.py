@@ -80,7 +80,7 @@ def run_demo(directory: str, console: Console) -> None:
         part("the days of the sessions: a pipeline on the results of another one")
         days.show_days(spark, root, console)
         part("all pipelines")
-        print_project_status(str(root), TABLE)
+        print_project_status(project, TABLE)
     console.print("the lag is that of the shipped events: they end at the watermark")
     _next(root, command, console)
     spark.stop()

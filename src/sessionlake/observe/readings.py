@@ -93,11 +93,11 @@ def registry_of(*collectors: Collector) -> CollectorRegistry:
     return registry
 
 
-class _Merged(Collector):
+class Merged(Collector):
     """The values of several collectors, each metric once."""
 
-    def __init__(self) -> None:
-        self.parts: list[Collector] = []
+    def __init__(self, *parts: Collector) -> None:
+        self.parts = list(parts)
 
     def collect(self) -> Iterator[Family]:
         """Yield the families, with the samples of all collectors."""
@@ -114,7 +114,7 @@ class _Merged(Collector):
 class _Server:
     """A server of metrics in this process."""
 
-    merged: _Merged
+    merged: Merged
     port: int
     stop: Callable[[], None]
 
@@ -145,7 +145,7 @@ def served(readings: Collector, host: str, port: int) -> Iterator[int]:
 
 
 def _started(host: str, port: int) -> _Server:
-    merged = _Merged()
+    merged = Merged()
     try:
         server, thread = start_http_server(port, host, registry_of(merged))
     except OSError as error:
