@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sessionlake.stopping import handlers_kept, heard, put_off
+from sessionlake.stopping import handlers_kept, heard, pause, put_off
 
 
 @pytest.fixture(autouse=True)
@@ -46,6 +46,26 @@ def test_what_is_ignored_stays_so() -> None:
     with put_off() as asked:
         signal.raise_signal(signal.SIGINT)
         assert not asked.is_set()
+
+
+def test_a_pause_of_any_thread_ends_if_the_process_is_asked_to_end() -> None:
+    began, ended = threading.Event(), list[str]()
+
+    def work() -> None:
+        pause(0)
+        began.set()
+        try:
+            pause(600)
+        except KeyboardInterrupt:
+            ended.append("interrupted")
+
+    with put_off():
+        thread = threading.Thread(target=work)
+        thread.start()
+        assert began.wait(60)
+        signal.raise_signal(signal.SIGINT)
+        thread.join(60)
+    assert ended == ["interrupted"]
 
 
 def test_another_thread_has_no_say_in_signals() -> None:

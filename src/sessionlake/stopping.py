@@ -6,6 +6,7 @@ Python's own handlers.
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -86,6 +87,16 @@ def put_off() -> Iterator[threading.Event]:
         _work.asked = outer
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def pause(seconds: float) -> None:
+    """Sleep; KeyboardInterrupt if the process is asked to end, also in another thread than the main one if that puts signals off."""
+    if threading.current_thread() is threading.main_thread():
+        time.sleep(seconds)
+        return
+    with put_off() as asked:
+        if asked.wait(seconds):
+            raise KeyboardInterrupt
 
 
 @contextmanager

@@ -47,7 +47,7 @@ def test_a_sink_that_fails_is_tried_again_after_longer_and_longer_pauses(
     clock: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
     sink = Failing(failures=8)
-    steps = Steps("python", sink, lambda *_: None)
+    steps = Steps("python", sink, lambda *_: None, "clicks")
     asked = []
     while not steps.made:
         before = sink.asked
@@ -57,14 +57,16 @@ def test_a_sink_that_fails_is_tried_again_after_longer_and_longer_pauses(
     pauses = [later - earlier for earlier, later in itertools.pairwise(asked)]
     assert pauses == [2, 4, 8, 16, 32, 60, 60, 60]
     told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert told[0] == "sessionlake: failure 1 (sink 'python'; the others go on, and it is tried again in 2 s)"
+    assert (
+        told[0] == "sessionlake: failure 1 (sink 'python' of 'clicks'; the others go on, and it is tried again in 2 s)"
+    )
     assert len(told) == 8
 
 
 def test_the_only_sink_ends_with_its_error(clock: list[float]) -> None:
     del clock
     with pytest.raises(JobError, match="failure 1"):
-        Steps("python", Failing(failures=1), lambda *_: None).turn(alone=True)
+        Steps("python", Failing(failures=1), lambda *_: None, "clicks").turn(alone=True)
 
 
 def test_with_once_the_others_are_served_before_the_error(spark: SparkSession, tmp_path: Path) -> None:

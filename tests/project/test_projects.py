@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -14,8 +15,11 @@ from pathlib import Path
 from typing import Any
 from urllib.error import URLError
 
+import deltalake
+import duckdb
 import pytest
 from click.testing import CliRunner, Result
+from deltalake.exceptions import TableNotFoundError
 from prometheus_client.parser import text_string_to_metric_families
 
 from sessionlake.cli import main
@@ -276,6 +280,66 @@ def test_metrics_tell_of_a_pipeline_that_fails_again_and_again_until_it_is_mende
         assert scraped(port)["sessionlake_batches_total", "hours"] == 3
         driver.send_signal(signal.SIGINT)
         assert driver.wait(60) == 0
+
+
+def sunk(root: Path, name: str) -> set[tuple[str, int]]:
+    """Return keys and totals of the table of [sink.delta] of windows, or keys and values of a table's; none if there is no table."""
+    columns = "window_key, total" if name == "hours" else "table_key, v"
+    with suppress(TableNotFoundError):
+        rows = deltalake.DeltaTable(str(root / "out" / name)).to_pyarrow_table()  # noqa: F841 (DuckDB finds it by name)
+        return set(duckdb.sql(f"select {columns} from rows").fetchall())
+    return set()
+
+
+def live(root: Path, name: str) -> set[tuple[str, int]]:
+    return {(row[0], row[-1]) for row in content(root, name)}
+
+
+def with_sinks(root: Path) -> None:
+    for name in ("hours", "latest"):
+        (root / f"{name}.toml").write_text(f'{PIPELINES[name]}[sink.delta]\npath = "out/{name}"\n')
+
+
+def test_publish_of_a_project_without_such_sinks_ends_before_spark_starts(root: Path) -> None:
+    line = f"sessionlake: sink: no pipeline of {str(root)!r} has one to serve; add [sink.kafka], [sink.delta], [sink.postgres] or [sink.python] to its file\n"
+    assert call("publish", str(root), "--once", code=2).stderr == line
+    with_sinks(root)
+    line = f"sessionlake: sink: no pipeline of {str(root)!r} has one to serve; add [sink.python] to its file\n"
+    assert call("publish", str(root), "--only", "python", code=2).stderr == line
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_publish_keeps_the_tables_of_all_pipelines_that_have_one_each_apart_from_the_others(root: Path) -> None:
+    with_sinks(root)
+    assert run(root, "--once", "--only", "sittings,latest").returncode == 0
+    done = job(root, "publish", "--once")
+    told = json.loads(done.stdout.splitlines()[-1])
+    states = {"sittings": "not_needed", "stragglers": "not_needed", "hours": "no_batches", "latest": "done"}
+    assert (done.returncode, told["pipelines"]) == (0, states), done.stderr
+    assert sunk(root, "latest") == live(root, "latest") != set()
+    with _driver(root, "publish") as driver:
+        assert run(root, "--once").returncode == 0  # one waits for its first batch
+        wait_for(lambda: sunk(root, "hours") == live(root, "hours") != set(), driver)
+        # The table of one pipeline can't be written any more; that of the other is kept up to date.
+        (root / "out" / "hours").rename(root / "kept")
+        (root / "out" / "hours").write_text("")
+        write_file(root, 2)
+        assert run(root, "--once").returncode == 0
+        wait_for(lambda: sunk(root, "latest") == live(root, "latest"), driver)
+        done = job(root, "publish", "--once")
+        ended = json.loads(done.stdout.splitlines()[-1])["pipelines"]
+        assert (done.returncode, ended["hours"], ended["latest"]) == (1, "failed", "done")
+        (root / "out" / "hours").unlink()
+        (root / "kept").rename(root / "out" / "hours")
+        wait_for(lambda: sunk(root, "hours") == live(root, "hours"), driver)
+        driver.send_signal(signal.SIGINT)
+        assert driver.wait(30) == 0
+        errors = driver.communicate()[1]
+    assert re.search(r"^sessionlake: hours: waits: .* has no windows yet", errors, re.MULTILINE)
+    assert "sessionlake: hours: is started again in 1 s; the others go on" in errors
+    assert errors.endswith("sessionlake: publish: stopped; nothing is lost, `sessionlake publish` goes on from here\n")
+    assert "sessionlake: latest: is started" not in errors
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import click
 from sessionlake.cli.error_lines import error_lines
 from sessionlake.cli.rows import JSON, lines_aside, print_objects
 from sessionlake.cli.shared import console
-from sessionlake.config.project import Member, is_project, load_project
+from sessionlake.config.project import Member, Project, is_project, load_project
 from sessionlake.config.secrets import hide
 from sessionlake.errors import ExitCode
 from sessionlake.stopping import leaves, runs_as
@@ -56,34 +56,43 @@ def tell_failure(pipeline: str, error: Exception, path: str) -> int:
     return code
 
 
-def over_projects(job: str, function: Callable[..., None]) -> Callable[..., None]:
-    """Return a job's command that also takes a project: it then does the job of each pipeline, those that are read first.
-
-    A pipeline whose job fails does not keep the others from theirs. A directory that is an argument gets a folder for each
-    pipeline. The last line is one of JSON: how each ended, and the sums of the counts.
-    """
+def over_projects(
+    job: str, function: Callable[..., None], of_project: Callable[..., None] | None = None
+) -> Callable[..., None]:
+    """Return a job's command that also takes a project: it then does the job of each pipeline, or what `of_project` does."""
 
     @functools.wraps(function)
     def called(config_path: str, **given: Any) -> None:
         if not is_project(config_path):
             function(config_path=config_path, **given)
-            return
-        project, context = load_project(config_path), click.get_current_context()
-        reports: list[dict[str, int]] = context.meta.setdefault(_REPORTS, [])
-        ended: dict[str, int] = {}
-        for name, member in project.members.items():
-            console.rule(name)
-            own = {**given, "directory": f"{given['directory'].rstrip('/')}/{name}"} if "directory" in given else given
-            ended[name] = _done(function, member, own)
-            _ended(name, job, ended[name])
-        sums = {name: sum(report.get(name, 0) for report in reports) for report in reports for name in report}
-        pipelines = {name: ExitCode(code).name.lower() for name, code in ended.items()}
-        if _OBJECTS not in context.meta:
-            click.echo(json.dumps({"job": job, "dry_run": bool(given.get("dry_run")), "pipelines": pipelines, **sums}))
-        if code := worst_of_all(set(ended.values())):
-            raise SystemExit(code)
+        elif of_project is not None:
+            of_project(load_project(config_path), **given)
+        else:
+            one_by_one(job, function, load_project(config_path), given)
 
     return called
+
+
+def one_by_one(job: str, function: Callable[..., None], project: Project, given: dict[str, Any]) -> None:
+    """Do the job of each pipeline of a project, those that are read first; exit with the worst code.
+
+    A pipeline whose job fails does not keep the others from theirs. A directory that is an argument gets a folder for each
+    pipeline. The last line is one of JSON: how each ended, and the sums of the counts.
+    """
+    context = click.get_current_context()
+    reports: list[dict[str, int]] = context.meta.setdefault(_REPORTS, [])
+    ended: dict[str, int] = {}
+    for name, member in project.members.items():
+        console.rule(name)
+        own = {**given, "directory": f"{given['directory'].rstrip('/')}/{name}"} if "directory" in given else given
+        ended[name] = _done(function, member, own)
+        _ended(name, job, ended[name])
+    sums = {name: sum(report.get(name, 0) for report in reports) for report in reports for name in report}
+    pipelines = {name: ExitCode(code).name.lower() for name, code in ended.items()}
+    if _OBJECTS not in context.meta:
+        click.echo(json.dumps({"job": job, "dry_run": bool(given.get("dry_run")), "pipelines": pipelines, **sums}))
+    if code := worst_of_all(set(ended.values())):
+        raise SystemExit(code)
 
 
 def with_forms(function: Callable[..., None]) -> Callable[..., None]:

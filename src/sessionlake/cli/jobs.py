@@ -55,14 +55,19 @@ _APPLY = click.Option(
 )
 
 
-def command_of(name: str, *more: click.Parameter) -> Callable[[Callable[..., None]], click.Command]:
-    """Return a decorator that makes a function the command of a job. The function gets the job's operands and options, and those of `more`."""
+def command_of(
+    name: str, *more: click.Parameter, of_project: Callable[..., None] | None = None
+) -> Callable[[Callable[..., None]], click.Command]:
+    """Return a decorator that makes a function the command of a job. The function gets the job's operands and options, and those of `more`.
+
+    `of_project` gets a project and the options, if the command is more than the job of each pipeline one after the other.
+    """
     job = BY_NAME[name]
 
     def made(function: Callable[..., None]) -> click.Command:
         shown = {CONFIG: EITHER if job.over_project else CONFIG}
         operands = [_operand(operand, shown.get(operand, operand)) for operand in job.operands]
-        callback = over_projects(job.name, function) if job.over_project else function
+        callback = over_projects(job.name, function, of_project) if job.over_project else function
         return click.Command(
             job.command,
             callback=one_line_errors(with_forms(callback) if job.recorded else callback),

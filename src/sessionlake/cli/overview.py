@@ -84,9 +84,12 @@ def _notes(found: "Sequence[Overview]") -> list[str]:
         refused = one.status.refused if one.status else None
         if told := one.told or (refused and f"a run would be refused: {refused}"):
             notes.append(f"{one.name}: {told}")
-        for follower in one.status.followers if one.status else []:
-            if follower.unreadable is not None:
-                notes.append(f"{one.name}: its follower {follower.name} can't be read: {follower.unreadable}")
+        followers = one.status.followers if one.status else []
+        notes += [
+            f"{one.name}: its follower {follower.name} can't be read: {follower.unreadable}"
+            for follower in followers
+            if follower.unreadable is not None
+        ]
     return notes
 
 

@@ -18,7 +18,7 @@ from sessionlake.cli.shared import console, open_session, show_warnings
 from sessionlake.cli.stream import is_little, print_batch, print_summary, stream_on, stream_once
 from sessionlake.config.durations import parse_duration
 from sessionlake.config.load import Config, load_config
-from sessionlake.config.project import Project, load_project
+from sessionlake.config.project import Member, Project, load_project
 from sessionlake.extras import require_versions
 from sessionlake.jobs.registry import STREAM_RUN
 from sessionlake.stopping import put_off
@@ -26,6 +26,7 @@ from sessionlake.stopping import put_off
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from sessionlake.errors import AwaitedError
     from sessionlake.project.together import Ended
     from sessionlake.stream.run import RunSummary
     from sessionlake.warehouse.batch_commit import BatchCommit
@@ -86,14 +87,16 @@ def run_all_once(
     return Together(project.graph, work, asked, work.failed, work.waits).once(most or os.cpu_count() or 1)
 
 
-def open_project_session(project: Project, *, driver_memory: str = "4g") -> "SparkSession":
-    """Start Spark for all pipelines of a project, which share its cores by their weights."""
+def open_project_session(
+    project: Project, *, driver_memory: str = "4g", little_java: bool | None = None
+) -> "SparkSession":
+    """Start Spark for all pipelines of a project, which share its cores by their weights; by default for their streams."""
     from sessionlake.engine.pools import fair_pools
 
     configs = project.configs
     first = next((config for config in configs.values() if config.lineage.listener), next(iter(configs.values())))
     weights = {name: config.pipeline.weight for name, config in configs.items()}
-    little = all(map(is_little, configs.values()))
+    little = all(map(is_little, configs.values())) if little_java is None else little_java
     return open_session(
         first, driver_memory=driver_memory, little_java=little, conf=fair_pools(weights), name="project"
     )
@@ -110,6 +113,36 @@ def _all_metrics(project: Project) -> Iterator[Mapping[str, StreamMetrics]]:
         yield found
 
 
+class Sessions:
+    """A Spark session for each pipeline of a process, also after a failure: Spark keeps what listens to the queries of each one for good."""
+
+    def __init__(self, spark: "SparkSession") -> None:
+        self._spark = spark
+        self._made: dict[str, SparkSession] = {}
+
+    def of(self, name: str, config: Config) -> "SparkSession":
+        """Return the session of a pipeline, for the thread that asks, which gets the pipeline's share of the cores."""
+        from sessionlake.engine.pools import work_in_pool
+
+        if name not in self._made:
+            self._made[name] = self._spark.newSession()
+        spark = self._made[name]
+        spark.conf.set("spark.sql.shuffle.partitions", str(config.pipeline.shards))
+        work_in_pool(spark, name)
+        return spark
+
+
+def tell_restart(pipeline: str, wait_s: float) -> None:
+    """Say when a pipeline that has failed is started again."""
+    click.echo(f"sessionlake: {pipeline}: is started again in {wait_s:.0f} s; the others go on", err=True)
+
+
+def tell_wait(member: Member, error: "AwaitedError") -> None:
+    """Say what a pipeline waits for."""
+    (line,), _ = error_lines(error, member.path)
+    click.echo(f"sessionlake: {member.name}: waits: {line}", err=True)
+
+
 class _Work:
     """The work of a pipeline's thread, and the lines about it: once, or on and on with the metrics that are `kept`."""
 
@@ -121,15 +154,13 @@ class _Work:
         kept: Mapping[str, StreamMetrics] | None = None,
         drained: Collection[str] = (),
     ) -> None:
-        self._spark, self._members, self._kept, self._drained = spark, project.members, kept, drained
+        self._members, self._kept, self._drained = project.members, kept, drained
         self._width = max(map(len, project.members))
-        self._sessions: dict[str, SparkSession] = {}
-        """A session for each pipeline, also after a failure: Spark keeps what listens to the queries of each one for good."""
+        self._sessions = Sessions(spark)
 
     def __call__(self, name: str) -> "RunSummary":
         """Run a pipeline to its end, under the config as it is now: it may have been mended after a failure."""
         from sessionlake.engine.placement import BEFORE
-        from sessionlake.engine.pools import work_in_pool
         from sessionlake.preflight.awaited import require_upstream
         from sessionlake.preflight.check import require_ready
 
@@ -137,12 +168,8 @@ class _Work:
         config = load_config(member.path)
         require_upstream(config)
         require_ready(config, member.path)
-        if name not in self._sessions:
-            self._sessions[name] = self._spark.newSession()
-        spark = self._sessions[name]
-        spark.conf.set("spark.sql.shuffle.partitions", str(config.pipeline.shards))
+        spark = self._sessions.of(name, config)
         spark.conf.set(BEFORE, str(self._shards_before(name)))
-        work_in_pool(spark, name)
         on_commit = partial(self._committed, config)
         if self._kept is not None:
             own = staggered(config, list(self._members).index(name))
@@ -166,12 +193,11 @@ class _Work:
             self._kept[name].readings.fails()
         if wait_s is not None:
             failed(member.config, error, wait_s)
-            click.echo(f"sessionlake: {name}: is started again in {wait_s:.0f} s; the others go on", err=True)
+            tell_restart(name, wait_s)
 
-    def waits(self, name: str, error: Exception) -> None:
+    def waits(self, name: str, error: "AwaitedError") -> None:
         """Tell that a pipeline waits for the first batch of one that it reads."""
-        (line,), _ = error_lines(error, self._members[name].path)
-        click.echo(f"sessionlake: {name}: waits: {line}", err=True)
+        tell_wait(self._members[name], error)
 
     def _committed(self, config: Config, batch: "BatchCommit") -> None:
         print_batch(batch, f"{config.pipeline.name:<{self._width}}  ")

@@ -347,11 +347,10 @@ JOBS: tuple[Job, ...] = (
             Option("only", "Serve this sink alone.", Kind.CHOICE, choices=("kafka", "delta", "postgres", "python"), in_dag=False),
             Option("resync", "Load all rows of [sink.delta], [sink.postgres] and [sink.python] again first; those of a table are replaced in one transaction.", Kind.FLAG, in_dag=False),
         ),
-        more="It runs until it is stopped (ctrl-C), or once with --once.",
+        more="It runs until it is stopped (ctrl-C), or once with --once. Of a project it publishes all pipelines that have a sink, each of them fails alone.",
         reads=_rows(*_COMPUTED),
         writes=_rows(SINK),
         recorded=False,
-        over_project=False,
         dag="publish_results",
     ),
 )  # fmt: skip

@@ -10,7 +10,6 @@ The topic keeps the old row until the session is final again or deleted.
 """
 
 import json
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
@@ -25,6 +24,7 @@ from sessionlake.engine import failpoints
 from sessionlake.errors import PipelineStateError
 from sessionlake.jobs.publish.progress import Progress
 from sessionlake.jobs.publish.records import OnBatch, OnTurn, send, without_quarantined
+from sessionlake.stopping import pause
 from sessionlake.stream.positions import POSITIONS
 from sessionlake.stream.watermark import NO_WATERMARK
 from sessionlake.warehouse.batch_commit import BatchCommit
@@ -77,7 +77,7 @@ def publish_final(
         if once:
             return sent, first
         meanwhile()
-        time.sleep(every_s)
+        pause(every_s)
 
 
 def read_reached(tables: Tables, checkpoint: str) -> Reached:

@@ -21,6 +21,7 @@ from sessionlake.jobs.publish.records import OnBatch, OnTurn, topic_of
 from sessionlake.jobs.publish.steps import Step, Stepped
 from sessionlake.jobs.publish.table import SinkTable
 from sessionlake.jobs.publish.transactions import TransactionalTopic, forget_position
+from sessionlake.stopping import pause
 from sessionlake.warehouse.batches import changelogs_in, check_history
 from sessionlake.warehouse.database_position import postgres_of
 from sessionlake.warehouse.sink_position import sink_of as table_of
@@ -83,10 +84,9 @@ def publish(
     if not {*of.key_columns} <= {*tables[of.changes].read().columns}:
         # Tables of 0.2 lack them, and records of a topic go on with the key that they have.
         tables = tables.seen_by(replace(of, key_columns=()))
-    kept = [
-        Steps(name, make(tables, config), on_step, resync=resync) for name, make in STEPPED.items() if name in sinks
-    ]
-    kept += _steps_of_topics(tables, config, on_step, resync=resync) if TOPIC in sinks else []
+    of_config = partial(Steps, on_step=on_step, pipeline=config.pipeline.name)
+    kept = [of_config(name, make(tables, config), resync=resync) for name, make in STEPPED.items() if name in sinks]
+    kept += _steps_of_topics(tables, config, of_config, resync=resync) if TOPIC in sinks else []
 
     streams = TOPIC in sinks and not sink_of(config).transactions
     to_topic = partial(_to_topic, tables, config, once=once, on_batch=on_batch) if streams else None
@@ -120,7 +120,7 @@ def _serve(kept: Sequence["Steps"], to_topic: ToTopic | None) -> tuple[int, bool
     sent = (0, False) if to_topic is None else to_topic(meanwhile=turn)
     while kept:
         turn()
-        time.sleep(_POLL_S)
+        pause(_POLL_S)
     return sent
 
 
@@ -131,20 +131,25 @@ def sinks_of(config: Config, only: str | None = None, *, resync: bool = False) -
         raise ConfigError(
             "sink: is missing; add [sink.kafka] with bootstrap_servers and topic, [sink.delta] with path, [sink.postgres] with url and table, or [sink.python] with call"
         )
-    stepped = {*STEPPED}
-    if TOPIC in there and sink_of(config).transactions:
-        stepped.add(TOPIC)
+    if TOPIC in there:
+        sink_of(config)
     if TABLE in there:
         table_of(config)
     if DATABASE in there:
         postgres_of(config)
     if FUNCTION in there:
         python_of(config)
-    if resync and not stepped & {*there}:
+    if resync and not resynced(config, there):
         raise ConfigError(
             "--resync: loads all rows of [sink.delta], [sink.postgres] or [sink.python] again, and of [sink.kafka] with transactions; a topic that is recreated gets all rows"
         )
     return there
+
+
+def resynced(config: Config, sinks: Sequence[str]) -> list[str]:
+    """Return those of some sinks that get their rows again by `resync`: not a topic without transactions."""
+    topic = config.sink.kafka
+    return [sink for sink in sinks if sink in STEPPED or (sink == TOPIC and topic is not None and topic.transactions)]
 
 
 @dataclass
@@ -154,6 +159,7 @@ class Steps:
     name: str
     sink: Stepped
     on_step: OnStep
+    pipeline: str
     resync: bool = False
     made: int = 0
     _next: float = field(default=0.0, init=False)
@@ -189,20 +195,21 @@ class Steps:
         self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
         self._next = time.monotonic() + self._pause_s
         _log.warning(
-            "sessionlake: %s (sink %r; the others go on, and it is tried again in %d s)",
+            "sessionlake: %s (sink %r of %r; the others go on, and it is tried again in %d s)",
             error,
             self.name,
+            self.pipeline,
             self._pause_s,
         )
 
 
-def _steps_of_topics(tables: Tables, config: Config, on_step: OnStep, *, resync: bool) -> list[Steps]:
+def _steps_of_topics(tables: Tables, config: Config, of_config: Callable[..., Steps], *, resync: bool) -> list[Steps]:
     """Return the steps of topics: of the results if they are transactions, and of errors if there is a topic for them."""
     sink, found = sink_of(config), list[Steps]()
     if sink.transactions:
-        found.append(Steps(TOPIC, TransactionalTopic(tables, config, sink), on_step, resync=resync))
+        found.append(of_config(TOPIC, TransactionalTopic(tables, config, sink), resync=resync))
     if sink.errors is not None:
-        found.append(Steps(ERRORS, ErrorsTopic(tables, config, sink, sink.errors), on_step))
+        found.append(of_config(ERRORS, ErrorsTopic(tables, config, sink, sink.errors)))
     return found
 
 
