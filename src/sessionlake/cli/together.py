@@ -122,13 +122,14 @@ class Sessions:
 
     def of(self, name: str, config: Config) -> "SparkSession":
         """Return the session of a pipeline, for the thread that asks, which gets the pipeline's share of the cores."""
-        from sessionlake.engine.pools import work_in_pool
+        from sessionlake.engine.pools import work_in_pool, work_in_session
 
         if name not in self._made:
             self._made[name] = self._spark.newSession()
         spark = self._made[name]
         spark.conf.set("spark.sql.shuffle.partitions", str(config.pipeline.shards))
         work_in_pool(spark, name)
+        work_in_session(spark)
         return spark
 
 

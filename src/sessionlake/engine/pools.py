@@ -3,6 +3,7 @@
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -29,3 +30,9 @@ def fair_pools(weights: Mapping[str, int]) -> dict[str, str]:
 def work_in_pool(spark: SparkSession, pool: str) -> None:
     """Let what this thread does with Spark, and the queries that it starts, have the share of a pool."""
     spark.sparkContext.setLocalProperty(_POOL, pool)
+
+
+def work_in_session(spark: SparkSession) -> None:
+    """Make a session the active one of this thread: Delta makes frames in that one, and their views would be unknown in another."""
+    jvm: Any = spark._jvm  # noqa: SLF001
+    jvm.SparkSession.setActiveSession(spark._jsparkSession)  # noqa: SLF001
