@@ -5,7 +5,7 @@ import re
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -104,4 +104,5 @@ def _forward(stream: IO[bytes]) -> None:
     """Pass the JVM's standard error on; no option of Java's silences the warning that is left out."""
     for line in stream:
         if not line.startswith(BOOT_NOISE):
-            os.write(2, line)
+            with suppress(OSError):  # if nobody reads it any more, Java must still not wait for a full pipe
+                os.write(2, line)
