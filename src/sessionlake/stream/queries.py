@@ -1,9 +1,11 @@
 """Common parts of the streaming queries: how often they look for input, how they end, and the signs of a second driver."""
 
+import functools
 import threading
 from collections.abc import Callable
 
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from sessionlake.config.durations import parse_duration
@@ -12,6 +14,19 @@ from sessionlake.stopping import put_off
 
 _EVERY_S = 1
 _SECOND_DRIVER = ("ConcurrentModification", "Multiple streaming", "CONCURRENT_STREAM_LOG_UPDATE")
+
+
+def answered(batch: Callable[[DataFrame, int], None]) -> Callable[[DataFrame, int], None]:
+    """Return a function of a batch that also fails by `sys.exit`: py4j tells Java of exceptions only, and Java would wait for good."""
+
+    @functools.wraps(batch)
+    def answering(rows: DataFrame, batch_id: int) -> None:
+        try:
+            batch(rows, batch_id)
+        except SystemExit as exit_:
+            raise RuntimeError(f"sys.exit({exit_.code!r}) was called in a batch; raise an exception there") from exit_
+
+    return answering
 
 
 def run_to_end(

@@ -38,7 +38,7 @@ from sessionlake.stream.lock import check_checkpoint, locked_store, make_checkpo
 from sessionlake.stream.pinned import Pinned
 from sessionlake.stream.pipeline import make_pipeline
 from sessionlake.stream.planned_offsets import PlannedOffsets, clock_of, fingerprint
-from sessionlake.stream.queries import is_second_driver, run_to_end
+from sessionlake.stream.queries import answered, is_second_driver, run_to_end
 from sessionlake.stream.replan import replan
 from sessionlake.stream.tables import create_tables
 from sessionlake.stream.ticks import Ticks
@@ -247,7 +247,7 @@ class _Run:
             # Made for each query: Spark's reader of a table keeps the columns that it had then.
             inputs = read_inputs(self.tables, self.sources, self.kind.inputs, everything_at_once=everything_at_once)
             writer = (
-                inputs.writeStream.foreachBatch(run_batch)
+                inputs.writeStream.foreachBatch(answered(run_batch))
                 .option("checkpointLocation", self.config.checkpoint)
                 .queryName(self.config.pipeline.name)
             )

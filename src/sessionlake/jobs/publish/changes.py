@@ -10,7 +10,7 @@ from sessionlake.engine import failpoints
 from sessionlake.errors import FencedError, PipelineStateError, SessionlakeError
 from sessionlake.jobs.publish.records import OnBatch, OnTurn, send, without_quarantined
 from sessionlake.sources import kafka_cluster as kafka
-from sessionlake.stream.queries import is_second_driver, run_to_end
+from sessionlake.stream.queries import answered, is_second_driver, run_to_end
 from sessionlake.warehouse.streamed_files import are_gone
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.topic_position import FROM_VERSION, from_version
@@ -52,7 +52,7 @@ def publish_changes(
         .load(tables[of.changes].uri)
     )
     writer = (
-        changelog.writeStream.foreachBatch(changed)
+        changelog.writeStream.foreachBatch(answered(changed))
         .option("checkpointLocation", f"{checkpoint}/stream")
         .queryName(f"{config.pipeline.name}-publish")
     )
