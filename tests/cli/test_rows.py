@@ -1,8 +1,6 @@
 """How rows go out: the forms, their limits, and the lines about them."""
 
 import json
-import subprocess
-import sys
 from typing import Any
 
 import click
@@ -89,15 +87,3 @@ def test_an_object_has_the_reference_in_place_of_a_secret(form: str, monkeypatch
     said = CliRunner().invoke(command).stdout
     assert "login with ${env:PASSWORD_OF_ROWS} failed" in said
     assert word not in said
-
-
-def test_a_reader_that_has_seen_enough_ends_it_quietly() -> None:
-    script = "from tests.cli.test_rows import shown; shown()"
-    with subprocess.Popen(
-        [sys.executable, "-c", script, "50000", "--format", "csv"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as made:
-        assert made.stdout is not None
-        assert made.stderr is not None
-        assert made.stdout.readline() == b"n,n\n"
-        made.stdout.close()
-        assert (made.stderr.read(), made.wait(60)) == (b"", 0)

@@ -8,7 +8,7 @@ from sessionlake.errors import ExitCode
 EXIT_CODES = (
     "Exit codes: "
     + ", ".join(f"{code} {code.name.lower().replace('_', ' ')}" for code in ExitCode)
-    + ", 130 and 143 stopped by ctrl-C and SIGTERM; see docs/commands.md."
+    + ", 130 and 143 stopped by ctrl-C and SIGTERM, 141 not read to the end; see docs/commands.md."
 )
 
 

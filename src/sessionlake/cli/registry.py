@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from sessionlake.cli.output import readers_may_end
 from sessionlake.cli.stop import interrupted, stoppable
 from sessionlake.config.operators import OPERATORS
 from sessionlake.jobs.registry import JOBS
@@ -58,8 +59,8 @@ class LazyGroup(click.Group):
     """A group of the commands above."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
-        """Run a command, which ctrl-C and SIGTERM end in one line from here on."""
-        with stoppable():
+        """Run a command, which ctrl-C and SIGTERM end in one line from here on, and whose reader may end first."""
+        with readers_may_end(), stoppable():
             return super().main(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -4,7 +4,6 @@ import csv
 import functools
 import io
 import json
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -165,15 +164,9 @@ def _write(columns: Sequence[str], rows: Iterable[Sequence[Any]], form: str, *, 
 
 def _send(texts: Iterable[str]) -> None:
     """Write texts to standard output as they come."""
-    try:
-        for text in texts:
-            sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader has closed the pipe, as `head` does. Python still flushes its buffer at the end, so the output
-        # needs a target.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+    for text in texts:
+        sys.stdout.write(text)
+    sys.stdout.flush()
 
 
 def _json(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:

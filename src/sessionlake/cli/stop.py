@@ -159,6 +159,11 @@ def begun_command(command: Command, *, traced: bool) -> None:
         _now.command, _now.traced = command, traced
 
 
+def command_ends_unread() -> bool:
+    """Say whether a command runs that is to end if nobody reads its standard output; the help is one."""
+    return _now is not None and (_now.command is None or _now.command.only_reads)
+
+
 def interrupted() -> int:
     """End the command that a KeyboardInterrupt has left; return its exit code."""
     return 128 + signal.SIGINT if _now is None else _now.end()

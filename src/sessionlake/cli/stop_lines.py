@@ -1,5 +1,6 @@
 """The line that each command prints if it is stopped (the state of its work, and what to do), and its exit code."""
 
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -44,6 +45,8 @@ _LEFT: Mapping[str, str] = {
 _DRY = "a dry run writes nothing"
 _UNTIL_STOPPED = ("run", "publish", "serve", "metrics")
 """They end by a signal only, unless --once is given."""
+UNREAD = 128 + signal.SIGPIPE
+"""The exit code of a command that only reads, if the reader of its output has ended first: that of Unix's tools."""
 _RECORDED = {job.command for job in JOBS if job.recorded}
 
 
@@ -61,6 +64,11 @@ class Command:
         if self.name == "status":
             return bool(given("watch"))
         return given("what") == "serve" if self.name == "demo" else self.name in _UNTIL_STOPPED and not given("once")
+
+    @property
+    def only_reads(self) -> bool:
+        """Say whether its output is all that it does."""
+        return _LEFT.get(self.name) == _READS and not self.params.get("write")
 
 
 def line(command: Command | None) -> str:
