@@ -243,13 +243,16 @@ def test_a_histogram_has_each_bucket_with_its_count() -> None:
         ("corr(i, s)", "needs numbers, but s is string"),
         ("histogram(s)", r"histogram\(s\) needs numbers, but s is string"),
         ("string_agg(i, ', ', 3)", "needs texts, but i is int64; cast it to string$"),
-        ("string_agg(s, 3)", r"'3' must be a text in quotes; write 'string_agg\(column, ' > ', 100\)'$"),
+        (
+            "string_agg(s, 3)",
+            r"'3' must be a text in quotes; write 'string_agg\(column, ' > ', 100\)' \(at character 15: '3\)'\)$",
+        ),
         ("collect_set(s)", r"names no limit; write 'collect_set\(s, 100\)'$"),
         ("collect_list(i)", r"'collect_list\(i\)' names no limit; write 'collect_list\(i, 100\)'$"),
         ("string_agg(s)", r"names no separator; write 'string_agg\(s, ' > ', 100\)'$"),
         ("string_agg(s, ', ')", r"names no limit; write 'string_agg\(s, ', ', 100\)'$"),
         ("max_by(i)", r"names no second column; write 'max_by\(column, other\)'$"),
-        ("max_by(i, d, 3)", "max_by takes 2 columns only; remove '3'$"),
+        ("max_by(i, d, 3)", r"max_by takes 2 columns only; remove '3' \(at character 14: '3\)'\)$"),
         ("approx_count_distinct(i, 0.5)", "'0.5' must be a number from 0.0021 to 0.26"),
     ],
 )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 _GONE = (errno.EPIPE, errno.ECONNRESET, errno.EIO)
-"""What a write to a pipe, to a socket and to a terminal fails with, if nobody is at the other end."""
+"""The errors of a write to a pipe, to a socket and to a terminal, if nobody is at the other end."""
 
 
 @contextmanager

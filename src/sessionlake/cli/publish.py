@@ -71,7 +71,7 @@ def _publish_member(config_path: str, *, once: bool, only: str | None, resync: b
 
 
 class _Publishers:
-    """What the thread of each pipeline does until the command is stopped, and what is told of it."""
+    """The work of each pipeline's thread until the command is stopped, and the lines about it."""
 
     def __init__(self, spark: "SparkSession", project: Project, only: str | None, loading: dict[str, set[str]]) -> None:
         self._members, self._only, self._loading = project.members, only, loading

@@ -132,7 +132,7 @@ def _sinks(config: Config) -> Iterator[Dataset]:
 
 
 def _database(sink: PostgresSink) -> Dataset:
-    """Return the dataset of a table of PostgreSQL; a URL that is a secret as a whole is not told."""
+    """Return the dataset of a table of PostgreSQL; a URL that is a secret as a whole is left out."""
     parts = urlsplit(sink.url)
     server = f"postgres://{parts.hostname}:{parts.port or 5432}" if parts.hostname else "postgres"
     table = sink.table if "." in sink.table else f"public.{sink.table}"

@@ -83,7 +83,7 @@ class Additions:
         return replace(change, told=added_told(self.config, change.after, many), facts=facts, lines=tuple(lines))
 
     def _filled(self, name: str, extent: Extent) -> dict[str, Any]:
-        """Return the columns that an aggregate reads, since which batch the archive has them, the command that fills it, and a line that tells it."""
+        """Return the columns that an aggregate reads, since which batch the archive has them, the command that fills it, and a line about it."""
         columns = None if self.made is None else self.made.columns(name)
         since = None if columns is None else self._archived_since(columns)
         facts = {"columns": None if columns is None else list(columns), "archived_since": since}

@@ -1,4 +1,4 @@
-"""`sessionlake plan`: the effect of a config on the tables that are there, told before anything runs."""
+"""`sessionlake plan`: the effect of a config on the tables that are there, before anything runs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -17,7 +17,7 @@ _SECOND_DRIVER = ("ConcurrentModification", "Multiple streaming", "CONCURRENT_ST
 
 
 def answered(batch: Callable[[DataFrame, int], None]) -> Callable[[DataFrame, int], None]:
-    """Return a function of a batch that also fails by `sys.exit`: py4j tells Java of exceptions only, and Java would wait for good."""
+    """Return a function of a batch that also fails by `sys.exit`: py4j passes only exceptions on to Java, and Java would wait for good."""
 
     @functools.wraps(batch)
     def answering(rows: DataFrame, batch_id: int) -> None:

@@ -189,7 +189,7 @@ class TransactionalTopic:
         try:
             return Step(last.batch_id, *self._sent(records, now, id_))
         except Py4JJavaError as error:
-            # Kafka's errors are told by `Transactions`: these are Spark's.
+            # Kafka's errors are reported by `Transactions`: these are Spark's.
             if not are_gone(str(error)):
                 raise
             return self._again(before, last, id_)
