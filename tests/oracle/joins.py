@@ -132,6 +132,7 @@ class JoinModel:
         self.waiting: dict[Message, str] = {}
         self.due: list[Message] = []
         self.sent: set[tuple[str, int, int]] = set()
+        self.apart: set[frozenset[Message]] = set()
 
     def batch(
         self, given: Iterable[Given], clock: int, *, flush: bool = False, again: Iterable[Message] = ()
@@ -140,6 +141,9 @@ class JoinModel:
         result = self.judged(given)
         again = list(again)
         beyond = self.expired if again else BEFORE_ALL
+        # A message beyond retention is gone for those that are handed in now, also in later batches.
+        for gone in [m for m in (*self.due, *self.waiting) if m.place < beyond]:
+            self.apart |= {frozenset((gone, message)) for message in again}
         for message in (*result.accepted, *again):
             self.waiting[message] = self.policy_of(message)
         fires = self.firing(clock, flush)
@@ -249,7 +253,7 @@ class JoinModel:
         for left in (m for m in there if m.side == "left"):
             for right in (m for m in there if m.side == "right" and m.key == left.key):
                 places = (m.place for m in there if m.key == left.key)
-                if self.reach.partners(left.place, right.place, places):
+                if self.reach.partners(left.place, right.place, places) and {left, right} not in self.apart:
                     yield left.key, left.position, right.position
 
     def advance(self, accepted: Sequence[Message], clock: int) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sessionlake.engine.operator import RESTORE, BatchContext
@@ -80,6 +80,17 @@ def test_every_batch_has_the_pairs_of_full_windows(
 
 
 @examples(60)
+@example(
+    case=Case(Reach("hopping", size=8, advance=5), True, 0, 13, 5, "off", "batch", None, None, 13),
+    full="end",
+    how="inner",
+    batches=[
+        ([Given("left", "a", 18, 0), Given("right", "a", 17, 0)], 0, False),
+        ([Given("left", "a", 10, 0), Given("left", "a", 0, 0)], 5, False),
+        ([Given("right", "a", 6, 0)], 1, False),
+    ],
+    shards=1,
+)
 @given(windows(), FULL, OUTER, BATCHES, st.integers(1, 3))
 def test_late_messages_handed_in_again_are_due_by_the_policy_late(
     case: Case, full: Full, how: str, batches: list[tuple[list[Given], int, bool]], shards: int
