@@ -119,7 +119,7 @@ def test_what_is_wrong_in_any_file_stops_all_before_spark_starts(root: Path) -> 
 
 def test_a_job_that_airflow_can_not_start_by_itself_has_no_schedule(root: Path) -> None:
     (root / "latest.toml").write_text(
-        f"{PIPELINES['latest']}[airflow.schedules]\nbackup = '@daily'\ncompact = '@daily'\n"
+        f"{PIPELINES['latest']}[airflow.schedules]\nbackup = '@daily'\nbackfill = 'off'\ncompact = '@daily'\n"
     )
     (line,) = call("check", str(root), code=2).output.splitlines()
     assert line.replace(f"{root}/", "").startswith(

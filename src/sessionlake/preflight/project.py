@@ -8,7 +8,7 @@ from typing import Any
 from sessionlake.config.problems import Gathered, Problem, problems_of
 from sessionlake.config.project import Project, read_project
 from sessionlake.errors import SessionlakeError
-from sessionlake.jobs.registry import BY_NAME
+from sessionlake.jobs.registry import BY_NAME, Kind
 from sessionlake.preflight.check import Checked, check_loaded, misfits
 from sessionlake.preflight.checks import problems_of_pipeline
 from sessionlake.preflight.summary import summary_of
@@ -87,8 +87,11 @@ def _without_awaited(project: Project, name: str, problems: Iterable[Problem]) -
 
 
 def _unknown_jobs(schedules: Mapping[str, str]) -> list[Problem]:
+    # A range of times that a job needs is the interval of Airflow's run.
     by_itself = (
-        job for job in BY_NAME.values() if job.operands == ("CONFIG",) and not any(o.required for o in job.options)
+        job
+        for job in BY_NAME.values()
+        if job.operands == ("CONFIG",) and not any(o.required and o.kind is not Kind.TIME for o in job.options)
     )
     known = [RUN, *(job.name for job in by_itself if job.dag)]
     return [
