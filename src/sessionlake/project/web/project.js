@@ -43,7 +43,8 @@ function graph(found) {
     const [x, y] = places[edge.from], [u, v] = places[edge.to], half = (x + wide + u) / 2, from = y + tall / 2, to = v + tall / 2;
     const rate = found.pipelines.find(one => one.name === edge.to).events_per_second;
     drawing.append(made("path", { class: "curve", d: `M${x + wide} ${from}C${half} ${from} ${half} ${to} ${u} ${to}` }));
-    const label = made("text", { x: half, y: (from + to) / 2 - 6, "text-anchor": "middle" }, rate == null ? "" : `${rough(rate)}/s`);
+    // The rate is at the edge's end, on the side from which the edge does not come.
+    const label = made("text", { x: u - 6, y: to > from ? to + 14 : to - 6, "text-anchor": "end" }, rate == null ? "" : `${rough(rate)}/s`);
     label.append(made("title", {}, edge.reads));
     drawing.append(label);
   }
