@@ -142,7 +142,7 @@ class JoinModel:
         again = list(again)
         beyond = self.expired if again else BEFORE_ALL
         # A message beyond retention is gone for those that are handed in now, also in later batches.
-        for gone in [m for m in (*self.due, *self.waiting) if m.place < beyond]:
+        for gone in [m for m in {*self.due, *self.waiting, *self.there} if m.place < beyond]:
             self.apart |= {frozenset((gone, message)) for message in again}
         for message in (*result.accepted, *again):
             self.waiting[message] = self.policy_of(message)
@@ -166,7 +166,8 @@ class JoinModel:
         there = [message for message in self.there if message.place >= beyond]
         for left in (m for m in there if m.side == "left"):
             for right in (m for m in there if m.side == "right" and m.key == left.key):
-                if self.reach.partners(left.place, right.place, [m.place for m in there if m.key == left.key]):
+                places = [m.place for m in there if m.key == left.key]
+                if self.reach.partners(left.place, right.place, places) and {left, right} not in self.apart:
                     self.matched |= {left, right}
         self.close = max(self.close, self.watermark - self.grace, self.expired)
         for message in self.there:

@@ -91,6 +91,16 @@ def test_every_batch_has_the_pairs_of_full_windows(
     ],
     shards=1,
 )
+@example(
+    case=Case(Reach("tumbling", size=2, advance=2), True, 0, 3, 5, "off", "batch", None, None, 2),
+    full="end",
+    how="full",
+    batches=[
+        ([Given("left", "a", 0, 0), Given("left", "a", 4, 0), Given("right", "a", 4, 0)], 0, False),
+        ([Given("right", "a", 1, 0)], 0, False),
+    ],
+    shards=1,
+)
 @given(windows(), FULL, OUTER, BATCHES, st.integers(1, 3))
 def test_late_messages_handed_in_again_are_due_by_the_policy_late(
     case: Case, full: Full, how: str, batches: list[tuple[list[Given], int, bool]], shards: int
