@@ -11,10 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.airflow.live import free_port
+from tests.airflow.live import LiveAirflow, free_port
 from tests.airflow.support import wait_for
 
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
+TAB, ENTER = "\ue004", "\ue007"
+"""Keys, as WebDriver names them."""
 _ARGUMENTS = (
     "--headless=new",
     "--no-sandbox",
@@ -58,6 +60,22 @@ class Browser:
     def write(self, xpath: str, text: str) -> None:
         _send("POST", f"{self._base}/element/{self.find(xpath)}/value", {"text": text})
 
+    def press(self, key: str) -> None:
+        """Press a key on whatever has the focus."""
+        strokes = [{"type": "keyDown", "value": key}, {"type": "keyUp", "value": key}]
+        keyboard = {"type": "key", "id": "keyboard", "actions": strokes}
+        _send("POST", f"{self._base}/actions", {"actions": [keyboard]})
+
+    @contextmanager
+    def screen(self, width: int, height: int, *, mobile: bool = False) -> Iterator[None]:
+        """Have a screen of another size, for example that of a telephone."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": mobile}
+        self.devtools("Emulation.setDeviceMetricsOverride", **size)
+        try:
+            yield
+        finally:
+            self.devtools("Emulation.clearDeviceMetricsOverride")
+
     def text(self) -> str:
         """Return what can be read on the page."""
         return str(self.run("return document.body.innerText"))
@@ -70,14 +88,17 @@ class Browser:
         _send("POST", f"{self._base}/back", {})
 
     def devtools(self, command: str, **parameters: Any) -> Any:
-        """Give a command of Chromium's developer tools, such as one that emulates a small screen."""
+        """Give a command of Chromium's developer tools."""
         return _send("POST", f"{self._base}/goog/cdp/execute", {"cmd": command, "params": parameters})
 
     def source(self) -> str:
         return str(_send("GET", f"{self._base}/source"))
 
     def screenshot(self, file: Path) -> None:
-        file.write_bytes(base64.b64decode(_send("GET", f"{self._base}/screenshot")))
+        """Save a picture of the whole page."""
+        width, height = self.run("const page = document.documentElement; return [page.clientWidth, page.scrollHeight]")
+        with self.screen(width, height):
+            file.write_bytes(base64.b64decode(_send("GET", f"{self._base}/screenshot")))
 
     def _found(self, xpath: str) -> str:
         found = _send("POST", f"{self._base}/elements", {"using": "xpath", "value": xpath})
@@ -101,6 +122,15 @@ def open_browser() -> Iterator[Browser]:
     finally:
         driver.terminate()
         driver.wait(20)
+
+
+def log_in(browser: Browser, airflow: LiveAirflow) -> None:
+    """Open Airflow's UI as the user admin."""
+    browser.open(airflow.place.url)
+    browser.write("//input[@name='username']", "admin")
+    browser.write("//input[@name='password']", airflow.place.password)
+    browser.click("//button[contains(., 'Sign in')]")
+    browser.find("//a[@href='/dags']")
 
 
 def _ready(url: str) -> bool:

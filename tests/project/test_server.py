@@ -1,8 +1,11 @@
 """The server of a project: its page, each pipeline below /p/NAME, tokens of one pipeline, and the page in a real browser."""
 
 import re
+import shutil
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,9 +22,10 @@ from sessionlake.project.picture import layout_of
 from sessionlake.project.server import parted, prepared
 from sessionlake.serve.dispatch import Call
 from sessionlake.serve.peers import target
-from tests.airflow.browser import missing_browser, open_browser
+from sessionlake.warehouse.batch_commit import BatchCommit
+from tests.airflow.browser import ENTER, TAB, missing_browser, open_browser
 from tests.airflow.support import wait_for
-from tests.project.project_support import write_project
+from tests.project.project_support import PROJECT, write_project
 from tests.serve.server_support import ask, running
 
 TOKEN, OTHER = "a-token-that-opens-all", "a-token-of-the-hours"
@@ -169,3 +173,55 @@ def test_the_page_in_a_browser(project: Project) -> None:
         browser.click("//table//a[text()='hours']")
         wait_for(lambda: "Events in" in browser.text() and "10" in browser.text(), 60)
         assert browser.run("return location.pathname") == "/p/hours/"
+
+
+@contextmanager
+def always_behind(spark: SparkSession, root: Path) -> Iterator[Project]:
+    """Yield a project in which `hours` falls behind: no batch takes a millisecond, and no event is newer than the first ones."""
+    found = load_project(write_project(root, 1, PROJECT.replace('"1 second"', '"1 millisecond"')))
+    first = root / "events" / "0.json"
+    for number in range(1, 12):
+        shutil.copy2(first, first.with_name(f"again{number}.json"))
+    slow, seen = threading.Event(), threading.Event()
+
+    def committed(batch: BatchCommit) -> None:
+        if batch.batch_id >= 3:
+            slow.set()
+            seen.wait(20)  # it runs, and commits often enough not to be idle, for as long as it is looked at
+
+    driver = threading.Thread(
+        target=run, args=(spark, found.configs["hours"]), kwargs={"once": True, "on_commit": committed}
+    )
+    driver.start()
+    try:
+        assert slow.wait(100)
+        yield found
+    finally:
+        seen.set()
+        driver.join()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(missing_browser()), reason=missing_browser() or "there is one")
+def test_a_pipeline_that_is_behind_on_a_small_screen_and_by_keyboard(spark: SparkSession, tmp_path: Path) -> None:
+    focused = "const one = document.activeElement; return one.getAttribute('aria-label') || one.textContent"
+    with (
+        always_behind(spark, tmp_path / "p") as project,
+        serving(project) as url,
+        open_browser() as browser,
+        browser.screen(400, 900, mobile=True),
+    ):
+        browser.open(url)
+        wait_for(lambda: "behind and growing: give it more shards" in browser.text(), 60)
+        drawn = "return [...document.querySelectorAll('.node.late + text + text')].map(one => one.textContent)"
+        assert browser.run(drawn) == ["window, behind"]
+        assert browser.run("return document.documentElement.scrollWidth") == 400
+        assert "Scroll sideways for all columns" in browser.text()
+        reached = []
+        while not reached or reached[-1] != "hours":
+            assert len(reached) < 10, reached
+            browser.press(TAB)
+            reached.append(browser.run(focused))
+        assert "The pipelines" in reached
+        browser.press(ENTER)
+        wait_for(lambda: browser.run("return location.pathname") == "/p/hours/", 30)

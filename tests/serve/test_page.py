@@ -207,21 +207,17 @@ class TestInABrowser:
             ]
 
     def test_on_a_small_screen_labels_are_apart_and_wide_tables_say_so(self, stream: Stream, browser: Browser) -> None:
-        browser.devtools("Emulation.setDeviceMetricsOverride", width=400, height=900, deviceScaleFactor=1, mobile=True)
-        try:
-            with serving(stream.config) as url:
-                visit(browser, f"{url}/#key=a")
-                text_is(browser, r"3 sessions, 3 events As of batch 0")
-                boxes = browser.run(
-                    "return [...document.querySelectorAll('#time-line text')].map(one => one.getBoundingClientRect()).map(box => [box.left, box.right])"
-                )
-                assert len(boxes) >= 2
-                assert all(after[0] - before[1] >= 8 for before, after in pairwise(boxes))
-                assert "Scroll sideways" in browser.text()
-                assert browser.run("return document.getElementById('found-scroll').tabIndex") == 0
-                assert browser.run("return document.documentElement.scrollWidth") == 400
-        finally:
-            browser.devtools("Emulation.clearDeviceMetricsOverride")
+        with serving(stream.config) as url, browser.screen(400, 900, mobile=True):
+            visit(browser, f"{url}/#key=a")
+            text_is(browser, r"3 sessions, 3 events As of batch 0")
+            boxes = browser.run(
+                "return [...document.querySelectorAll('#time-line text')].map(one => one.getBoundingClientRect()).map(box => [box.left, box.right])"
+            )
+            assert len(boxes) >= 2
+            assert all(after[0] - before[1] >= 8 for before, after in pairwise(boxes))
+            assert "Scroll sideways" in browser.text()
+            assert browser.run("return document.getElementById('found-scroll').tabIndex") == 0
+            assert browser.run("return document.documentElement.scrollWidth") == 400
 
 
 def test_the_page_loads_nothing_from_outside(tmp_path: Path) -> None:
