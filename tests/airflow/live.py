@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 import duckdb
 import psutil
 
+from sessionlake.config.project import load_project
 from tests.airflow.support import wait_for
 
 INFRA = Path(__file__).parents[2] / "infra" / "airflow"
@@ -121,17 +122,8 @@ class LiveAirflow:
         return [metadata for metadata in found if not metadata.get("copied")]
 
     def query(self, table: str, sql: str) -> Any:
-        """Return the one value of a query over `t`, the table's live files."""
-        live: dict[str, None] = {}
-        for file in sorted((self.warehouse / table / "_delta_log").glob("*.json")):
-            actions = [json.loads(line) for line in file.read_text().splitlines()]
-            live.update(dict.fromkeys(action["add"]["path"] for action in actions if "add" in action))
-            for action in actions:
-                live.pop(action.get("remove", {}).get("path"), None)
-        files = [str(self.warehouse / table / path) for path in live]
-        with duckdb.connect() as db:
-            db.execute("create view t as select * from read_parquet(" + repr(files) + ", union_by_name = true)")
-            return db.execute(sql).fetchall()[0][0]
+        """Return the one value of a query over `t`, a table of the pipeline."""
+        return ask_table(self.warehouse / table, sql)
 
     def stop(self) -> list[psutil.Process]:
         """Send what ctrl-C sends; return the processes that are still there."""
@@ -141,12 +133,26 @@ class LiveAirflow:
         return [process for process in before if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
 
 
+def ask_table(table: Path, sql: str) -> Any:
+    """Return the one value of a query over `t`, the live files of a Delta table."""
+    live: dict[str, None] = {}
+    for file in sorted((table / "_delta_log").glob("*.json")):
+        actions = [json.loads(line) for line in file.read_text().splitlines()]
+        live.update(dict.fromkeys(action["add"]["path"] for action in actions if "add" in action))
+        for action in actions:
+            live.pop(action.get("remove", {}).get("path"), None)
+    files = [str(table / path) for path in live]
+    with duckdb.connect() as db:
+        db.execute("create view t as select * from read_parquet(" + repr(files) + ", union_by_name = true)")
+        return db.execute(sql).fetchall()[0][0]
+
+
 @contextmanager
-def live_airflow(folder: Path, *, hold_back: int = 0) -> Iterator[LiveAirflow]:
-    """Start Airflow on the demo's project in `folder`; `hold_back` files of its events come later, with `release`."""
+def live_airflow(folder: Path, made: Callable[[Path], None] | None = None) -> Iterator[LiveAirflow]:
+    """Start Airflow on the project that `made` makes in a directory below `folder`; by default it makes the demo's itself."""
     project = folder / "demo"
-    if hold_back:
-        prepare(project, hold_back)
+    if made is not None:
+        made(project)
     port = free_port(18080)
     log = folder / "up.log"
     command = [sys.executable, str(INFRA / "up.py"), "--home", str(folder / "home"), "--port", str(port)]
@@ -162,10 +168,10 @@ def live_airflow(folder: Path, *, hold_back: int = 0) -> Iterator[LiveAirflow]:
         process.wait(60)
 
 
-def prepare(root: Path, hold_back: int) -> None:
-    """Make the demo's project, its last files put aside, of three pipelines.
+def with_a_stream(root: Path, held: int) -> None:
+    """Make five pipelines of the demo, the last files of events put aside for `release`.
 
-    `commits` runs as a long task, with a retention in which all of its late events are; `weeks` and `folders` run by the clock.
+    `commits` runs as a long task, with a retention in which all of its late events are. The others are two by the clock, and those behind it.
     """
     make_demo(root)
     for name in ("bursts", "followups", "pauses", "recent"):
@@ -173,9 +179,29 @@ def prepare(root: Path, hold_back: int) -> None:
     config = root / f"{PIPELINE}.toml"
     text = re.sub(r"^retention = .*", 'retention = "7300 days"', config.read_text(), flags=re.MULTILINE)
     config.write_text(f"{text}\n[airflow]\nrun = 'stream'\n")
+    _by_hand(root, "compact", "expire", "quality", "reprocess_late")
     (root / "held").mkdir()
-    for file in sorted((root / "events").glob("*.json.gz"))[-hold_back:]:
+    for file in sorted((root / "events").glob("*.json.gz"))[-held:]:
         shutil.move(file, root / "held" / file.name)
+
+
+def all_pipelines(root: Path, files: int) -> None:
+    """Make the demo's project on its first files; a pipeline that reads no other one runs at once, and not again soon."""
+    make_demo(root)
+    graph = load_project(root).graph
+    for name in (name for name in graph.names if not graph.upstream(name)):
+        config = root / f"{name}.toml"
+        config.write_text(f"{config.read_text()}\n[airflow.schedules]\nrun = '@hourly'\n")
+    _by_hand(root, "backfill", "compact", "expire", "quality", "reprocess_late")
+    for folder in ("events", "commits", "changes"):
+        for file in sorted((root / folder).iterdir())[files:]:
+            file.unlink()
+
+
+def _by_hand(root: Path, *jobs: str) -> None:
+    """Let no job run but by a trigger: all pipelines' jobs share one slot, for which a test would wait."""
+    config = root / "project.toml"
+    config.write_text("\n".join((config.read_text(), "[airflow.schedules]", *(f"{job} = 'off'" for job in jobs), "")))
 
 
 def release(airflow: LiveAirflow) -> None:

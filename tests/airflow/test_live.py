@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import duckdb
 import psutil
 import pytest
 
-from tests.airflow.live import ENDED, LiveAirflow, live_airflow, release
+from tests.airflow.live import ENDED, LiveAirflow, live_airflow, release, with_a_stream
 from tests.airflow.support import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(1500)]
@@ -22,7 +23,7 @@ STREAM, MICRO, LATE, BACKFILL = "commits.run", "weeks.run", "commits.reprocess_l
 
 @pytest.fixture(scope="module")
 def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveAirflow]:
-    with live_airflow(tmp_path_factory.mktemp("live"), hold_back=HELD) as running:
+    with live_airflow(tmp_path_factory.mktemp("live"), partial(with_a_stream, held=HELD)) as running:
         yield running
 
 
