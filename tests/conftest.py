@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from infra.kafka.broker import Broker
 from sessionlake.engine.spark import build_session
+from tests.operators_table import FORMS
 
 # No test is judged by the time it takes: others run beside it. `make test` draws few examples, and the same ones each time, so that
 # a red run is the doing of the change that it judges (Hypothesis does so by itself on a CI's machine); `make test-all` draws new ones.
@@ -52,6 +54,11 @@ SHARING = {
     "nine batches": ("tests/jobs/compact/test_compact_fold.py", "tests/jobs/compact/test_compact_layout.py"),
 }
 _GROUPS = {module: name for name, modules in SHARING.items() for module in modules}
+# Modules whose tests share something only if they are of one form of an operator. As a whole, each would keep one worker for an hour.
+BY_FORM = {"tests/engine/test_crash.py", "tests/engine/test_faults.py"}
+_FORM = re.compile(rf"[\[-]({'|'.join(map(re.escape, FORMS))})[\]-]")
+# About the seconds of the clock that a slow test takes.
+SLOW_SECONDS = 20
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -60,22 +67,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Slow tests may take longer than others before they count as stuck.
     """
     seconds: Counter[str] = Counter()
-    for module in {item.nodeid.partition("::")[0] for item in items}:
-        seconds[_scope(module)] += SECONDS.get(module, [0])[0]
+    for module, scope in {(item.nodeid.partition("::")[0], _scope(item.nodeid)) for item in items}:
+        seconds[scope] += SECONDS.get(module, [0])[0]
     for item in items:
-        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
+        if not item.get_closest_marker("slow"):
+            continue
+        seconds[_scope(item.nodeid)] += SLOW_SECONDS
+        if not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SLOW_TIMEOUT_SECONDS))
     items.sort(key=lambda item: -seconds[_scope(item.nodeid)])
 
 
 def _scope(nodeid: str) -> str:
-    """Return the module or the group of modules that a test is run with."""
+    """Return a name of the tests that a test is run with: its module, a group of modules, or a part of its module."""
     module = nodeid.partition("::")[0]
+    if module in BY_FORM and (form := _FORM.search(nodeid)):
+        return f"{module}[{form[1]}]"
     return _GROUPS.get(module, module)
 
 
 class WholeModules(LoadScopeScheduling):
-    """Give each module to one worker of xdist, so that what its tests share is made once; likewise what modules share."""
+    """Give each module to one worker of xdist, so that its tests make a thing that they share once; likewise what modules share."""
 
     def _split_scope(self, nodeid: str) -> str:
         return _scope(nodeid)
