@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessionlake.columnar.arrays import binary_array, combined, distinct, is_among
+from sessionlake.columnar.arrays import binary_array, byte_slices, combined, distinct, is_among
 from sessionlake.errors import StoreError
 from tests.support import examples
 
@@ -32,3 +32,20 @@ def test_distinct_numbers_and_those_among_others(values: list[int], some: list[i
     given_, others = (np.array(numbers, np.int64) for numbers in (values, some))
     assert distinct(given_).tolist() == sorted(set(values))
     assert is_among(given_, others).tolist() == [value in some for value in values]
+
+
+@given(
+    st.binary(max_size=40).flatmap(
+        lambda data: st.tuples(
+            st.just(data),
+            st.lists(st.tuples(st.integers(0, len(data)), st.integers(0, len(data))).map(sorted), max_size=8),
+            st.booleans(),
+        )
+    )
+)
+def test_byte_slices_are_those_of_python(drawn: tuple[bytes, list[list[int]], bool]) -> None:
+    data, bounds, ascending = drawn
+    if ascending:
+        bounds = sorted(bounds)
+    at, end = np.array(bounds, np.int64).reshape(-1, 2).T
+    assert byte_slices(np.frombuffer(data, np.uint8), at, end - at).to_pylist() == [data[a:b] for a, b in bounds]
