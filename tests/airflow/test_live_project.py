@@ -97,6 +97,7 @@ def test_a_backup_is_put_back(airflow: LiveAirflow) -> None:
     before = rows(airflow, "recent/table_changelog")
     backup = airflow.root.parent / "backup"
     by_hand(airflow, "recent.backup", directory=str(backup))
+    assert airflow.result("recent.backup", HAND)["files"] > 0
     for kept in ("warehouse", "store"):
         shutil.move(airflow.root / kept / "recent", airflow.root.parent / f"{kept} of recent")
     by_hand(airflow, "recent.restore", directory=str(backup))
@@ -106,6 +107,7 @@ def test_a_backup_is_put_back(airflow: LiveAirflow) -> None:
 def test_rebuild_makes_a_new_warehouse_and_names_it_in_the_config(airflow: LiveAirflow) -> None:
     airflow.pause("weeks.run", paused=True)
     by_hand(airflow, "weeks.rebuild", warehouse="warehouse/weeks-again", switch=True)
+    assert airflow.result("weeks.rebuild", HAND)["accepted"] > 0
     assert 'warehouse = "warehouse/weeks-again"' in (airflow.root / "weeks.toml").read_text()
     final = "select count(*) from (select distinct window_key, window_start from t)"
     old, new = (

@@ -226,6 +226,8 @@ def test_a_rebuild_under_another_gap_is_switched_to(spark: SparkSession, tmp_pat
     done = cli.invoke(main, ["rebuild", str(path), "--warehouse", "new", "--switch"])
     assert done.exit_code == 0, done.output
     assert "line 3" in done.output
+    counts = json.loads(done.stdout.splitlines()[-1])
+    assert (counts["job"], counts["batches"], counts["input"], counts["accepted"]) == ("rebuild", 1, 8, 8)
     config = load_config(path)
     assert config.pipeline.warehouse == str(tmp_path / "new")
     times = [F.unix_micros(f"session_{edge}") for edge in ("start", "end")]
@@ -283,15 +285,16 @@ def test_a_pipeline_of_a_project_is_rebuilt_and_its_readers_follow_or_are_told(
     cli = CliRunner()
     done = cli.invoke(main, ["rebuild", "up.toml", "--warehouse", "new/up", "--switch"])
     assert done.exit_code == 0, done.output
-    assert done.output.endswith(
+    said, _, counts = done.output.removesuffix("\n").rpartition("\n")
+    assert json.loads(counts)["accepted"] == 9
+    assert said.endswith(
         """\
 added to up.toml as line 18:
   + [pipeline]
   + warehouse = "new/up"
 stop the stream on the old warehouse first, then start `sessionlake run` again
 after that: behind.toml:3: source.of: reads results that are computed anew; rebuild this pipeline, too
-after that: late.toml:3: source.path: names a table of the old warehouse; write 'new/up/late_events', and rebuild this pipeline, too
-"""
+after that: late.toml:3: source.path: names a table of the old warehouse; write 'new/up/late_events', and rebuild this pipeline, too"""
     )
     assert (tmp_path / "up.toml").read_text() == changed + '\n[pipeline]\nwarehouse = "new/up"\n'
     config = load_config("up.toml")

@@ -1,7 +1,10 @@
 """The commands that save a pipeline and put it back."""
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import click
 
 from sessionlake.cli.jobs import command_of
 from sessionlake.cli.progress import progress
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
 
 @command_of("backup")
 def backup_command(config_path: str, directory: str) -> None:
-    """Save a backup, and print its manifest in a line."""
+    """Save a backup, and print what its manifest says."""
     config = load_config(config_path)
     from sessionlake.jobs.backup import backup
 
@@ -23,11 +26,12 @@ def backup_command(config_path: str, directory: str) -> None:
         shown.step("copying")
         made = backup(spark, config, _absolute(directory), shown.count)
     console.print(f"saved {_manifest_line(made)}")
+    _print_counts("backup", made)
 
 
 @command_of("restore")
 def restore_command(config_path: str, directory: str) -> None:
-    """Put a backup back, and print its manifest in a line."""
+    """Put a backup back, and print what its manifest says."""
     config = load_config(config_path)
     from sessionlake.jobs.backup import restore
     from sessionlake.jobs.backup.manifest import LocalFiles, check_backup
@@ -41,6 +45,7 @@ def restore_command(config_path: str, directory: str) -> None:
         shown.step("copying")
         put = restore(spark, config, place, shown.count)
     console.print(f"restored {_manifest_line(put)}; `sessionlake run` goes on with batch {put.batch_id + 1}")
+    _print_counts("restore", put)
 
 
 def _absolute(directory: str) -> str:
@@ -48,8 +53,17 @@ def _absolute(directory: str) -> str:
 
 
 def _manifest_line(manifest: "Manifest") -> str:
-    size = sum(file.bytes for file in manifest.files)
     return (
-        f"pipeline {manifest.pipeline} as of batch {manifest.batch_id}: {len(manifest.files):,} files, {size / 1e6:,.1f} MB, "
+        f"pipeline {manifest.pipeline} as of batch {manifest.batch_id}: {len(manifest.files):,} files, {_size(manifest) / 1e6:,.1f} MB, "
         f"made at {format_time(manifest.saved_us)} UTC"
     )
+
+
+def _print_counts(command: str, manifest: "Manifest") -> None:
+    """Print a line of JSON, the last line, for the calling program, as jobs do."""
+    counts = {"batch_id": manifest.batch_id, "files": len(manifest.files), "bytes": _size(manifest)}
+    click.echo(json.dumps({"job": command, **counts}))
+
+
+def _size(manifest: "Manifest") -> int:
+    return sum(file.bytes for file in manifest.files)

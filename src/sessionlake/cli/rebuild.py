@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from sessionlake.cli.jobs import command_of
 from sessionlake.cli.progress import CHECKING, progress
 from sessionlake.cli.shared import console, open_session
-from sessionlake.cli.stream import print_batch, print_summary
+from sessionlake.cli.stream import print_batch, print_metrics, print_summary
 from sessionlake.config.load import load_config
 from sessionlake.extras import require_versions
 from sessionlake.stopping import leaves
@@ -45,6 +45,7 @@ def rebuild_command(
     console.print("stop the stream on the old warehouse first, then start `sessionlake run` again")
     for line in needs:
         console.print(f"after that: {line}", soft_wrap=True)
+    print_metrics(summary, "rebuild")
 
 
 def _print_edit(config_path: str, edit: "Switch", *, done: bool) -> None:

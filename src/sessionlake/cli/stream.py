@@ -254,9 +254,9 @@ def print_summary(summary: "RunSummary", pipeline: str = "") -> None:
     show_warnings([f"{pipeline.strip()}: {warning}" if pipeline else warning for warning in summary.warnings])
 
 
-def print_metrics(summary: "RunSummary") -> None:
+def print_metrics(summary: "RunSummary", command: str = STREAM_RUN) -> None:
     """Print a run's counts as one line of JSON, the last line, for the calling program, as jobs do."""
     watermark = summary.watermark_us
     lag = None if watermark is None else round(time.time() - watermark / 1e6)
     metrics = {"watermark": None if watermark is None else format_time(watermark), "watermark_lag_seconds": lag}
-    click.echo(json.dumps({"job": STREAM_RUN, "batches": summary.batches, **summary.counts, **metrics}))
+    click.echo(json.dumps({"job": command, "batches": summary.batches, **summary.counts, **metrics}))

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from sessionlake.errors import JobError, PipelineStateError
 from sessionlake.jobs.backup import backup, restore
-from sessionlake.jobs.backup.manifest import INCOMPLETE, MANIFEST
+from sessionlake.jobs.backup.manifest import CHECKPOINT, INCOMPLETE, MANIFEST, WAREHOUSE
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.history import FORMAT
 from tests.engine.crash_support import (
@@ -116,8 +116,14 @@ def test_killed_backup_and_restore(spark: SparkSession, tmp_path: Path) -> None:
     assert (saved / INCOMPLETE).exists()
     done = call("backup", lake)
     assert (done.returncode, "saved pipeline crash as of batch 3" in done.stdout) == (0, True), done.stderr
+    # Hadoop's file system writes a hidden checksum beside each file.
+    files = [file for part in (CHECKPOINT, WAREHOUSE) for file in (saved / part).rglob("*") if file.name[0] != "."]
+    sizes = [file.stat().st_size for file in files if file.is_file()]
+    counts = {"batch_id": 3, "files": len(sizes), "bytes": sum(sizes)}
+    assert json.loads(done.stdout.splitlines()[-1]) == {"job": "backup", **counts}
     assert_killed(call("restore", other, "restore_file_copied:40"))
     done = call("restore", other)
     assert (done.returncode, "goes on with batch 4" in done.stdout) == (0, True), done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == {"job": "restore", **counts}
     run_once(spark, other)
     assert_same(other, lake)
