@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessionlake.columnar.arrays import sorted_codes
+from sessionlake.columnar.texts import sorted_codes
 from sessionlake.store.messages import HEAD, ListedMessages, Messages, MessageStore, together
 from sessionlake.store.rocks import RocksSegments
 from tests.support import examples

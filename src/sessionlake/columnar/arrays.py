@@ -111,21 +111,6 @@ def plain_text(texts: pa.Array) -> pa.Array:
     return texts.dictionary_decode() if pa.types.is_dictionary(texts.type) else texts
 
 
-def sorted_codes(keys: pa.ChunkedArray | pa.Array) -> tuple[Ints, pa.Array]:
-    """Return each key's rank among the distinct keys, and the distinct keys, ascending. No key may be null.
-
-    >>> codes, keys = sorted_codes(pa.array(["b", "a", "b"]))
-    >>> codes.tolist(), keys.to_pylist()
-    ([1, 0, 1], ['a', 'b'])
-    """
-    encoded = combined(keys).dictionary_encode()
-    order = pc.sort_indices(encoded.dictionary)
-    # `order` lists the dictionary's entries by rank; its inverse permutation gives the rank of each entry.
-    rank = np.empty(len(order), np.int64)
-    rank[order.to_numpy()] = np.arange(len(order))
-    return rank[encoded.indices.to_numpy()], encoded.dictionary.take(order)
-
-
 def distinct(values: Ints) -> Ints:
     """Return the distinct numbers, ascending, as `np.unique` does.
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sessionlake.columnar.arrays import Ints, combined, sorted_codes
+from sessionlake.columnar.arrays import Ints, combined
+from sessionlake.columnar.texts import sorted_codes
 from sessionlake.operators.joins.control import pack, unpack
 from sessionlake.operators.joins.spec import Side
 from sessionlake.store.buffered import Part

@@ -10,7 +10,8 @@ import pyarrow as pa
 from sessionlake.aggregates import Aggregate
 from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.partials import values_of
-from sessionlake.columnar.arrays import Ints, sorted_codes
+from sessionlake.columnar.arrays import Ints
+from sessionlake.columnar.texts import sorted_codes
 from sessionlake.operators.counts import rules as counts
 from sessionlake.operators.counts.operator import Counter
 from sessionlake.operators.counts.series import keys_of, partitions_of

@@ -7,7 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.aggregates.partials import values_of
-from sessionlake.columnar.arrays import Bools, Ints, combined, distinct, sorted_codes, within_group
+from sessionlake.columnar.arrays import Bools, Ints, combined, distinct, within_group
+from sessionlake.columnar.texts import sorted_codes
 from sessionlake.engine.operator import RESTORE, TICK, BatchContext, Inputs, ShardResult
 from sessionlake.operators.counts.batch import Batch, messages_of, numbers_by_key, numbers_by_partition
 from sessionlake.operators.counts.rules import Merged, Messages, is_kept, merge, sent_windows

@@ -8,7 +8,8 @@ import pyarrow as pa
 from sessionlake.aggregates import Aggregate
 from sessionlake.aggregates.base import Events, States
 from sessionlake.aggregates.partials import merge_states
-from sessionlake.columnar.arrays import Groups, Ints, argsort, concatenated, sorted_codes
+from sessionlake.columnar.arrays import Groups, Ints, argsort, concatenated
+from sessionlake.columnar.texts import sorted_codes
 from sessionlake.engine.operator import BatchContext, Counted, Keyed, Split
 from sessionlake.errors import ConfigError
 from sessionlake.operators.groups.spec import GroupSpec

@@ -7,8 +7,9 @@ import pyarrow as pa
 
 from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.partials import values_of
-from sessionlake.columnar.arrays import Ints, combined, is_among, sorted_codes
+from sessionlake.columnar.arrays import Ints, combined, is_among
 from sessionlake.columnar.records import Records
+from sessionlake.columnar.texts import sorted_codes
 from sessionlake.engine.operator import BatchContext, Inputs, ShardResult
 from sessionlake.operators.groups import store as groups
 from sessionlake.operators.groups.changelog import GROUPS

@@ -7,7 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake.columnar.arrays import Bools, Ints, combined, sorted_codes
+from sessionlake.columnar.arrays import Bools, Ints, combined
+from sessionlake.columnar.texts import sorted_codes
 from sessionlake.engine.operator import RESTORE, TICK, BatchContext, Inputs, ShardResult
 from sessionlake.operators.joins.axis import Session, axis_of
 from sessionlake.operators.joins.control import AGAIN, REMOVE, pack

@@ -7,7 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake.columnar.arrays import Bools, Ints, combined, concatenated, distinct, sorted_codes
+from sessionlake.columnar.arrays import Bools, Ints, combined, concatenated, distinct
+from sessionlake.columnar.texts import sorted_codes
 from sessionlake.engine.operator import BatchContext, Inputs, ShardResult
 from sessionlake.operators.keyed.control import REMOVE, REMOVE_SCHEMA
 from sessionlake.operators.keyed.expiring import (

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake.columnar.arrays import combined, sorted_codes
+from sessionlake.columnar.arrays import combined
+from sessionlake.columnar.texts import sorted_codes
 from sessionlake.engine.operator import RESTORE, TICK, BatchContext, Inputs, ShardResult
 from sessionlake.operators.process.api import Row, Timer
 from sessionlake.operators.process.changelog import STATES

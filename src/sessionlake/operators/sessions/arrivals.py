@@ -6,8 +6,9 @@ import numpy as np
 import pyarrow as pa
 
 from sessionlake.aggregates.partials import Partials, concat, lift
-from sessionlake.columnar.arrays import Ints, sorted_codes
+from sessionlake.columnar.arrays import Ints
 from sessionlake.columnar.records import UNTIL
+from sessionlake.columnar.texts import sorted_codes
 from sessionlake.engine.operator import Inputs
 from sessionlake.operators.sessions.control import PUT as PUT_ROWS
 from sessionlake.operators.sessions.control import REMOVE, RESTATE

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sessionlake.columnar.arrays import sorted_codes
 from sessionlake.columnar.records import Records
+from sessionlake.columnar.texts import sorted_codes
 from sessionlake.engine.operator import RESTORE, BatchContext, Inputs, ShardResult, Split
 from sessionlake.operators.sessions.control import archived_tombstones, kinds_of, limits_of
 from sessionlake.operators.sessions.kernel import until_of

@@ -5,8 +5,9 @@ import pyarrow as pa
 
 from sessionlake.aggregates.base import Events
 from sessionlake.aggregates.partials import Partials, merge_states
-from sessionlake.columnar.arrays import Groups, Ints, sorted_codes
+from sessionlake.columnar.arrays import Groups, Ints
 from sessionlake.columnar.groups import group_events
+from sessionlake.columnar.texts import sorted_codes
 from sessionlake.engine.operator import Aside, Counted, Keyed, Split
 from sessionlake.operators.shared.windowing.emission import Progress
 from sessionlake.operators.windows.spec import WindowSpec

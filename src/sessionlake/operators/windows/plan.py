@@ -7,7 +7,8 @@ import numpy as np
 import pyarrow as pa
 
 from sessionlake.aggregates.partials import Partials, concat
-from sessionlake.columnar.arrays import combined, plain_text, sorted_codes
+from sessionlake.columnar.arrays import combined, plain_text
+from sessionlake.columnar.texts import sorted_codes
 from sessionlake.engine.operator import Inputs
 from sessionlake.operators.shared.windowing import emission
 from sessionlake.operators.shared.windowing.batch_times import WAITING, BatchTimes

@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 
 from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.partials import Partials
-from sessionlake.columnar.arrays import Bools, Ints, combined, sorted_codes
+from sessionlake.columnar.arrays import Bools, Ints, combined
 from sessionlake.columnar.axis import Axis
+from sessionlake.columnar.texts import sorted_codes
 from sessionlake.engine.operator import LOOKUP, Inputs
 from sessionlake.operators.shared.windowing.emission import FOREVER, Firing
 from sessionlake.operators.shared.windowing.slices import Pairs, SliceAxis, are_among, is_at, joined

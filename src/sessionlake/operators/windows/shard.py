@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake.columnar.arrays import Ints, combined, sorted_codes
+from sessionlake.columnar.arrays import Ints, combined
+from sessionlake.columnar.texts import sorted_codes
 from sessionlake.engine.operator import RESTORE, BatchContext, Inputs, ShardResult
 from sessionlake.operators.shared.corrections.outcomes import with_outcomes
 from sessionlake.operators.shared.windowing.batch_times import WAITING, BatchTimes, batch_times

@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake.columnar.arrays import Bools, Ints, distinct, sorted_codes
+from sessionlake.columnar.arrays import Bools, Ints, distinct
+from sessionlake.columnar.texts import sorted_codes
 from sessionlake.operators.keyed.expiry.pattern import CHUNK, ByRule, Expirations, IndexChanges, Pass
 from sessionlake.operators.keyed.expiry.table_rows import TableRows
 from sessionlake.operators.keyed.expiry.ttl import Ttl
