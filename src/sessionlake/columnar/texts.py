@@ -14,7 +14,7 @@ _ROUNDS = 4
 _FEW = 64
 """So few equal texts are left to Arrow at once."""
 _BITS = 40
-"""Bits of a later round's word; those above it have the number of the group, of which there are fewer than 2^24."""
+"""Bits of a later round's word; those above it have the number of the group, which is below 2^24."""
 _MOST = 1 << (64 - _BITS)
 _FIRST_BYTES = np.array([(1 << 64) - (1 << (64 - 8 * n)) for n in range(9)], np.uint64)
 """Masks that keep the first n bytes of a word."""
