@@ -2,7 +2,7 @@
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -82,10 +82,19 @@ def test_another_thread_has_no_say_in_signals() -> None:
     assert seen == [False, before]
 
 
-def test_a_handler_that_a_library_installs_is_taken_back() -> None:
-    with handlers_kept():
-        signal.signal(signal.SIGINT, lambda *_: None)
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+@pytest.mark.parametrize(("before", "stays"), [(lambda *_: None, False), (signal.default_int_handler, True)])
+def test_a_handler_that_a_library_installs_is_taken_back_if_there_is_one_of_the_program(
+    before: Callable[..., None], *, stays: bool
+) -> None:
+    def of_library(*_: object) -> None: ...
+
+    python = signal.signal(signal.SIGINT, before)
+    try:
+        with handlers_kept():
+            signal.signal(signal.SIGINT, of_library)
+        assert signal.getsignal(signal.SIGINT) is (of_library if stays else before)
+    finally:
+        signal.signal(signal.SIGINT, python)
 
 
 def test_other_threads_hear_of_it_while_the_main_one_puts_it_off() -> None:

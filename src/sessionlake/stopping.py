@@ -101,15 +101,20 @@ def pause(seconds: float) -> None:
 
 @contextmanager
 def handlers_kept() -> Iterator[None]:
-    """Put the handlers of signals back at the end: SparkContext installs one that calls Java while Java may be being called."""
+    """Put a program's own handlers of signals back at the end: SparkContext installs one that calls Java while Java may be being called.
+
+    Without a handler of the program's own, as in a notebook, that one stays: there ctrl-C ends Spark's jobs by it.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.getsignal(number) for number in SIGNALS}
+    own = {number: signal.getsignal(number) for number in SIGNALS}
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in own.items():
+            if handler is signal.default_int_handler:
+                continue
             signal.signal(number, handler)
 
 

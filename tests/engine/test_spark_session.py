@@ -13,9 +13,22 @@ from sessionlake.engine import spark
 from sessionlake.engine.java import OPTIONS
 
 PROBE = """
-import json, sys
+import json, signal, sys
 import pyarrow as pa
+from pyspark.sql import SparkSession
 from sessionlake.engine.spark import build_session
+
+def our_handler(*_):
+    sys.exit("stopped")
+
+signal.signal(signal.SIGINT, our_handler)
+make, handlers = SparkSession.__init__, []
+
+def noting(self, *args, **named):
+    handlers.append(signal.getsignal(signal.SIGINT))
+    make(self, *args, **named)
+
+SparkSession.__init__ = noting
 
 def look(batches):
     import gc, sys
@@ -40,6 +53,7 @@ print(json.dumps({
     "worker": json.loads(worker),
     "rows": session.read.format("delta").load(sys.argv[1]).count(),
     "same": build_session("other") is session,
+    "handled": handlers == [our_handler] and signal.getsignal(signal.SIGINT) is our_handler,
 }))
 """
 
@@ -109,6 +123,11 @@ def test_worker_is_forked_lean_and_warm(seen: dict[str, Any]) -> None:
 
 def test_active_session_is_returned(seen: dict[str, Any]) -> None:
     assert seen["same"] is True
+
+
+def test_the_handler_of_ctrl_c_is_the_program_s_while_the_session_is_made(seen: dict[str, Any]) -> None:
+    """Spark's own calls Java, which may be being called: ctrl-C would print the trace of that."""
+    assert seen["handled"] is True
 
 
 def test_sockets_are_gone_at_exit(seen: dict[str, Any]) -> None:

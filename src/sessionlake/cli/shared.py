@@ -19,7 +19,6 @@ from sessionlake.config.load import Config
 from sessionlake.config.secrets import hide
 from sessionlake.errors import ConfigError
 from sessionlake.extras import require_versions
-from sessionlake.stopping import handlers_kept
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -99,7 +98,7 @@ def open_session(
         check_java()
         with paused():
             find_jars()  # a fetch shows its own progress
-    with progress() as shown, handlers_kept():
+    with progress() as shown:
         shown.step("starting Spark")
         return build_session(
             f"sessionlake-{name or config.pipeline.name}",

@@ -16,6 +16,7 @@ from sessionlake.engine.java import in_one_jvm, start_java
 from sessionlake.engine.java_names import remember_names
 from sessionlake.engine.sockets import socket_folder
 from sessionlake.errors import ConfigError
+from sessionlake.stopping import handlers_kept
 
 LITTLE_JAVA = {
     "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=128m",
@@ -117,6 +118,9 @@ def build_session(
     check_versions(
         str(spark_package.__getattr__("MODULE$").SPARK_VERSION()), str(delta_package.__getattr__("MODULE$").VERSION())
     )
+    # The context alone: its handler of ctrl-C must be gone before the session, which calls Java many times, is made.
+    with handlers_kept():
+        SparkContext.getOrCreate(conf)
     return SparkSession.builder.config(conf=conf).getOrCreate()
 
 
