@@ -1,8 +1,8 @@
 """Common parts of the streaming queries: how often they look for input, how they end, and the signs of a second driver."""
 
-import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
@@ -16,17 +16,25 @@ _EVERY_S = 1
 _SECOND_DRIVER = ("ConcurrentModification", "Multiple streaming", "CONCURRENT_STREAM_LOG_UPDATE")
 
 
-def answered(batch: Callable[[DataFrame, int], None]) -> Callable[[DataFrame, int], None]:
-    """Return a function of a batch that also fails by `sys.exit`: py4j passes only exceptions on to Java, and Java would wait for good."""
+@contextmanager
+def answered(batch: Callable[[DataFrame, int], None]) -> Iterator[Callable[[DataFrame, int], None]]:
+    """Yield a function of a batch for the query of the block. It fails also by `sys.exit`, and lets go of `batch` at the end.
 
-    @functools.wraps(batch)
+    py4j passes only exceptions on to Java, and Java would wait for good. And Java holds the function as long as the query: if
+    `batch` held an object of the query, neither Java nor Python would ever drop it, 5 MB for each query.
+    """
+    held = [batch]
+
     def answering(rows: DataFrame, batch_id: int) -> None:
         try:
-            batch(rows, batch_id)
+            held[0](rows, batch_id)
         except SystemExit as exit_:
             raise RuntimeError(f"sys.exit({exit_.code!r}) was called in a batch; raise an exception there") from exit_
 
-    return answering
+    try:
+        yield answering
+    finally:
+        held.clear()
 
 
 def run_to_end(

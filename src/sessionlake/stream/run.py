@@ -246,12 +246,13 @@ class _Run:
         def query() -> None:
             # Made for each query: Spark's reader of a table keeps the columns that it had then.
             inputs = read_inputs(self.tables, self.sources, self.kind.inputs, everything_at_once=everything_at_once)
-            writer = (
-                inputs.writeStream.foreachBatch(answered(run_batch))
-                .option("checkpointLocation", self.config.checkpoint)
-                .queryName(self.config.pipeline.name)
-            )
-            run_to_end(self.config, writer, once=once, meanwhile=self.while_idle, ending=self._ending)
+            with answered(run_batch) as batch:
+                writer = (
+                    inputs.writeStream.foreachBatch(batch)
+                    .option("checkpointLocation", self.config.checkpoint)
+                    .queryName(self.config.pipeline.name)
+                )
+                run_to_end(self.config, writer, once=once, meanwhile=self.while_idle, ending=self._ending)
 
         self.remove_marked_stores()
         try:

@@ -51,13 +51,14 @@ def publish_changes(
         .option("skipChangeCommits", "true")
         .load(tables[of.changes].uri)
     )
-    writer = (
-        changelog.writeStream.foreachBatch(answered(changed))
-        .option("checkpointLocation", f"{checkpoint}/stream")
-        .queryName(f"{config.pipeline.name}-publish")
-    )
     try:
-        run_to_end(config, writer, once=once, meanwhile=meanwhile)
+        with answered(changed) as batch:
+            writer = (
+                changelog.writeStream.foreachBatch(batch)
+                .option("checkpointLocation", f"{checkpoint}/stream")
+                .queryName(f"{config.pipeline.name}-publish")
+            )
+            run_to_end(config, writer, once=once, meanwhile=meanwhile)
     except StreamingQueryException as error:
         raise _explained(str(error), tables, checkpoint) or error from error
     return batches, first
