@@ -1,10 +1,12 @@
 """Each command has a line for its end by a signal, and an exit code that says whether that is how it usually ends."""
 
 import signal
+import threading
 
 import pytest
 
 from sessionlake import stopping
+from sessionlake.cli import stop
 from sessionlake.cli.registry import COMMANDS
 from sessionlake.cli.stop_lines import Command, exit_code, line
 
@@ -58,3 +60,29 @@ def test_what_the_work_says_goes_before_what_the_command_says_and_a_dry_run_befo
     stopping.leaves("the job is done")
     assert line(Command("compact", {})) == "compact: stopped; the job is done"
     assert line(Command("compact", {"dry_run": True})) == "compact: stopped; a dry run writes nothing"
+
+
+def test_the_second_thread_that_ends_the_process_waits_for_the_line_of_the_first(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One of them ends the process, and with it the other, which may have been about to write the line."""
+    ending, asked, may_write, ended = stop.Stop(), threading.Event(), threading.Event(), []
+
+    def slow_line(_: Command | None) -> str:
+        asked.set()
+        assert may_write.wait(60)
+        return "compact: stopped"
+
+    monkeypatch.setattr(stop, "line", slow_line)
+    monkeypatch.setattr(stop, "_LINE_S", 60)
+    threads = [threading.Thread(target=lambda: ended.append(ending.end()))]
+    threads[0].start()
+    assert asked.wait(60)
+    threads.append(threading.Thread(target=lambda: ended.append(ending.end())))
+    threads[1].start()
+    threads[1].join(0.2)
+    assert not ended
+    may_write.set()
+    for thread in threads:
+        thread.join(60)
+    assert (len(ended), capsys.readouterr().err) == (2, "sessionlake: compact: stopped\n")

@@ -28,6 +28,8 @@ _DEAF_S = 1.5
 """The same if the main thread does not even hear of it, being in foreign code such as a long query of DuckDB's."""
 _JAVA_S = 2.8
 """The part of it that Java gets to remove its temporary files."""
+_LINE_S = 1.0
+"""How long an end waits for another thread's line: a terminal that is held takes none."""
 _DOUBLE_S = 0.3
 """A signal that follows so soon is the same one, sent to the group and to the process."""
 _ERASE = b"\r\x1b[2K\x1b[?25h"
@@ -44,6 +46,7 @@ class Stop:
         self.number: int | None = None
         self._at = 0.0
         self._begun, self._said = itertools.count(), itertools.count()
+        self._line_is_there = threading.Event()
         self._errors = 2
         self._asked: list[children.Process] = []
         self._heard = self._raised = False
@@ -135,7 +138,10 @@ class Stop:
 
     def _say(self) -> int:
         """Print the line, once, and return the exit code."""
-        if not next(self._said):
+        if next(self._said):
+            # The watching thread and the main one may both end the process, which must not end before the line is written.
+            self._line_is_there.wait(_LINE_S)
+        else:
             text = f"sessionlake: {line(self.command)}\n"
             if self._errors == 2:
                 sys.stderr.write(text)
@@ -143,6 +149,7 @@ class Stop:
             else:
                 with suppress(OSError):
                     os.write(self._errors, text.encode())
+            self._line_is_there.set()
         return exit_code(self.command, self.number or signal.SIGINT)
 
     def _wake(self) -> None:
