@@ -187,6 +187,7 @@ def test_another_process_is_fenced(spark: SparkSession, broker: Broker, tmp_path
     assert assert_live(config, broker) == 2
 
 
+@pytest.mark.slow
 def test_a_topic_that_has_records_of_others_is_refused(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     config = small(tmp_path, broker)
     topic = Topic(broker, f"s-{tmp_path.name}")
@@ -214,6 +215,7 @@ def test_a_topic_that_has_records_of_others_is_refused(spark: SparkSession, brok
     assert [json.loads(key)["session_key"] for key in found] == ["cid"]
 
 
+@pytest.mark.slow
 def test_lost_changes_and_a_rebuilt_pipeline(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     config = small(tmp_path, broker)
     ran(spark, config, "a.json", ("ann", 100), ("bob", 100), ("bob", 115))
