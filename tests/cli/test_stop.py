@@ -163,8 +163,8 @@ def test_ctrl_c_that_the_process_is_told_to_ignore_is_ignored(project: Project) 
     [
         ("running the query", CTRL_C, ["sql", FOREVER], READS),
         ("running the query", SUPERVISOR, ["sql", "select 1", "--engine", "spark", "--allow-files"], READS),
-        ("compact: 1 of", CTRL_C, ["compact"], REST + RUN_ID),
-        ("compact: [23] of", SUPERVISOR, ["compact"], REST + RUN_ID),
+        (r"compact: \d of", CTRL_C, ["compact"], REST + RUN_ID),
+        (r"compact: \d of", SUPERVISOR, ["compact"], REST + RUN_ID),
         ("looking at", CTRL_C, ["compact", "--dry-run"], "a dry run writes nothing"),
         ("looking for", SUPERVISOR, ["reprocess-late"], REST + RUN_ID),
         ("looking for expired rows", CTRL_C, ["expire", "--where", "event_count < 0"], REST + RUN_ID),
@@ -202,7 +202,7 @@ def test_a_stream_at_any_moment_succeeds(project: Project, seconds: float) -> No
 @pytest.mark.slow
 def test_a_second_ctrl_c_ends_it_at_once(committed: Project) -> None:
     with started(committed, "compact") as process:
-        process.wait_for("compact: 1 of")
+        process.wait_for(r"compact: \d of")
         process.send(CTRL_C)
         sleep(0.4)
         with suppress(ProcessLookupError):
