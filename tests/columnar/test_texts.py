@@ -46,3 +46,13 @@ def test_codes_are_ranks_among_distinct_texts(found: list[str]) -> None:
     codes, keys = texts.sorted_codes(pa.chunked_array([found[::2], found[1::2]], pa.string()))
     assert keys.to_pylist() == sorted(set(found), key=str.encode)
     assert [keys[code].as_py() for code in codes.tolist()] == [*found[::2], *found[1::2]]
+
+
+@pytest.mark.parametrize("equal", range(40))
+def test_no_byte_is_passed_over(equal: int) -> None:
+    """What follows the bytes that tell two texts apart sorts the other way round."""
+    found = [
+        f"{group}{'x' * equal}{number:02d}{99 - number:02d}{99 - number:08d}" for group in "ab" for number in range(99)
+    ]
+    order = texts.text_order(pa.array(found[::-1]))
+    assert [found[::-1][place] for place in order] == found
