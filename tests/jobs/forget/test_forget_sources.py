@@ -20,6 +20,7 @@ from sessionlake.jobs.forget.proof import _searched
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 from tests.operators.joins.join_support import join_config
+from tests.support import make_config
 
 GONE, OTHER = '["7","eu \\"x\\""]', '["8","us"]'
 RIGHT: list[dict[str, Any]] = [
@@ -77,6 +78,33 @@ def test_rows_of_sources_are_counted_by_all_fields(
     # As lines of CSV any field counts for any part.
     paths["right"].write_text('1,7,"eu ""x"""\n2,7,eu\n"eu ""x""";7\n77,"eu ""x"""\n')
     assert counted(GONE, csv=True)["right"] == (2, None)
+
+
+@pytest.mark.parametrize(
+    ("made", "key"),
+    [
+        ({"event": {"key": "Day", "columns": {"day": "date_trunc('day', time)"}}}, "Day"),
+        ({"event": {"key": ["user", "day"], "columns": {"day": "date_trunc('day', time)"}}}, "day"),
+        (
+            {
+                "event": {"key": "users_plan"},
+                "lookup": [{"name": "users", "path": "users", "on": ["user"], "columns": ["plan"]}],
+            },
+            "users_plan",
+        ),
+    ],
+)
+def test_a_source_without_the_key_is_not_searched(
+    spark: SparkSession, tmp_path: Path, made: dict[str, Any], key: str
+) -> None:
+    """A column of the source that has the name of a computed one is another column: its values would be counted falsely."""
+    config = make_config(tmp_path, **made)
+    lake = Lake(Tables.of(spark, config), config, Keys.of(["2026-11-27"]))
+    ((name, side),) = config.inputs.items()
+    rows, limit = _searched(lake, name, side.source)
+    assert rows == 0
+    assert limit is not None
+    assert f"its rows don't have {key!r}, which is computed or looked up" in limit
 
 
 @pytest.mark.slow

@@ -107,6 +107,11 @@ def _searched(lake: Lake, name: str, source: SourceSection) -> tuple[int, str | 
     """Return how many rows of an input's source have a key, and why they were not searched if that is so."""
     if source.entry.has_topic:
         return 0, "a topic is not searched; its records leave it with its own retention"
+    side = lake.config.inputs[name]
+    made = {column.lower() for column in (*side.event.columns, *(name for of in side.lookup for name in of.names))}
+    absent = next((column for column in lake.config.keys[name] if column.lower() in made), None)
+    if absent is not None:
+        return 0, f"{source.path!r} was not searched: its rows don't have {absent!r}, which is computed or looked up"
     try:
         return _source_rows(lake, name, source), None
     except PySparkException as error:
