@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 # How much progress is shown goes by how slow the machine is: tests of it ask for it.
 os.environ.setdefault("SESSIONLAKE_QUIET", "1")
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell lets what runs in the background ignore ctrl-C, and so all that the tests start and interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SLOW_TIMEOUT_SECONDS = 900
 # Seconds of each module, of the CPU and of the clock, as `make test-seconds` measured them last.

@@ -1,7 +1,9 @@
 """Projects on real Spark: all pipelines in one process, their failures apart from each other, and what the commands say of them."""
 
+import itertools
 import json
 import os
+import random
 import re
 import signal
 import socket
@@ -17,6 +19,7 @@ from urllib.error import URLError
 
 import deltalake
 import duckdb
+import psutil
 import pytest
 from click.testing import CliRunner, Result
 from deltalake.exceptions import TableNotFoundError
@@ -54,9 +57,9 @@ def content(root: Path, name: str) -> list[Any]:
     config = load_config(root / f"{name}.toml")
     live = {"sittings": "sessions_live", "stragglers": "sessions_live", "hours": "windows_live", "latest": "table_live"}
     columns = {"hours": "window_key, window_start, total", "latest": "table_key, v"}.get(
-        name, "session_key, session_start, session_end, event_count"
+        name.rstrip("23"), "session_key, session_start, session_end, event_count"
     )
-    return sorted(query_tables(config, f"select {columns} from {live[name]}", 1000)[1])
+    return sorted(query_tables(config, f"select {columns} from {live[name.rstrip('23')]}", 1000)[1])
 
 
 def statuses(root: Path) -> dict[str, dict[str, Any]]:
@@ -210,6 +213,52 @@ def test_a_batch_that_hangs_is_cancelled_and_leaves_the_cores_to_the_others(
         assert "Traceback" not in driver.communicate()[1]
     for name in PIPELINES:
         assert content(root, name) == content(other, name), name
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_workers_of_ten_pipelines_are_killed_again_and_again(root: Path) -> None:
+    """Whatever worker is killed, whichever pipelines' batches it was at work for, all tables are those of undisturbed runs."""
+    for kind, number in itertools.product(("sittings", "hours", "latest"), "23"):
+        (root / f"{kind}{number}.toml").write_text(PIPELINES[kind])
+    names = [path.stem for path in root.glob("*.toml") if path.stem != "project"]
+    assert len(names) == 10
+    killed = 0
+    with _driver(root) as driver:
+        files = iter(range(2, 8))
+        wait_for(lambda: batches(root, "hours") > 0, driver)
+        process = psutil.Process(driver.pid)
+        deadline = time.monotonic() + 100
+        while killed < 25 and time.monotonic() < deadline:
+            if (number := next(files, None)) is not None:
+                write_file(root, number)
+            # The daemon too: it forks the workers.
+            for child in _pythons(process)[killed % 3 :]:
+                child.kill()
+                killed += 1
+            time.sleep(random.Random(killed).random())
+        for number in files:
+            write_file(root, number)
+        assert killed >= 25
+        other = write_project(root / "undisturbed", 8)
+        assert run(other, "--once").returncode == 0
+        wanted = {name: content(other, name) for name in PIPELINES}
+        wait_for(lambda: all(content(root, name) == wanted[name.rstrip("23")] for name in names), driver)
+        driver.send_signal(signal.SIGINT)
+        assert driver.wait(60) == 0
+        assert "Traceback" not in driver.communicate()[1]
+    found = statuses(root)
+    assert {name for name in names if found[name]["reconciles"]} == {*names}
+
+
+def _pythons(driver: psutil.Process) -> list[psutil.Process]:
+    """Return the daemon and the workers of a driver."""
+    found = []
+    for child in driver.children(recursive=True):
+        with suppress(psutil.Error):
+            if "sessionlake.engine.daemon" in child.cmdline():
+                found.append(child)
+    return found
 
 
 @contextmanager
