@@ -72,9 +72,11 @@ def test_only_other_keys_are_asked_of_the_database(tmp_path: Path) -> None:
     store = SegmentedSessionStore(tmp_path / "db", INTERVAL)
     write(store, {(key, 10) for key in KEYS}, set())
     write(store, {(key, 20) for key in KEYS[:6]}, {(KEYS[6], 0)})
-    with patch.object(RocksSegments, "get", autospec=True, side_effect=RocksSegments.get) as get:
+    with patch.object(RocksSegments, "find", autospec=True, side_effect=RocksSegments.find) as find:
         assert found(store, KEYS, 0) == expected({(KEYS[7], 10), *((key, 20) for key in KEYS[:6])}, KEYS, 0)
-    assert [call.args[1:] for call in get.call_args_list] == [(0, [KEYS[7].encode()])]
+    assert [(number, keys.to_pylist()) for _, number, keys in (call.args for call in find.call_args_list)] == [
+        (0, [KEYS[7].encode()])
+    ]
     store.clear()
     assert found(store, KEYS, 0) == set()
     store.close()

@@ -1,11 +1,17 @@
 """Interfaces of a shard's store for the engine, and of a database for the store, independent of the operator."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias
 
-SegmentWrites = Mapping[int, tuple[list[bytes], list[bytes | None]]]
-"""By segment keys and their values; None deletes."""
+import pyarrow as pa
+
+from sessionlake.columnar.arrays import combined
+
+Bytes: TypeAlias = Sequence[bytes | None] | pa.Array
+"""Byte strings: some objects, or an array."""
+SegmentWrites = Mapping[int, tuple[Bytes, Bytes]]
+"""By segment keys and their values; null deletes."""
 
 
 IDS_FROM = (1 << 62) + (1 << 61)
@@ -39,12 +45,20 @@ class Segments(Protocol):
         """Return a metadata entry."""
 
     def get(self, segment: int, keys: list[bytes]) -> list[bytes | None]:
-        """Return the values of distinct keys in a live segment."""
+        """Return the values of a few distinct keys in a live segment."""
+
+    def find(self, segment: int, keys: pa.Array) -> pa.Array:
+        """Return the values of distinct keys in a live segment, null if there is none; both are bytes."""
 
     def items(
         self, segment: int, low: bytes | None = None, high: bytes | None = None, limit: int | None = None
     ) -> list[tuple[bytes, bytes]]:
         """Return keys and values of a live segment, ascending by key, the first `limit` of them; low and high are inclusive."""
+
+    def page(
+        self, segment: int, low: bytes | None = None, high: bytes | None = None, limit: int | None = None
+    ) -> tuple[pa.Array, pa.Array]:
+        """Return what `items` does, as an array of the keys and one of the values."""
 
     def write(self, writes: SegmentWrites, meta: Mapping[str, bytes]) -> None:
         """Write values and metadata atomically; a segment that is not there is made first."""
@@ -60,6 +74,41 @@ class Segments(Protocol):
 
     def close(self) -> None:
         """Release the database."""
+
+
+class OfObjects:
+    """The methods of `Segments` whose arguments or results are arrays, for a database that has its values as objects."""
+
+    def find(self, segment: int, keys: pa.Array) -> pa.Array:
+        """Return the values of distinct keys in a live segment, null if there is none."""
+        return as_array(self.get(segment, keys.to_pylist()) if len(keys) else [])
+
+    def page(
+        self, segment: int, low: bytes | None = None, high: bytes | None = None, limit: int | None = None
+    ) -> tuple[pa.Array, pa.Array]:
+        """Return keys and values of a live segment, ascending by key, the first `limit` of them."""
+        items = self.items(segment, low, high, limit)
+        return as_array([key for key, _ in items]), as_array([value for _, value in items])
+
+    def get(self, segment: int, keys: list[bytes]) -> list[bytes | None]:
+        """See `Segments`."""
+        raise NotImplementedError
+
+    def items(
+        self, segment: int, low: bytes | None = None, high: bytes | None = None, limit: int | None = None
+    ) -> list[tuple[bytes, bytes]]:
+        """See `Segments`."""
+        raise NotImplementedError
+
+
+def as_array(values: Bytes) -> pa.Array:
+    """Return byte strings as one array; StoreError if they are more than Arrow's 2 GiB."""
+    return values if isinstance(values, pa.Array) else combined(pa.chunked_array([pa.array(values, pa.binary())]))
+
+
+def as_objects(values: Bytes) -> Sequence[Any]:
+    """Return byte strings as objects."""
+    return values.to_pylist() if isinstance(values, pa.Array) else values
 
 
 OpenSegments = Callable[[Path], Segments]

@@ -43,7 +43,7 @@ def read_blocks(db: Segments, segment: Ints, names: pa.Array) -> tuple[Ints, pa.
     for number in db.segments:
         at = np.flatnonzero(segment == number)
         if len(at):
-            values.append(pa.array(db.get(number, names.take(pa.array(at)).to_pylist()), pa.binary()))
+            values.append(db.find(number, names.take(pa.array(at))))
             rows.append(at)
     if not rows:
         return np.zeros(0, np.int64), pa.array([], pa.binary())
@@ -88,7 +88,7 @@ class BlockStore:
         for number, low, high in zip(numbers.tolist(), starts.tolist(), ends.tolist(), strict=True):
             if number >= oldest:
                 part = writes.slice(low, high - low)
-                batch[number] = (part["key"].to_pylist(), part["value"].to_pylist())
+                batch[number] = (combined(part["key"]), combined(part["value"]))
         self._db.write(batch, meta)
         self._db.drop_before(oldest)
 

@@ -9,7 +9,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from sessionlake.store.api import Segments, SegmentWrites
+from sessionlake.store.api import OfObjects, Segments, SegmentWrites, as_objects
 from sessionlake.store.rocks import RocksSegments
 
 PARTS = 2
@@ -43,7 +43,7 @@ class _Pending:
         return self._ordered[first : None if high is None else bisect_right(self._ordered, high)]
 
 
-class BufferedSegments:
+class BufferedSegments(OfObjects):
     """A `RocksSegments` whose writes and drops wait for `flush`; the errors are its."""
 
     def __init__(self, path: Path) -> None:
@@ -106,7 +106,7 @@ class BufferedSegments:
                 self._dropped.remove(segment)
                 for key, _ in self._db.items(segment):
                     pending.put(key, None)
-            for key, value in zip(keys, values, strict=True):
+            for key, value in zip(as_objects(keys), as_objects(values), strict=True):
                 pending.put(key, value)
 
     def drop_before(self, segment: int) -> None:
@@ -153,7 +153,7 @@ class BufferedSegments:
         return segment in self._db.segments and segment not in self._dropped
 
 
-class Part(Segments):
+class Part(OfObjects, Segments):
     """A store's own segments in a database that it shares; it is cleared, flushed and closed with the whole."""
 
     def __init__(self, db: BufferedSegments, number: int) -> None:

@@ -50,11 +50,21 @@ class HiddenIds:
         """Return the values of distinct keys in a live segment."""
         return self.database.get(segment, keys)
 
+    def find(self, segment: int, keys: pa.Array) -> pa.Array:
+        """Return the values of distinct keys in a live segment, as an array."""
+        return self.database.find(segment, keys)
+
     def items(
         self, segment: int, low: bytes | None = None, high: bytes | None = None, limit: int | None = None
     ) -> list[tuple[bytes, bytes]]:
         """Return keys and values of a live segment."""
         return self.database.items(segment, low, high, limit)
+
+    def page(
+        self, segment: int, low: bytes | None = None, high: bytes | None = None, limit: int | None = None
+    ) -> tuple[pa.Array, pa.Array]:
+        """Return keys and values of a live segment, as arrays."""
+        return self.database.page(segment, low, high, limit)
 
     def write(self, writes: SegmentWrites, meta: Mapping[str, bytes]) -> None:
         """Write values, those of identities that wait, and metadata."""
@@ -187,8 +197,8 @@ def segment_writes(writes: pa.Table) -> SegmentWrites:
     ends = [*starts[1:], writes.num_rows] if len(starts) else []
     return {
         number: (
-            writes["key"].slice(first, last - first).to_pylist(),
-            writes["value"].slice(first, last - first).to_pylist(),
+            combined(writes["key"].slice(first, last - first)),
+            combined(writes["value"].slice(first, last - first)),
         )
         for number, first, last in zip(numbers.tolist(), starts.tolist(), ends, strict=True)
     }

@@ -13,7 +13,7 @@ from typing import cast
 from rocksdict import Rdict, WriteBatch
 
 from sessionlake.errors import StoreError
-from sessionlake.store.api import SegmentWrites
+from sessionlake.store.api import OfObjects, SegmentWrites, as_objects
 from sessionlake.store.database import META, Database
 from sessionlake.store.directory import claim, mark_damage, remove_store
 from sessionlake.store.disk_space import WRITE_BUFFER, require_disk_space, sizes
@@ -44,7 +44,7 @@ CPU ms (medians of 7) over 599,000 entries of 420,000 keys:
 | 300,000 | 2.0 | 813 | 532 | 438 |"""
 
 
-class RocksSegments:
+class RocksSegments(OfObjects):
     """A rocksdict database of segments, named by number, and a few metadata entries.
 
     Every call raises CorruptionError if bytes turn out to be damaged (LayoutError if they are of another format),
@@ -119,7 +119,7 @@ class RocksSegments:
             batch.set_default_column_family(self._db.handle(_name(segment)))
             self._segments.add(segment)
             put, delete = batch.put, batch.delete
-            for key, value in zip(keys, values, strict=True):
+            for key, value in zip(as_objects(keys), as_objects(values), strict=True):
                 if value is None:
                     delete(key)
                 else:

@@ -9,7 +9,6 @@ A value is a head (HEAD), an event's id with the length that the head says, and 
 columns.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
@@ -20,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import Bools, Ints, binary_array, byte_slices, offsets_of
-from sessionlake.store.api import OpenSegments
+from sessionlake.store.api import Bytes, OpenSegments, as_array
 from sessionlake.store.blocks import BlockStore
 from sessionlake.store.layout import Heads
 from sessionlake.store.rocks import RocksSegments
@@ -160,7 +159,7 @@ class RowStore(BlockStore):
 
     def _stored(self, segment: int, keys: pa.Array, codes: Ints) -> Stored:
         asked = keys if len(codes) == len(keys) else keys.take(pa.array(codes))
-        return stored_of(codes, self._db.get(segment, asked.to_pylist()) if len(asked) else [])
+        return stored_of(codes, self._db.find(segment, asked))
 
     def writes(self, keys: pa.Array, rows: Values, replaced: Stored, markers: Values, freed: Stored) -> pa.Table:
         """Return the writes that put rows, remove others of the store, put markers, and remove `freed` ones.
@@ -205,8 +204,10 @@ class RowStore(BlockStore):
     ) -> tuple[pa.Array, Stored]:
         """Return the first `limit` keys strictly after one, up to `high`, inclusive, ascending, that have rows, and these."""
         low = None if after is None else after + b"\0"
-        keys, stored = _listed(self._db.items(ROWS, low, high, limit) if ROWS in self._db.segments else [])
-        return pa.array(keys, pa.binary()), stored
+        if ROWS not in self._db.segments:
+            return pa.array([], pa.binary()), stored_of(np.zeros(0, np.int64), [])
+        keys, values = self._db.page(ROWS, low, high, limit)
+        return keys, stored_of(np.arange(len(keys)), values)
 
     def entries(
         self, index: int, high: bytes | None = None, limit: int | None = None, after: bytes | None = None
@@ -215,8 +216,7 @@ class RowStore(BlockStore):
         if index not in self._db.segments:
             return pa.array([], pa.binary())
         low = after + b"\0" if after is not None else self._first(index) or _FIRST + b"\0"
-        items = self._db.items(index, low, high, limit)
-        return pa.array([entry for entry, _ in items], pa.binary())
+        return self._db.page(index, low, high, limit)[0]
 
     def entry_count(self, index: int) -> int:
         """Return how many entries an index has whose writes put none that is there, and remove none that is not."""
@@ -297,9 +297,9 @@ def row_of(value: bytes) -> StoredRow:
     return StoredRow(time, offset, revision, written, partition, value[_ONE_HEAD.size : end], value[end:])
 
 
-def stored_of(codes: Ints, values: Sequence[bytes | None]) -> Stored:
-    """Return the value found for each code, None if there is none."""
-    array = pa.array(values, pa.binary())
+def stored_of(codes: Ints, values: Bytes) -> Stored:
+    """Return the value found for each code, null if there is none."""
+    array = as_array(values)
     if array.null_count:
         codes, array = codes[array.is_valid().to_numpy(zero_copy_only=False)], array.drop_null()
     offsets, data = offsets_of(array)

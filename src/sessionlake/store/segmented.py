@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import Ints, argsort, combined, distinct, is_among
 from sessionlake.columnar.records import Records, concat
-from sessionlake.store.api import OpenSegments
+from sessionlake.store.api import OpenSegments, as_array
 from sessionlake.store.layout import pack, unpack
 from sessionlake.store.rocks import RocksSegments
 
@@ -154,20 +154,20 @@ class SegmentedSessionStore:
 
     def page(self, after: tuple[int, bytes] | None, limit: int, latest_end_us: int) -> Page:
         """Return the first `limit` values strictly after a segment and key, of the segments with ends up to a time, inclusive."""
-        last, found = latest_end_us // self.interval_us, list[tuple[int, list[tuple[bytes, bytes]]]]()
+        last, found = latest_end_us // self.interval_us, list[tuple[int, pa.Array, pa.Array]]()
         left = limit
         for segment in self.segments:
             if segment > last or left == 0:
                 break
             if after is None or segment >= after[0]:
                 low = after[1] + b"\0" if after is not None and segment == after[0] else None
-                items = self._db.items(segment, low, None, left)
-                found.append((segment, items))
-                left -= len(items)
+                keys, values = self._db.page(segment, low, None, left)
+                found.append((segment, keys, values))
+                left -= len(keys)
         return Page(
-            np.repeat([segment for segment, _ in found], [len(items) for _, items in found]).astype(np.int64),
-            pa.array([key for _, items in found for key, _ in items], pa.binary()),
-            _binary([value for _, items in found for _, value in items]),
+            np.repeat([segment for segment, _, _ in found], [len(keys) for _, keys, _ in found]).astype(np.int64),
+            combined(pa.chunked_array([keys for _, keys, _ in found], pa.binary())),
+            combined(pa.chunked_array([values for _, _, values in found], pa.binary())),
         )
 
     def rewritten(self, page: Page, rest: Records, touched: Ints) -> pa.Table:
@@ -193,7 +193,7 @@ class SegmentedSessionStore:
         """Return the keys' values in a segment, null if there is none."""
         written = self._written.get(segment)
         if written is None or len(written) > _WRITTEN_PER_KEY * len(keys):
-            return _binary(self._db.get(segment, keys.to_pylist()))
+            return self._db.find(segment, keys)
         # Who has come in one batch mostly comes in the next one, too. Its value is a column's element here; of the database
         # it would be an object for the key and one for the value.
         place = pc.index_in(keys, value_set=combined(written["key"]))
@@ -201,7 +201,7 @@ class SegmentedSessionStore:
         rest = np.flatnonzero(place.is_null().to_numpy(zero_copy_only=False))
         if not len(rest):
             return found
-        read = _binary(self._db.get(segment, keys.take(pa.array(rest)).to_pylist()))
+        read = self._db.find(segment, keys.take(pa.array(rest)))
         # The values that were read are appended to those that were found, so the indices of the former start at len(keys).
         at = np.arange(len(keys))
         at[rest] = len(keys) + np.arange(len(rest))
@@ -272,7 +272,7 @@ class SegmentedSessionStore:
         ):
             if number >= oldest:
                 part = written[number] = writes.slice(start, stop - start)
-                batch[number] = (part["key"].to_pylist(), part["value"].to_pylist())
+                batch[number] = (combined(part["key"]), combined(part["value"]))
         # Emptied first: if the write fails, the content of the database is unknown.
         self._written = {}
         self._db.write(batch, meta)
@@ -286,7 +286,7 @@ class SegmentedSessionStore:
     def scan(self, oldest_end_us: int) -> tuple[list[bytes], Records]:
         """Return the keys and sessions that end at or after `oldest_end_us`; for inspection, not for the hot path."""
         items = [item for segment in self.segments for item in self._db.items(segment)]
-        found = self.unpack(_binary([value for _, value in items]))
+        found = self.unpack(as_array([value for _, value in items]))
         return [key for key, _ in items], found.take(np.flatnonzero(found.end >= oldest_end_us))
 
     def clear(self) -> None:
@@ -297,11 +297,6 @@ class SegmentedSessionStore:
     def close(self) -> None:
         """Flush and release the database."""
         self._db.close()
-
-
-def _binary(values: Sequence[bytes | None]) -> pa.Array:
-    """Return values as one array; StoreError if they are more than Arrow's 2 GiB."""
-    return combined(pa.chunked_array([pa.array(values, pa.binary())]))
 
 
 def _concatenated(parts: list[tuple[Records, int]]) -> FoundSessions:

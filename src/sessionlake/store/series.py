@@ -49,8 +49,7 @@ class SeriesStore(ListedStore):
             if number == LISTS:
                 continue
             left = np.flatnonzero(place == _NOWHERE)
-            asked = series.take(pa.array(left)).to_pylist()
-            found = pa.array(self._db.get(number, asked) if asked else [], pa.binary())
+            found = self._db.find(number, series.take(pa.array(left)))
             there = left[found.is_valid().to_numpy(zero_copy_only=False)]
             place[there] = number
             values.append(found.drop_null())

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from sessionlake.store.api import SegmentWrites
+from sessionlake.store.api import OfObjects, SegmentWrites, as_objects
 
 
-class MemorySegments:
+class MemorySegments(OfObjects):
     """See `store.api.Segments`."""
 
     def __init__(self, path: Path) -> None:
@@ -33,7 +33,7 @@ class MemorySegments:
     def write(self, writes: SegmentWrites, meta: Mapping[str, bytes]) -> None:
         for segment, (keys, values) in writes.items():
             of = self._segments.setdefault(segment, {})
-            for key, value in zip(keys, values, strict=True):
+            for key, value in zip(as_objects(keys), as_objects(values), strict=True):
                 if value is None:
                     of.pop(key, None)
                 else:
