@@ -1,4 +1,4 @@
-"""What a stored session costs on disk: in the RocksDB stores, the changelog and the snapshot; for docs/sizing.md.
+"""What a stored session costs on disk: in the stores, the changelog and the snapshot; for docs/sizing.md.
 
     python -m benchmarks.sizing [--sessions 10000000]
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sessionlake.store.ids import Ids, segment_writes
-from sessionlake.store.rocks import RocksSegments
+from sessionlake.store.files import FileSegments
 from sessionlake.warehouse import schemas
 
 RATES = (1, 10, 100, 1_000, 100_000)
@@ -43,7 +43,7 @@ def measured(count: int, rate: int, folder: Path) -> tuple[float, float, float]:
     time_us = np.sort(random.integers(0, count * 1_000_000 // rate, count)) + 1_700_000_000_000_000
     hashes = random.integers(-(2**63), 2**63 - 1, count)
     began = time.process_time()
-    store = RocksSegments(folder / "store")
+    store = FileSegments(folder / "store")
     _, writes = Ids(store, HOUR_US).known(time_us, hashes)
     store.write(segment_writes(writes), {})
     store.close()

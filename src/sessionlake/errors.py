@@ -88,7 +88,7 @@ class StoreHeldError(StoreError):
 
 
 class DiskFullError(StoreError):
-    """The disk of a store has too little room for RocksDB."""
+    """The disk of a store has too little room."""
 
     exit_code = ExitCode.FAILED
 

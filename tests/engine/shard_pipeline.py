@@ -11,7 +11,7 @@ import pyarrow as pa
 from sessionlake.engine import exchange
 from sessionlake.engine.operator import BatchContext, Inputs, ShardResult
 from sessionlake.engine.shard import ShardTask
-from sessionlake.store.rocks import RocksSegments
+from sessionlake.store.files import FileSegments
 
 TOTALS = pa.schema([("key", pa.string()), ("total", pa.int64())])
 
@@ -22,10 +22,10 @@ class Totals:
     def split(self, batches: Any, context: BatchContext) -> Any:
         raise NotImplementedError
 
-    def open_store(self, path: Path) -> RocksSegments:
-        return RocksSegments(path)
+    def open_store(self, path: Path) -> FileSegments:
+        return FileSegments(path)
 
-    def apply(self, inputs: Inputs, store: RocksSegments, context: BatchContext) -> ShardResult:
+    def apply(self, inputs: Inputs, store: FileSegments, context: BatchContext) -> ShardResult:
         del context
         seen = Counter(inputs["event"]["key"].to_pylist())
         keys = sorted(seen)
@@ -34,12 +34,12 @@ class Totals:
         table = pa.table({"key": totals.keys(), "total": totals.values()}, schema=TOTALS)
         return ShardResult(changes=table, writes=table, stats=totals)
 
-    def commit(self, store: RocksSegments, writes: pa.Table, meta: dict[str, bytes], context: BatchContext) -> None:
+    def commit(self, store: FileSegments, writes: pa.Table, meta: dict[str, bytes], context: BatchContext) -> None:
         del context
         keys = [k.encode() for k in writes["key"].to_pylist()]
         store.write({0: (keys, [str(total).encode() for total in writes["total"].to_pylist()])}, meta)
 
-    def restored(self, inputs: Inputs, store: RocksSegments) -> Iterator[pa.Table]:
+    def restored(self, inputs: Inputs, store: FileSegments) -> Iterator[pa.Table]:
         del store
         yield inputs["restore"]
 

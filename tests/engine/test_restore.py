@@ -52,9 +52,11 @@ def empty_pending(stores: Path) -> None:
         file.write_bytes(b"")
 
 
-def delete_manifest(stores: Path) -> None:
-    for file in stores.glob("*/MANIFEST*"):
-        file.unlink()
+def flip_a_byte_of_current(stores: Path) -> None:
+    for file in stores.glob("*/CURRENT"):
+        content = bytearray(file.read_bytes())
+        content[30] ^= 1
+        file.write_bytes(content)
 
 
 def delete_current(stores: Path) -> None:
@@ -63,14 +65,14 @@ def delete_current(stores: Path) -> None:
 
 
 def delete_tables_of_a_store(stores: Path) -> None:
-    files = list(stores.glob("*/*.sst"))
+    files = list(stores.glob("*/*.run"))
     assert files
     for file in files:
         file.unlink()
 
 
 def flip_bytes_of_tables(stores: Path) -> None:
-    for file in stores.glob("*/*.sst"):
+    for file in stores.glob("*/*.run"):
         content = bytearray(file.read_bytes())
         content[10] ^= 1
         file.write_bytes(content)
@@ -111,7 +113,7 @@ SLOW = {
     delete_pending: "stale",
     empty_pending: "corrupt",
     truncate_pending: "corrupt",
-    delete_manifest: "corrupt",
+    flip_a_byte_of_current: "corrupt",
     delete_current: "corrupt",
     delete_tables_of_a_store: "corrupt",
 }

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sessionlake.engine.shard import KEPT, NEW, RESTORED
 from sessionlake.errors import StoreError
-from sessionlake.store.rocks import RocksSegments
+from sessionlake.store.files import FileSegments
 from tests.engine.shard_pipeline import Pipeline, Totals
 from tests.support import examples
 
@@ -67,9 +67,9 @@ def test_totals_are_right_wherever_the_shard_goes(steps: list[tuple[str, list[st
 def test_store_that_another_task_holds_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline = Pipeline(tmp_path)
     pipeline.batch("a", ["x"])
-    opened, held = Totals.open_store, RocksSegments(tmp_path / "a" / "0")
+    opened, held = Totals.open_store, FileSegments(tmp_path / "a" / "0")
 
-    def open_store(operator: Totals, path: Path) -> RocksSegments:
+    def open_store(operator: Totals, path: Path) -> FileSegments:
         try:
             return opened(operator, path)
         except StoreError:

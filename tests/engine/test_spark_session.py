@@ -117,7 +117,7 @@ def test_conf_holds_defaults_and_arguments(seen: dict[str, Any]) -> None:
 
 
 def test_worker_is_forked_lean_and_warm(seen: dict[str, Any]) -> None:
-    loaded = ["numpy", "pandas", "pyarrow.compute", "rocksdict"]
+    loaded = ["numpy", "pandas", "pyarrow.compute"]
     assert seen["worker"] == {"archives": [], "loaded": loaded, "python": sys.executable, "frozen": True}
 
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.store.api import IDS_FROM
+from sessionlake.store.files import FileSegments
 from sessionlake.store.ids import MINUTE_US, HiddenIds, Ids, is_of_ids, segment_writes
-from sessionlake.store.rocks import RocksSegments
 from sessionlake.store.secondary import OverlaidSegments, SecondarySegments
 from tests.support import examples
 
@@ -31,7 +31,7 @@ def add(ids: Ids, pairs: list[Pair]) -> list[bool]:
 def test_what_was_added_is_known_and_nothing_else(
     tmp_path_factory: pytest.TempPathFactory, batches: list[set[Pair]]
 ) -> None:
-    ids, seen = Ids(RocksSegments(tmp_path_factory.mktemp("ids") / "s"), 60 * MINUTE_US), set[Pair]()
+    ids, seen = Ids(FileSegments(tmp_path_factory.mktemp("ids") / "s"), 60 * MINUTE_US), set[Pair]()
     for batch in batches:
         again = sorted(batch | set(sorted(seen)[::2]))
         assert add(ids, again) == [pair in seen for pair in again]
@@ -40,7 +40,7 @@ def test_what_was_added_is_known_and_nothing_else(
 
 
 def test_segments_before_a_time_are_dropped_as_a_whole(tmp_path: Path) -> None:
-    ids = Ids(RocksSegments(tmp_path / "s"), 2 * MINUTE_US)
+    ids = Ids(FileSegments(tmp_path / "s"), 2 * MINUTE_US)
     pairs = [(minute * MINUTE_US, 7) for minute in range(-4, 8)]
     assert add(ids, pairs) == [False] * 12
     ids.drop_before(2 * MINUTE_US + 1)
@@ -48,7 +48,7 @@ def test_segments_before_a_time_are_dropped_as_a_whole(tmp_path: Path) -> None:
 
 
 def test_an_operator_sees_its_own_segments_alone(tmp_path: Path) -> None:
-    hidden = HiddenIds(RocksSegments(tmp_path / "s"))
+    hidden = HiddenIds(FileSegments(tmp_path / "s"))
     ids = Ids(hidden.database, 60 * MINUTE_US)
     _, writes = ids.known(np.array([5]), np.array([6]))
     assert is_of_ids(writes).tolist() == [True]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.columnar.records import Records
-from sessionlake.store.rocks import RocksSegments
+from sessionlake.store.files import FileSegments
 from sessionlake.store.segmented import SegmentedSessionStore
 from tests.support import examples
 
@@ -72,7 +72,7 @@ def test_only_other_keys_are_asked_of_the_database(tmp_path: Path) -> None:
     store = SegmentedSessionStore(tmp_path / "db", INTERVAL)
     write(store, {(key, 10) for key in KEYS}, set())
     write(store, {(key, 20) for key in KEYS[:6]}, {(KEYS[6], 0)})
-    with patch.object(RocksSegments, "find", autospec=True, side_effect=RocksSegments.find) as find:
+    with patch.object(FileSegments, "find", autospec=True, side_effect=FileSegments.find) as find:
         assert found(store, KEYS, 0) == expected({(KEYS[7], 10), *((key, 20) for key in KEYS[:6])}, KEYS, 0)
     assert [(number, keys.to_pylist()) for _, number, keys in (call.args for call in find.call_args_list)] == [
         (0, [KEYS[7].encode()])

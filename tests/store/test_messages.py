@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.columnar.texts import sorted_codes
+from sessionlake.store.files import FileSegments
 from sessionlake.store.messages import HEAD, ListedMessages, Messages, MessageStore, together
-from sessionlake.store.rocks import RocksSegments
 from tests.support import examples
 
 BLOCK, SEGMENT = 10, 35
@@ -110,7 +110,7 @@ def test_what_is_around_and_in_ranges_is_a_plain_lists(
     opened.close()
 
 
-class Counting(RocksSegments):
+class Counting(FileSegments):
     """Counts the entries that are read."""
 
     read = 0

@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessionlake.store.rocks import RocksSegments
+from sessionlake.store.files import FileSegments
 from sessionlake.store.secondary import OverlaidSegments, SecondarySegments, identity
 from sessionlake.store.segmented import WRITE_SCHEMA
 from tests.support import examples
@@ -23,7 +23,7 @@ bounds = st.none() | st.sampled_from(KEYS)
 @cache
 def base() -> SecondarySegments:
     path = Path(directory.name) / "db"
-    db = RocksSegments(path)
+    db = FileSegments(path)
     db.write({7: (list(STORED), list(STORED.values()))}, {})
     db.close()
     return SecondarySegments(path)
@@ -56,7 +56,7 @@ def test_a_store_is_the_same_whatever_is_done_with_it_until_it_is_made_anew(tmp_
     seen = set()
     for _ in range(2):
         for n in range(3):
-            db = RocksSegments(path)
+            db = FileSegments(path)
             db.write({n: ([b"a"], [b"1"])}, {})
             db.close()
             SecondarySegments(path)
@@ -68,7 +68,7 @@ def test_a_store_is_the_same_whatever_is_done_with_it_until_it_is_made_anew(tmp_
         shutil.rmtree(path)
         assert identity(path) is None
         if n == 1:
-            RocksSegments(path).close()
+            FileSegments(path).close()
             shutil.rmtree(tmp_path / "copy")
         else:
             (tmp_path / "copy").rename(path)

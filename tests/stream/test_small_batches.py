@@ -64,7 +64,7 @@ def test_a_store_that_is_lost_meanwhile_is_restored_for_the_reason_that_the_one_
         if commit.batch_id == 0:
             shutil.rmtree(ours.stores)
         if commit.batch_id == 1:
-            for table in (ours.stores / "1").glob("*.sst"):
+            for table in (ours.stores / "1").glob("*.run"):
                 table.write_bytes(b"")
 
     run_once(spark, ours, damage)

@@ -22,7 +22,7 @@ _P1, _P2, _P3, _P4, _P5 = (
         0x27D4EB2F165667C5,
     )
 )
-_SEED = 42
+SEED = 42
 """Spark's, of `xxhash64`."""
 _BLOCK_BYTES = 1 << 25
 """Bytes that are hashed at a time; bounds the memory that all steps of one block take."""
@@ -40,8 +40,8 @@ def record_ids(keys: pa.Array, *numbers: Ints) -> Ints:
     """
     # As in Spark the hash of the columns so far is the next column's seed. The first seed is 42, and a number is one word of
     # 8 bytes.
-    with np.errstate(over="ignore"):  # arithmetic is modulo 2 ** 64, as the algorithm wants it
-        hashes = _hash_bytes(keys.cast(pa.binary()))
+    hashes = hash_bytes(keys.cast(pa.binary()))
+    with np.errstate(over="ignore"):  # as there
         for column in numbers:
             words = column.astype(np.int64).view(np.uint64)
             hashes = _mix(_word(hashes + _P5 + np.uint64(8), words))
@@ -50,14 +50,15 @@ def record_ids(keys: pa.Array, *numbers: Ints) -> Ints:
 
 def record_id(key: bytes, *numbers: int) -> int:
     """Return the id of one key, UTF-8, and its numbers, as `record_ids` does of many: for a few, numpy takes longer to begin than the library to end."""
-    hashed = xxh64_intdigest(key, _SEED)
+    hashed = xxh64_intdigest(key, SEED)
     for number in numbers:
         hashed = xxh64_intdigest(number.to_bytes(8, "little", signed=True), hashed)
     return hashed - (hashed >> 63 << 64)
 
 
-def _hash_bytes(texts: pa.Array) -> Hashes:
-    """Return XXH64 of each byte string, those of one length at a time, as many as make a block of bounded size."""
+def hash_bytes(texts: pa.Array, seed: int = SEED) -> Hashes:
+    """Return XXH64 of each byte string, with a seed below 2^64."""
+    # Those of one length at a time, as many as make a block of bounded size.
     offsets, data = offsets_of(texts)
     data = np.frombuffer(data, np.uint8)
     lengths = np.diff(offsets)
@@ -68,7 +69,8 @@ def _hash_bytes(texts: pa.Array) -> Hashes:
         for at in range(0, len(same), step):
             rows = same[at : at + step]
             block = _block(data, offsets[rows], int(length))
-            hashes[rows] = _mix(_tail(_stripes(block), block))
+            with np.errstate(over="ignore"):  # arithmetic is modulo 2 ** 64, as the algorithm wants it
+                hashes[rows] = _mix(_tail(_stripes(block, seed), block))
     return hashes
 
 
@@ -79,10 +81,10 @@ def _block(data: npt.NDArray[np.uint8], at: Ints, length: int) -> npt.NDArray[np
     return data[at[:, None] + np.arange(length)]
 
 
-def _stripes(block: npt.NDArray[np.uint8]) -> Hashes:
+def _stripes(block: npt.NDArray[np.uint8], seeded: int) -> Hashes:
     """Return the hash of all whole 32-byte stripes, the length added."""
     rows, length = block.shape
-    seed = np.uint64(_SEED)
+    seed = np.uint64(seeded)
     if length < 32:
         return np.full(rows, seed + _P5 + np.uint64(length))
     words = _words(block[:, : length // 32 * 32], "<u8")

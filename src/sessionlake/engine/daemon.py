@@ -18,7 +18,6 @@ WARM = (
     "pyarrow",
     "pyarrow.compute",
     "pyarrow.parquet",
-    "rocksdict",
     "pyspark.sql.pandas.types",
     "sessionlake.engine.shard",
     "sessionlake.engine.split",

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from sessionlake.columnar.arrays import Ints, binary_array, combined, taken
 from sessionlake.store.api import OpenSegments, Segments
-from sessionlake.store.rocks import RocksSegments
+from sessionlake.store.files import FileSegments
 from sessionlake.store.segmented import WRITE_SCHEMA
 
 _SIGN = 1 << 63
@@ -74,7 +74,7 @@ def block_writes(segment: Ints, names: pa.Array, values: pa.Array) -> pa.Table:
 class BlockStore:
     """A database of segments, whose content subclasses say."""
 
-    def __init__(self, path: Path, opened: OpenSegments = RocksSegments) -> None:
+    def __init__(self, path: Path, opened: OpenSegments = FileSegments) -> None:
         self._db = opened(path)
 
     def commit(self, writes: pa.Table, meta: dict[str, bytes], oldest: int) -> None:

@@ -24,15 +24,24 @@ STANDALONE = "SESSIONLAKE-STORE"
 """The file that marks a store of `sessionlake.stores`. It belongs to its user and is no cache, so it is never removed."""
 _UNMARKED_FORMAT = 1
 """Of the stores that were made before there was a marker."""
-_LOCK = "LOCK"
+LOCK = "LOCK"
+"""The file that a process has locked while it has the store open."""
+CURRENT = "CURRENT"
+"""The file that says which runs count: a store without one is empty."""
+IDENTITY = "IDENTITY"
+"""A file that is written only if a store is made."""
+RUN = re.compile(r"(\d+)\.run")
+"""The names of files of keys and values."""
 _ROCKSDICT = "rocksdict-config.json"
 _FILES = re.compile(
-    rf"{MARKER}(\.\d+\.tmp)?|{_ROCKSDICT}|CURRENT|IDENTITY|{_LOCK}|LOG(\.old\.\d+)?"
+    rf"{MARKER}(\.\d+\.tmp)?|{CURRENT}(\.tmp)?|{IDENTITY}|{LOCK}|{RUN.pattern}"
+    # Those of the stores of format 1, which were RocksDB's.
+    rf"|{_ROCKSDICT}|LOG(\.old\.\d+)?"
     r"|(MANIFEST|OPTIONS)-\d+(\.dbtmp)?|\d+\.(sst|log|blob|dbtmp)(\.trash)?"
 )
 
 
-def claim(path: Path) -> None:
+def claim(path: Path, of_format: int = FORMAT) -> None:
     """Make the directory of a store if it is not there, and mark it; the directory above names the pipeline.
 
     Raises LayoutError if the store's bytes are of another format, and StoreError for a directory that is neither
@@ -40,13 +49,13 @@ def claim(path: Path) -> None:
     """
     make_private(path)
     if not (path / MARKER).exists():
-        _mark(path, _UNMARKED_FORMAT if _require_ours(path) else FORMAT)
+        _mark(path, _UNMARKED_FORMAT if _require_ours(path) else of_format)
     found = _format(path)
-    if found != FORMAT:
-        raise LayoutError(f"store: {str(path)!r} has format {found}, not {FORMAT}; it is removed and restored")
+    if found != of_format:
+        raise LayoutError(f"store: {str(path)!r} has format {found}, not {of_format}; it is removed and restored")
 
 
-def remove_store(path: Path) -> None:
+def remove_store(path: Path, of_format: int = FORMAT) -> None:
     """Remove a store, if it exists; files that do not belong to a store stay.
 
     Raises StoreHeldError if a process has it open, and StoreError if the directory is not a store or if any of
@@ -58,15 +67,15 @@ def remove_store(path: Path) -> None:
         _require_ours(path)
         with _locked(path):
             names = _names(path)
-            for name in names - {MARKER, _LOCK}:
+            for name in names - {MARKER, LOCK}:
                 if _FILES.fullmatch(name):
                     (path / name).unlink()
-            (path / _LOCK).unlink(missing_ok=True)
+            (path / LOCK).unlink(missing_ok=True)
         if all(map(_FILES.fullmatch, names)):
             (path / MARKER).unlink(missing_ok=True)
             path.rmdir()
         else:
-            _mark(path, FORMAT)
+            _mark(path, of_format)
     except OSError as error:
         raise StoreError(f"store: {str(path)!r} can't be removed ({error}); remove it and start again") from error
 
@@ -92,7 +101,7 @@ def mark_damage(path: Path) -> Iterator[None]:
 
 def is_held(text: str) -> bool:
     """Say whether a message of RocksDB's means that the database is open already."""
-    return any(f"{_LOCK}: {os.strerror(number)}" in text for number in (errno.EAGAIN, errno.ENOLCK))
+    return any(f"{LOCK}: {os.strerror(number)}" in text for number in (errno.EAGAIN, errno.ENOLCK))
 
 
 def is_damage(text: str, path: Path) -> bool:
@@ -132,7 +141,7 @@ def _require_ours(path: Path) -> bool:
     """Say whether a directory is a store, marked or not; False if it is empty, StoreError if it is neither."""
     names = {name for name in _names(path) if not name.startswith(f"{MARKER}.")}
     if STANDALONE in names or (
-        names and MARKER not in names and not (_ROCKSDICT in names and names & {"CURRENT", "IDENTITY"})
+        names and MARKER not in names and not (_ROCKSDICT in names and names & {CURRENT, IDENTITY})
     ):
         raise StoreError(
             f"pipeline.store: {str(path)!r} holds {min(names)!r} and is no store; move it, or choose another directory for the stores"
@@ -142,10 +151,11 @@ def _require_ours(path: Path) -> bool:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold the lock that RocksDB holds on an open database."""
-    with (path / _LOCK).open("a") as file:
+    """Hold the lock of an open database, and the one that RocksDB holds on its own."""
+    with (path / LOCK).open("a") as file:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise StoreHeldError(f"store: {str(path)!r} is open in another process ({error}); stop that one") from error
         yield

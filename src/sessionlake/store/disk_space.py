@@ -35,6 +35,11 @@ def is_full(text: str, path: Path) -> bool:
     return told or (_REFUSED in text and free_bytes(path) < needed_bytes(path))
 
 
+def is_no_space(error: OSError) -> bool:
+    """Say whether the system has refused a write because a disk or a quota is full."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
 def free_bytes(path: Path) -> int:
     """Return how many bytes this user may still write."""
     found = os.statvfs(path)

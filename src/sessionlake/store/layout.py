@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from sessionlake.columnar.arrays import Ints, binary_array, byte_slices, offsets_of
 from sessionlake.columnar.records import Records
 
-FORMAT = 1
-"""Version of this layout and of the segments' and metadata's names; another one's stores are restored, never read."""
+FORMAT = 2
+"""Version of this layout, of the runs, and of the segments' and metadata's names; another one's stores are restored, never read."""
 
 # All heads stand before all states, so that numpy reads them as one structured array.
 _HEAD = np.dtype([("start", "<i8"), ("end", "<i8"), ("count", "<i8"), ("revision", "<i8"), ("length", "<u4")])

@@ -15,7 +15,7 @@ import pyarrow as pa
 from sessionlake.columnar.arrays import Ints, combined
 from sessionlake.store.api import OpenSegments, Segments
 from sessionlake.store.blocks import BlockStore
-from sessionlake.store.rocks import RocksSegments
+from sessionlake.store.files import FileSegments
 from sessionlake.store.segmented import WRITE_SCHEMA
 
 LISTS = (1 << 62) + 1
@@ -102,7 +102,7 @@ class HasLists:
 class ListedStore(HasLists, BlockStore):
     """A database of segments with lists. Subclasses define the content of the other segments."""
 
-    def __init__(self, path: Path, bucket: int, opened: OpenSegments = RocksSegments) -> None:
+    def __init__(self, path: Path, bucket: int, opened: OpenSegments = FileSegments) -> None:
         super().__init__(path, opened)
         self.bucket = bucket
 

@@ -21,9 +21,9 @@ from sessionlake.columnar.arrays import Bools, Ints, combined, concatenated, wit
 from sessionlake.columnar.groups import group_events
 from sessionlake.store.api import OpenSegments
 from sessionlake.store.blocks import BlockStore, block_keys, block_number, block_writes, key_of, read_blocks
+from sessionlake.store.files import FileSegments
 from sessionlake.store.layout import Heads, pack_heads, unpack_heads
 from sessionlake.store.lists import LIST_ROWS, LISTS, list_table, packed_list
-from sessionlake.store.rocks import RocksSegments
 from sessionlake.store.segmented import WRITE_SCHEMA
 
 HEAD = np.dtype(
@@ -103,7 +103,7 @@ def listed_together(parts: Sequence[ListedMessages]) -> ListedMessages:
 class MessageStore(BlockStore):
     """Messages and lists of one shard. Reads and the `writes` change nothing; `apply` comes once a batch is committed."""
 
-    def __init__(self, path: Path, *, block: int, segment: int, opened: OpenSegments = RocksSegments) -> None:
+    def __init__(self, path: Path, *, block: int, segment: int, opened: OpenSegments = FileSegments) -> None:
         super().__init__(path, opened)
         self.block = block
         self._blocks = -(-segment // block)

@@ -21,8 +21,8 @@ import pyarrow.compute as pc
 from sessionlake.columnar.arrays import Bools, Ints, binary_array, byte_slices, offsets_of
 from sessionlake.store.api import Bytes, OpenSegments, as_array
 from sessionlake.store.blocks import BlockStore
+from sessionlake.store.files import FileSegments
 from sessionlake.store.layout import Heads
-from sessionlake.store.rocks import RocksSegments
 from sessionlake.store.segmented import WRITE_SCHEMA, segment_interval
 
 ROWS, EXPIRY, RECENCY = (1 << 62) + 2, (1 << 62) + 3, (1 << 62) + 4
@@ -122,7 +122,7 @@ class RowStore(BlockStore):
         *,
         retention_us: int,
         row_interval_us: int | None = None,
-        opened: OpenSegments = RocksSegments,
+        opened: OpenSegments = FileSegments,
     ) -> None:
         """`row_interval_us` is how long a segment of rows is written to; None for one that never expires."""
         super().__init__(path, opened)

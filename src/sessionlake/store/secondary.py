@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +19,10 @@ import pyarrow as pa
 from sessionlake.columnar.arrays import combined, offsets_of
 from sessionlake.errors import StoreError
 from sessionlake.store.api import IDS_FROM
-from sessionlake.store.database import Database
-from sessionlake.store.rocks import SEGMENT
+from sessionlake.store.directory import CURRENT, IDENTITY
+from sessionlake.store.files import State
+from sessionlake.store.levels import Levels
+from sessionlake.store.runs import DamagedError
 
 _ATTEMPTS = 5
 
@@ -70,21 +72,16 @@ class SecondarySegments:
     def __init__(self, path: Path) -> None:
         error: Exception | None = None
         for _ in range(_ATTEMPTS):
-            if not (path / "CURRENT").exists():
+            if not (path / CURRENT).exists():
                 raise FileNotFoundError(path)
             try:
-                self._open(path)
-            except Exception as found:  # noqa: BLE001 (RocksDB's own have no type; a file may have gone meanwhile)
+                self._state = State.read(path)
+            except (DamagedError, OSError) as found:  # a file may have gone meanwhile
                 error = found
             else:
+                self._segments = sorted(number for number in self._state.segments if number < IDS_FROM)
                 return
         raise StoreError(f"store: {str(path)!r} can't be read ({error}); mend that, or remove it") from error
-
-    def _open(self, path: Path) -> None:
-        self._db = Database(path, read_only=True)
-        families = {int(name.removeprefix(SEGMENT)): name for name in self._db.names}
-        self._families = {number: self._db.family(name) for number, name in families.items() if number < IDS_FROM}
-        self._segments = sorted(self._families)
 
     @property
     def segments(self) -> list[int]:
@@ -93,38 +90,20 @@ class SecondarySegments:
 
     def meta(self, name: str) -> bytes | None:
         """Return a metadata entry."""
-        return self._db.meta(name)
+        return self._state.meta.get(name)
 
     def get(self, segment: int, keys: list[bytes]) -> list[bytes | None]:
         """Return the values of distinct keys in a segment."""
-        family = self._families.get(segment)
-        if family is None:
-            return [None] * len(keys)
-        if len(keys) == 1:
-            # A third less than of a list of one.
-            return [cast(bytes | None, family.get(keys[0]))]
-        return cast(list[bytes | None], family.get(cast(list[str | int | float | bytes | bool], keys)))
+        levels = self._state.segments.get(segment, Levels())
+        return [levels.get(key) for key in keys]
 
     def items(
         self, segment: int, low: bytes | None = None, high: bytes | None = None, *, backward: bool = False
     ) -> Items:
         """Yield keys and values of a segment, in the order of keys."""
-        if segment not in self._families:
-            return
-        entries = self._families[segment].iter()
-        first, last = (high, low) if backward else (low, high)
-        if first is None:
-            (entries.seek_to_last if backward else entries.seek_to_first)()
-        else:
-            (entries.seek_for_prev if backward else entries.seek)(first)
-        onward = entries.prev if backward else entries.next
-        while entries.valid():
-            key = cast(bytes, entries.key())
-            if last is not None and (key < last if backward else key > last):
-                return
-            yield key, cast(bytes, entries.value())
-            onward()
-        entries.status()  # raises if reading ended before the last key
+        for rows in self._state.segments.get(segment, Levels()).items(low, high, None, backward=backward):
+            found = zip(rows.keys.to_pylist(), rows.values.to_pylist(), strict=True)
+            yield from reversed([*found]) if backward else found
 
 
 class OverlaidSegments:
@@ -181,10 +160,10 @@ class OverlaidSegments:
 def identity(path: Path | str) -> tuple[int, int] | None:
     """Return a value that changes if the store is recreated at the same path; None if there is no store.
 
-    It identifies the file that RocksDB writes only when a store is created. A recreated store's file has another inode number or
+    It identifies the file that is written only when a store is made. A recreated store's file has another inode number or
     a later time.
     """
     with suppress(OSError):
-        found = os.stat(f"{path}/IDENTITY")  # noqa: PTH116 (asked for each look-up)
+        found = os.stat(f"{path}/{IDENTITY}")  # noqa: PTH116 (asked for each look-up)
         return found.st_ino, found.st_ctime_ns
     return None

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from sessionlake.columnar.arrays import Ints, argsort, combined, distinct, is_among
 from sessionlake.columnar.records import Records, concat
 from sessionlake.store.api import OpenSegments, as_array
+from sessionlake.store.files import FileSegments
 from sessionlake.store.layout import pack, unpack
-from sessionlake.store.rocks import RocksSegments
 
 MIN_SEGMENT_INTERVAL_US = 60_000_000
 SEGMENTS = 3
@@ -121,7 +121,7 @@ class SegmentedSessionStore:
     """
 
     def __init__(
-        self, path: Path, interval_us: int, opened: OpenSegments = RocksSegments, *, with_until: bool = False
+        self, path: Path, interval_us: int, opened: OpenSegments = FileSegments, *, with_until: bool = False
     ) -> None:
         """`with_until` says that each record has its `until` (`store/layout.py`)."""
         self._with_until = with_until

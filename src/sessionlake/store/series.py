@@ -13,9 +13,9 @@ import pyarrow as pa
 from sessionlake.columnar.arrays import Ints, combined
 from sessionlake.store.api import OpenSegments
 from sessionlake.store.blocks import items_of
+from sessionlake.store.files import FileSegments
 from sessionlake.store.layout import pack_heads, unpack_heads
 from sessionlake.store.lists import LISTS, ListedStore
-from sessionlake.store.rocks import RocksSegments
 from sessionlake.store.segmented import WRITE_SCHEMA, segment_interval
 from sessionlake.store.slices import Slices
 
@@ -33,7 +33,7 @@ _NOWHERE = -(1 << 62)
 class SeriesStore(ListedStore):
     """Series and lists of one shard. `find`, `lists` and the `writes` change nothing; `apply` comes once a batch is committed."""
 
-    def __init__(self, path: Path, *, retention_us: int, bucket: int, opened: OpenSegments = RocksSegments) -> None:
+    def __init__(self, path: Path, *, retention_us: int, bucket: int, opened: OpenSegments = FileSegments) -> None:
         super().__init__(path, bucket, opened)
         self._interval = segment_interval(retention_us)
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sessionlake.store.api import OpenSegments
+from sessionlake.store.files import FileSegments
 from sessionlake.store.lists import LISTS, HasLists
-from sessionlake.store.rocks import RocksSegments
 from sessionlake.store.segmented import SegmentedSessionStore
 
 
@@ -17,7 +17,7 @@ class ListedSessionStore(HasLists, SegmentedSessionStore):
         path: Path,
         interval_us: int,
         bucket: int,
-        opened: OpenSegments = RocksSegments,
+        opened: OpenSegments = FileSegments,
         *,
         with_until: bool = False,
     ) -> None:

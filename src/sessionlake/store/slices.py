@@ -16,9 +16,9 @@ import pyarrow as pa
 from sessionlake.columnar.arrays import Ints, concatenated
 from sessionlake.store.api import OpenSegments
 from sessionlake.store.blocks import block_keys, block_writes, items_of, read_blocks
+from sessionlake.store.files import FileSegments
 from sessionlake.store.layout import Heads, pack_heads, unpack_heads
 from sessionlake.store.lists import LISTS, ListedStore
-from sessionlake.store.rocks import RocksSegments
 from sessionlake.store.segmented import segment_interval
 
 _FIELDS = [("start", "<i8"), ("count", "<i8"), ("revision", "<i8"), ("reach", "<i8")]
@@ -67,7 +67,7 @@ class SliceStore(ListedStore):
         bucket_us: int,
         retention_us: int,
         head: "np.dtype[np.void]",
-        opened: OpenSegments = RocksSegments,
+        opened: OpenSegments = FileSegments,
     ) -> None:
         super().__init__(path, bucket_us, opened)
         self.block_us, self._head = block_us, head

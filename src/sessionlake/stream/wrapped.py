@@ -10,7 +10,7 @@ import pyarrow as pa
 from sessionlake.engine.operator import BatchContext, Inputs, Operator, ShardResult, Split
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.store.api import OpenSegments
-from sessionlake.store.rocks import RocksSegments
+from sessionlake.store.files import FileSegments
 from sessionlake.stream.event_operator import EventOperator
 from sessionlake.stream.ingest import EventSpec
 
@@ -50,7 +50,7 @@ class Wrapped(EventOperator):
         """Split them as the operator does."""
         return self.operator.split_sent(context, table)
 
-    def open_store(self, path: Path, opened: OpenSegments = RocksSegments) -> Any:
+    def open_store(self, path: Path, opened: OpenSegments = FileSegments) -> Any:
         """Open the operator's store."""
         return self.operator.open_store(path, opened)
 

@@ -50,14 +50,14 @@ def names(paths: list[Path]) -> set[str]:
 
 def test_find_tells_a_short_key_from_its_byte(config: Config) -> None:
     with locked_store(config):
-        assert names(find_in_stores(config, Keys.of(["7"]))) == {"c.arrow", str(shard("7"))}
+        assert names(find_in_stores(config, Keys.of(["7"]))) == {"c.arrow", str(shard("7")), "0.run"}
         assert find_in_stores(config, Keys.of(["8", "nobody@example.org"])) == []
 
 
 def test_find_tells_a_key_from_a_part_of_another(config: Config) -> None:
     assert find_in_stores(config, Keys.of(["nna@example.org", "anna@example.or"])) == []
     store = OneSessionAtATime(Path(config.store_dir) / "4", segment_interval(70))
-    try:  # still in RocksDB's log
+    try:  # not merged yet
         store.put(Session("someone@example.org", 100, 110, state=b"state"))
         assert len(find_in_stores(config, Keys.of(["someone@example.org"]))) == 2
         assert find_in_stores(config, Keys.of(["one@example.org"])) == []
@@ -120,7 +120,7 @@ def test_stores_of_other_machines_are_named(config: Config) -> None:
     others=st.lists(st.text("ab0123456789", min_size=1, max_size=16), min_size=1, max_size=3),
 )
 def test_proof_finds_exactly_the_stores_that_have_a_key(crowded: Config, some: list[int], others: list[str]) -> None:
-    """Of keys with a common prefix RocksDB's files hold what differs only; and a driver has the lock."""
+    """Keys with a common prefix are told apart; and a driver has the lock."""
     keys = Keys.of([*(crowded_key(number) for number in some), *others])
     with locked_store(crowded):
         found = names(find_in_stores(crowded, keys)) & {"0", "1"}

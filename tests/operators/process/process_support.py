@@ -19,7 +19,7 @@ from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.rows import Origin
 from sessionlake.sources.decoding.tables import TableDecoder
 from sessionlake.store.api import OpenSegments
-from sessionlake.store.rocks import RocksSegments
+from sessionlake.store.files import FileSegments
 from sessionlake.stream.control import split_corrections
 from sessionlake.stream.ingest import DEAD, EventSpec
 from sessionlake.warehouse.schemas import CORRECTIONS_SCHEMA
@@ -42,7 +42,7 @@ class ProcessPipeline:
         grace_us: int = 0,
         shards: int = 1,
         max_state_bytes: int = 1 << 20,
-        opened: OpenSegments = RocksSegments,
+        opened: OpenSegments = FileSegments,
         module: str = CLASSES,
     ) -> None:
         types = {**columns, KEY: pa.string(), TIME_US: pa.int64()}

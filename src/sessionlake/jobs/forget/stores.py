@@ -1,9 +1,9 @@
-"""Local stores that may hold a key: a removed key's bytes stay in RocksDB's files and logs, so whole shards go."""
+"""Local stores that may hold a key: a removed key's bytes stay in files until they are merged, so whole shards go."""
 
 import mmap
 import socket
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,7 +16,9 @@ from sessionlake.engine.erasure import FORGET, erase_store, mark, marked, remove
 from sessionlake.engine.pending import PENDING
 from sessionlake.errors import LockedError
 from sessionlake.jobs.forget.keys import Keys
-from sessionlake.store.reading import may_hold
+from sessionlake.store.directory import RUN
+from sessionlake.store.reading import may_hold, run_holds
+from sessionlake.store.runs import DamagedError
 from sessionlake.stream.lock import locked_store
 
 _TELLING = 6
@@ -92,16 +94,28 @@ def _shards(config: Config, keys: Keys) -> set[int]:
 def find_in_stores(config: Config, keys: Keys) -> list[Path]:
     """Return the stores, their files, pending files, and markers of stores to be removed, that hold a key or may hold one.
 
-    Every store is asked for the keys, even while a driver has it open. Its files are also searched for the bytes of the
-    key in its stored form, unless the key is so short that it would be found by chance. Pending files are read.
+    Every store is asked for the keys, even while a driver has it open, and so is each of its files: it may hold a row that counts no
+    more. A file that can't be read is searched for the bytes of the keys, unless a key is so short that it would be found by chance.
+    Pending files are read.
     """
     folder = Path(config.driver_store_dir)
     folders = _folders(config)
     files = [file for each in folders for file in sorted(each.rglob("*")) if file.is_file()]
     long = [key for key in keys.encoded if len(key) >= _TELLING]
-    found = [file for file in files if (_writes(file, keys) if _is_pending(file) else _holds(file, long, _is_key_at))]
+    found = [file for file in files if (_writes(file, keys) if _is_pending(file) else _has(file, keys, long))]
     found += [path for path in folders if path.suffix != PENDING and may_hold(path, keys.encoded)]
     return found + [folder / f"{shard}{FORGET}" for shard in marked(folder)]
+
+
+def _has(file: Path, keys: Keys, long: list[bytes]) -> bool:
+    """Say whether a file of a store has a key; of half a file, and of one of RocksDB's, if any of its bytes are one that is long."""
+    if RUN.fullmatch(file.name):
+        with suppress(DamagedError):
+            try:
+                return run_holds(file, keys.encoded)
+            except FileNotFoundError:  # a running driver merges
+                return False
+    return _holds(file, long)
 
 
 def _own(config: Config, keys: Keys) -> list[Path]:
@@ -119,7 +133,7 @@ def _writes(pending: Path, keys: Keys) -> bool:
         with pa.memory_map(str(pending)) as source:
             column = pa.ipc.open_file(source).read_all()["key"]
     except (OSError, pa.ArrowInvalid):
-        return _holds(pending, keys.encoded, lambda *_: True)
+        return _holds(pending, keys.encoded)
     return bool(pc.any(pc.is_in(column.cast(pa.binary()), pa.array(keys.encoded, pa.binary()))).as_py())
 
 
@@ -129,34 +143,13 @@ def _folders(config: Config) -> list[Path]:
     return [p for p in found if p.is_dir() and p.name.partition(".")[0].isdigit()]
 
 
-def _holds(file: Path, keys: list[bytes], counts: Callable[[mmap.mmap, int, bytes], bool]) -> bool:
-    """Say whether a key's bytes stand in a file, at a place that counts."""
+def _holds(file: Path, keys: list[bytes]) -> bool:
+    """Say whether a key's bytes stand in a file."""
     try:
         with file.open("rb") as opened:
             if not file.stat().st_size:
                 return False
             with mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                return any(counts(content, at, key) for key in keys for at in _places(content, key))
-    except FileNotFoundError:  # a running driver compacts
+                return any(content.find(key) >= 0 for key in keys)
+    except FileNotFoundError:  # a running driver merges
         return False
-
-
-def _places(content: mmap.mmap, key: bytes) -> Iterator[int]:
-    at = content.find(key)
-    while at >= 0:
-        yield at
-        at = content.find(key, at + 1)
-
-
-def _is_key_at(content: mmap.mmap, at: int, key: bytes) -> bool:
-    """Say whether bytes are a whole key for RocksDB, not a part of another one.
-
-    Its log has a key's length right before it; its tables that of the key and 8 bytes of their own, then the value's.
-    """
-    before = content[max(0, at - 8) : at]
-    return before.endswith(_varint(len(key))) or _varint(len(key) + 8) in before[:-1]
-
-
-def _varint(number: int) -> bytes:
-    low, high = number & 0x7F, number >> 7
-    return bytes([low]) if not high else bytes([low | 0x80]) + _varint(high)

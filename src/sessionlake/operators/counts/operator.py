@@ -21,7 +21,7 @@ from sessionlake.operators.shared.windowing.tombstones import (
 )
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.store.api import OpenSegments
-from sessionlake.store.rocks import RocksSegments
+from sessionlake.store.files import FileSegments
 from sessionlake.store.series import SeriesStore
 from sessionlake.stream.control import Limits, split_corrections
 from sessionlake.stream.event_operator import OneInputOperator
@@ -51,7 +51,7 @@ class Counter(OneInputOperator):
         limits = Limits(Progress.of(context.state).expired_us, None, context.clock_us)
         return split_corrections({"tombstone": NUMBERED_TOMBSTONE}, limits, table)
 
-    def open_store(self, path: Path, opened: OpenSegments = RocksSegments) -> SeriesStore:
+    def open_store(self, path: Path, opened: OpenSegments = FileSegments) -> SeriesStore:
         """Open a shard's store, by default in a separate database."""
         spec = self.spec
         return SeriesStore(path, retention_us=spec.retention_us, bucket=spec.windows.bucket, opened=opened)

@@ -15,7 +15,7 @@ from sessionlake.operators.groups.spec import GroupSpec
 from sessionlake.operators.groups.store import INTERVAL_US, OLDEST_US
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.store.api import OpenSegments
-from sessionlake.store.rocks import RocksSegments
+from sessionlake.store.files import FileSegments
 from sessionlake.store.segmented import SegmentedSessionStore
 from sessionlake.stream.control import Limits, latest_advance_us, split_corrections
 from sessionlake.stream.event_operator import OneInputOperator
@@ -43,7 +43,7 @@ class Grouper(OneInputOperator):
         latest = latest_advance_us(skew, context.clock_us, watermark_of(context.state), 1)
         return split_corrections(KINDS, Limits(NO_WATERMARK, latest, context.clock_us), table)
 
-    def open_store(self, path: Path, opened: OpenSegments = RocksSegments) -> SegmentedSessionStore:
+    def open_store(self, path: Path, opened: OpenSegments = FileSegments) -> SegmentedSessionStore:
         """Open a shard's store, by default in a separate database."""
         return SegmentedSessionStore(path, INTERVAL_US, opened)
 

@@ -16,8 +16,8 @@ from sessionlake.operators.joins.shard import JoinShard
 from sessionlake.operators.joins.spec import SIDES, JoinSpec
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.store.api import OpenSegments
+from sessionlake.store.files import FileSegments
 from sessionlake.store.messages import MessageStore
-from sessionlake.store.rocks import RocksSegments
 from sessionlake.stream.control import Limits, latest_advance_us, split_corrections
 from sessionlake.stream.event_operator import EventOperator
 from sessionlake.stream.ingest import EventSpec
@@ -42,7 +42,7 @@ class Joiner(EventOperator):
         """Return the messages of a side, and the rows that number them."""
         return split_messages(self.spec, JoinProgress.of(context.state), context, name, number, rows)
 
-    def open_store(self, path: Path, opened: OpenSegments = RocksSegments) -> MessageStore:
+    def open_store(self, path: Path, opened: OpenSegments = FileSegments) -> MessageStore:
         """Open a shard's store, by default in a separate database."""
         return MessageStore(path, block=block_of(self.spec), segment=self.spec.segment, opened=opened)
 

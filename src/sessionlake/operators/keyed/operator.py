@@ -15,7 +15,7 @@ from sessionlake.operators.keyed.shard import KeyedShard
 from sessionlake.operators.keyed.spec import KeyedSpec, Progress, next_state
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.store.api import OpenSegments
-from sessionlake.store.rocks import RocksSegments
+from sessionlake.store.files import FileSegments
 from sessionlake.store.rows import RowStore
 from sessionlake.stream.control import Limits, latest_advance_us, split_corrections
 from sessionlake.stream.event_operator import OneInputOperator
@@ -47,7 +47,7 @@ class TableKeeper(OneInputOperator):
         latest = latest_advance_us(self.spec.events.max_future_skew_us, context.clock_us, at.watermark_us, 1)
         return split_corrections(KINDS, Limits(at.expired_us, latest, context.clock_us), table)
 
-    def open_store(self, path: Path, opened: OpenSegments = RocksSegments) -> RowStore:
+    def open_store(self, path: Path, opened: OpenSegments = FileSegments) -> RowStore:
         """Open a shard's store, by default in a separate database."""
         spec = self.spec
         return RowStore(path, retention_us=spec.retention_us, row_interval_us=spec.row_interval_us, opened=opened)

@@ -15,7 +15,7 @@ from sessionlake.operators.process.spec import ProcessSpec, expired_us, next_sta
 from sessionlake.operators.process.store import StateStore
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.store.api import OpenSegments
-from sessionlake.store.rocks import RocksSegments
+from sessionlake.store.files import FileSegments
 from sessionlake.stream.control import Limits, latest_advance_us, split_corrections
 from sessionlake.stream.event_operator import OneInputOperator
 from sessionlake.stream.watermark import watermark_of
@@ -48,7 +48,7 @@ class Process(OneInputOperator):
         latest = latest_advance_us(skew, context.clock_us, watermark_of(state), grace + 1)
         return Limits(expired_us(spec.retention_us, state), latest, context.clock_us)
 
-    def open_store(self, path: Path, opened: OpenSegments = RocksSegments) -> StateStore:
+    def open_store(self, path: Path, opened: OpenSegments = FileSegments) -> StateStore:
         """Open a shard's store, by default in a database of its own."""
         return StateStore(path, opened)
 

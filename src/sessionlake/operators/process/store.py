@@ -14,7 +14,7 @@ import pyarrow as pa
 from sessionlake.operators.process.state import KeyState
 from sessionlake.store.api import OpenSegments
 from sessionlake.store.blocks import BlockStore
-from sessionlake.store.rocks import RocksSegments
+from sessionlake.store.files import FileSegments
 from sessionlake.store.segmented import WRITE_SCHEMA
 
 STATES, DUE = (1 << 62) + 5, (1 << 62) + 6
@@ -38,7 +38,7 @@ class Change:
 class StateStore(BlockStore):
     """States and timers of one shard. Reads and `writes` change nothing; `apply` comes once a batch is committed."""
 
-    def __init__(self, path: Path, opened: OpenSegments = RocksSegments) -> None:
+    def __init__(self, path: Path, opened: OpenSegments = FileSegments) -> None:
         super().__init__(path, opened)
 
     def states(self, keys: list[bytes]) -> list[bytes | None]:

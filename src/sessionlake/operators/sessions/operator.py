@@ -23,7 +23,7 @@ from sessionlake.operators.shared.windowing.batch_times import WAITING
 from sessionlake.operators.shared.windowing.emission import Progress
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.store.api import OpenSegments
-from sessionlake.store.rocks import RocksSegments
+from sessionlake.store.files import FileSegments
 from sessionlake.store.segmented import SegmentedSessionStore, segment_interval
 from sessionlake.store.session_lists import ListedSessionStore
 from sessionlake.stream.control import split_corrections
@@ -77,7 +77,7 @@ class Sessionizer(OneInputOperator):
         marks, states = split_marks(packed)
         return with_marks(marks, change(states))
 
-    def open_store(self, path: Path, opened: OpenSegments = RocksSegments) -> SegmentedSessionStore:
+    def open_store(self, path: Path, opened: OpenSegments = FileSegments) -> SegmentedSessionStore:
         """Open a shard's store, by default in a separate database."""
         windows = self.spec.windows
         interval_us = segment_interval(windows.kept_us)

@@ -18,7 +18,7 @@ from sessionlake.operators.windows.shard import WindowShard
 from sessionlake.operators.windows.spec import WindowSpec, window_schema
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.store.api import OpenSegments
-from sessionlake.store.rocks import RocksSegments
+from sessionlake.store.files import FileSegments
 from sessionlake.store.slices import GRID, SLIDING, SliceStore
 from sessionlake.stream.control import Limits, latest_advance_us, split_corrections
 from sessionlake.stream.event_operator import OneInputOperator
@@ -47,7 +47,7 @@ class Windower(OneInputOperator):
         latest = latest_advance_us(spec.events.max_future_skew_us, context.clock_us, at.close_us, to_close)
         return split_corrections(kinds_of(spec), Limits(at.expired_us, latest, context.clock_us), table)
 
-    def open_store(self, path: Path, opened: OpenSegments = RocksSegments) -> SliceStore:
+    def open_store(self, path: Path, opened: OpenSegments = FileSegments) -> SliceStore:
         """Open a shard's store, by default in a separate database."""
         windows = self.spec.windows
         return SliceStore(

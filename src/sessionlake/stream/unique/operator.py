@@ -29,8 +29,8 @@ from sessionlake.engine.operator import (
 )
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.store.api import OpenSegments, Segments
+from sessionlake.store.files import FileSegments
 from sessionlake.store.ids import MINUTE_US, HiddenIds, Ids, is_of_ids, segment_writes
-from sessionlake.store.rocks import RocksSegments
 from sessionlake.store.segmented import WRITE_SCHEMA
 from sessionlake.stream.control import OUTCOMES, micros, refused_corrections
 from sessionlake.stream.ingest import DEAD, EventSpec, judge
@@ -170,7 +170,7 @@ class Unique(Wrapped):
             rows = table.filter(pa.array(named))
             yield Keyed(_RESTATED, combined(rows["key"]), rows)
 
-    def open_store(self, path: Path, opened: OpenSegments = RocksSegments) -> UniqueStore:
+    def open_store(self, path: Path, opened: OpenSegments = FileSegments) -> UniqueStore:
         """Open a shard's store, in whose database the identities are, too."""
         made: list[HiddenIds] = []
 

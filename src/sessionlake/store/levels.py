@@ -1,0 +1,294 @@
+"""Levels: what the runs of one segment say together, from the oldest to the newest, and their merging.
+
+A write makes a level of tier 0. As soon as a tier has `FAN` levels, these are merged into one of the next tier. As soon as the levels
+above tier 0 have twice the rows of the oldest one, they are merged into one. A merge goes on by ranges of keys: each write goes on with it
+as far as its own size tells, so that no batch waits for the merge of all. Rows that are merged already are hidden in the merged levels,
+whose runs begin at a later row.
+"""
+
+import secrets
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sessionlake.columnar.arrays import Ints, combined
+from sessionlake.columnar.identity import hash_bytes
+from sessionlake.columnar.texts import text_order
+from sessionlake.store.runs import Rows, Run, in_order
+
+FAN = 8
+"""Levels of a tier that are merged into one."""
+_MOST_TIERS = 20
+_LEAST_STEP = 4096
+"""Rows of each level, at least, that one step of a merge takes."""
+STEP_BYTES = 32 << 20
+"""Bytes of values of each level, at most, that one step takes, if it takes more than one row."""
+_FEW = 64
+"""So few keys are looked up one by one."""
+_FIRST_PIECE, _PIECE = 1 << 8, 1 << 16
+"""Rows of each level, at most, that are read at a time: at first, as many readers take a few only, and in the end."""
+_ALL = 1 << 31
+
+
+@dataclass(frozen=True)
+class Part:
+    """The rows of a run from one on."""
+
+    file: int
+    run: Run
+    start: int = 0
+
+    @cached_property
+    def first(self) -> bytes:
+        """The least key."""
+        return self.run.key(self.start)
+
+    @cached_property
+    def last(self) -> bytes:
+        """The greatest key."""
+        return self.run.key(self.run.rows - 1)
+
+
+@dataclass(frozen=True)
+class Level:
+    """Parts with distinct keys, in the order of the keys; none if it is just begun to be merged."""
+
+    tier: int
+    parts: tuple[Part, ...]
+    merges: int = 0
+    """The number of levels, right before this one, that are being merged into it."""
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return sum(part.run.rows - part.start for part in self.parts)
+
+
+@dataclass(frozen=True)
+class Levels:
+    """The levels of a segment, the oldest first. A key's value is that of the newest level that has the key."""
+
+    levels: tuple[Level, ...] = ()
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of a key, None if there is none."""
+        for level in reversed(self.levels):
+            for part in level.parts:
+                if len(level.parts) > 1 and not part.first <= key <= part.last:
+                    continue
+                row = part.run.row_of(key)
+                if row >= part.start:
+                    return part.run.value(row)
+        return None
+
+    def find(self, keys: pa.Array) -> pa.Array:
+        """Return the values of distinct keys, null if there is none. Ascending keys are found faster."""
+        if len(keys) <= _FEW:
+            return pa.array([self.get(key) for key in keys.to_pylist()], pa.binary())
+        if pc.all(pc.less(keys[:-1], keys[1:])).as_py():
+            return self._found(keys)
+        order = text_order(keys)
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        return self._found(keys.take(pa.array(order))).take(pa.array(place))
+
+    def _found(self, keys: pa.Array) -> pa.Array:
+        """Return the values of distinct keys, ascending."""
+        hashes = hash_bytes(keys, self.seed)
+        at, count = np.full(len(keys), -1), 0
+        left = np.arange(len(keys))
+        values = []
+        for level in reversed(self.levels):
+            for part, asked in _parted(level, keys, left):
+                which, rows = part.run.find(keys, hashes, asked)
+                if part.start:
+                    which, rows = which[rows >= part.start], rows[rows >= part.start]
+                at[which] = np.arange(count, count + len(which))
+                count += len(which)
+                values.append(part.run.values(rows))
+            left = left[at[left] < 0]
+            if not len(left):
+                break
+        found = combined(pa.chunked_array(values, pa.binary()))
+        return found.take(pa.array(at, mask=at < 0))
+
+    def items(
+        self, low: bytes | None, high: bytes | None, limit: int | None, *, backward: bool = False
+    ) -> Iterator[Rows]:
+        """Yield the keys and values from low to high, both inclusive, in pieces in the order of keys, or against it; the first `limit`."""
+        left = _ALL if limit is None else limit
+        for rows in pieces(self.levels, low, high, min(_FIRST_PIECE, left), backward=backward):
+            live = rows.values.is_valid()
+            found = rows if rows.values.null_count == 0 else Rows(rows.keys.filter(live), rows.values.filter(live))
+            some = min(left, len(found))
+            yield found.slice(len(found) - some, len(found)) if backward else found.slice(0, some)
+            left -= some
+            if not left:
+                return
+
+    @property
+    def parts(self) -> Iterator[Part]:
+        """All parts, of the oldest level first."""
+        return (part for level in self.levels for part in level.parts)
+
+    @property
+    def seed(self) -> int:
+        """The seed of the hashes of all keys; a new one as long as there are no keys."""
+        return next((part.run.seed for part in self.parts), None) or 1 + secrets.randbits(63)
+
+    def added(self, parts: Sequence[Part]) -> "Levels":
+        """Return the levels with a newer one."""
+        return Levels((*self.levels, Level(0, tuple(parts))))
+
+    def merged(self, written: int, write: Callable[[Rows], Part]) -> "Levels":
+        """Return the levels after the merges that are due have gone on, as far as is due after a write of some rows; `write` makes runs."""
+        found = self._begun()
+        # The newest first: a merge that ends moves only the levels behind it.
+        for at in [i for i, level in enumerate(found.levels) if level.merges][::-1]:
+            into = found.levels[at]
+            # Twice as fast as rows come. And a merge has ended when the next levels of its tier are due to be merged, also if batches
+            # get much smaller: else levels would become many.
+            total = sum(level.rows for level in found.levels[at - into.merges : at + 1])
+            budget = max(2 * written, -(-total // FAN**into.tier))
+            step, done, count = max(_LEAST_STEP, budget // into.merges), 0, len(found.levels)
+            # A step ends with the level that reaches the furthest in few rows, and so takes less than its share of the others.
+            while done < budget / 2 and len(found.levels) == count:
+                found, rows = found._stepped(at, step, write)  # noqa: SLF001 (of the same class)
+                done += rows
+        return found
+
+    def _begun(self) -> "Levels":
+        """Return the levels with all merges begun that are due."""
+        levels = list(self.levels)
+        old = next((i for i, level in enumerate(levels) if i not in _free(levels) or not level.tier), len(levels))
+        if old > 1 and sum(level.rows for level in levels[1:old]) >= levels[0].rows:
+            # Else a segment whose keys are written again and again would keep each value many times.
+            levels.insert(old, Level(min(levels[0].tier + 1, _MOST_TIERS), (), old))
+        for tier in {level.tier for level in self.levels}:
+            at = [i for i in _free(levels) if levels[i].tier == tier]
+            if len(at) >= FAN and not any(level.merges and level.tier == tier + 1 for level in levels):
+                levels.insert(at[FAN - 1] + 1, Level(tier + 1, (), FAN))
+        return Levels(tuple(levels))
+
+    def _stepped(self, at: int, step: int, write: Callable[[Rows], Part]) -> tuple["Levels", int]:
+        """Merge the next range of keys into the level at a place; return also how many rows that took."""
+        into = self.levels[at]
+        first = at - into.merges
+        cut = Cut(self.levels[first:at], None, None)
+        taken = cut.take(step)
+        rows = in_order(
+            combined(pa.chunked_array([r.keys for r in taken])), combined(pa.chunked_array([r.values for r in taken]))
+        )
+        if first == 0 and rows.values.null_count:
+            # Nothing older is hidden by these deletions.
+            live = rows.values.is_valid()
+            rows = Rows(rows.keys.filter(live), rows.values.filter(live))
+        if len(rows):
+            into = replace(into, parts=(*into.parts, write(rows)))
+        left = cut.left()
+        old: tuple[Level, ...] = tuple(
+            replace(level, parts=parts) for level, parts in zip(self.levels[first:at], left, strict=True)
+        )
+        if not any(left):
+            old, into = (), replace(into, merges=0)
+        kept = () if not old and not into.parts else (into,)
+        return Levels((*self.levels[:first], *old, *kept, *self.levels[at + 1 :])), sum(map(len, taken))
+
+
+def _free(levels: Sequence[Level]) -> list[int]:
+    """Return the places of the levels that take no part in a merge."""
+    busy = {place for i, level in enumerate(levels) if level.merges for place in range(i - level.merges, i + 1)}
+    return [i for i in range(len(levels)) if i not in busy]
+
+
+def _parted(level: Level, keys: pa.Array, left: Ints) -> Iterator[tuple[Part, Ints]]:
+    """Yield a level's parts, each with those of some ascending indices of ascending keys whose keys it can have."""
+    for part in level.parts:
+        asked = left
+        if len(level.parts) > 1:
+            first = bisect_left(range(len(keys)), part.first, key=lambda i: keys[i].as_py())
+            end = bisect_right(range(len(keys)), part.last, lo=first, key=lambda i: keys[i].as_py())
+            asked = left[slice(*np.searchsorted(left, [first, end]))]
+        if len(asked):
+            yield part, asked
+
+
+class Cut:
+    """Levels that are read side by side, range by range of keys."""
+
+    def __init__(self, levels: Sequence[Level], low: bytes | None, high: bytes | None) -> None:
+        self._spans: list[list[tuple[Part, int, int]]] = []
+        for level in levels:
+            spans = []
+            for part in level.parts:
+                start, stop = part.start, part.run.rows
+                if low is not None:
+                    start = part.run.place(low, start)
+                if high is not None and start < stop:
+                    stop = part.run.place(high + b"\0", start)
+                if start < stop:
+                    spans.append((part, start, stop))
+            self._spans.append(spans)
+
+    def __bool__(self) -> bool:
+        return any(self._spans)
+
+    def take(self, step: int) -> list[Rows]:
+        """Return the rows of the next range of keys, at most `step` of each level, which is one at least; of older levels first."""
+        cuts = [
+            part.run.key(min(reach, stop) - 1)
+            for spans in self._spans
+            for part, start, stop in spans[:1]
+            if (reach := part.run.reach(start, step, STEP_BYTES)) < stop or len(spans) > 1
+        ]
+        after = min(cuts) + b"\0" if cuts else None  # without a cut all that is left is taken
+        found = []
+        for spans in self._spans:
+            if spans:
+                part, start, stop = spans[0]
+                end = stop if after is None else min(part.run.place(after, start), stop)
+                found.append(part.run.between(start, end))
+                spans[:1] = [(part, end, stop)] if end < stop else []
+        return found
+
+    def take_last(self, step: int) -> list[Rows]:
+        """Return the rows of the last range of keys, as `take` does of the first one."""
+        cuts = [
+            spans[-1][0].run.key(max(spans[-1][2] - step, spans[-1][1]))
+            for spans in self._spans
+            if len(spans) > 1 or (spans and spans[-1][2] - step > spans[-1][1])
+        ]
+        found = []
+        for spans in self._spans:
+            if spans:
+                part, start, stop = spans[-1]
+                begin = min(part.run.place(max(cuts), start), stop) if cuts else start
+                found.append(part.run.between(begin, stop))
+                spans[-1:] = [(part, start, begin)] if start < begin else []
+        return found
+
+    def left(self) -> list[tuple[Part, ...]]:
+        """Return by level the parts that are left."""
+        return [tuple(replace(part, start=start) for part, start, _ in spans) for spans in self._spans]
+
+
+def pieces(
+    levels: Sequence[Level], low: bytes | None, high: bytes | None, step: int, *, backward: bool = False
+) -> Iterator[Rows]:
+    """Yield the rows of some levels, deleted keys too, from low to high, both inclusive, range by range, each in the order of keys.
+
+    The first range has at most `step` rows of each level; later ones get larger.
+    """
+    cut = Cut(levels, low, high)
+    while cut:
+        taken = cut.take_last(step) if backward else cut.take(step)
+        step = min(2 * step, _PIECE)
+        yield in_order(
+            combined(pa.chunked_array([r.keys for r in taken], pa.binary())),
+            combined(pa.chunked_array([r.values for r in taken], pa.binary())),
+        )

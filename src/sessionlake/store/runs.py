@@ -1,0 +1,350 @@
+"""Runs: files of keys and values, sorted by key, that are written once, mapped to be read, and never changed.
+
+A run has each key once. A null value says that the key is deleted, whatever older runs have. Beside the rows, which lie by key, a
+run has a hash table: the sorted hashes of its keys, the row of each, and where the hashes with the same first bits begin. So keys are
+looked up by their hashes, and a range of keys by a search of the keys themselves. Every page of a file has a checksum, which is
+compared before the page's bytes are used.
+
+All numbers are little endian: a head (HEAD), then parts that begin at multiples of 8 bytes, in the order of `_Parts`, then the
+checksum of each page of all that.
+"""
+
+import os
+from bisect import bisect_left
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from xxhash import xxh3_64_intdigest, xxh64_intdigest
+
+from sessionlake.columnar.arrays import Ints, offsets_of
+from sessionlake.columnar.identity import Hashes, hash_bytes
+from sessionlake.columnar.texts import text_order
+
+_MAGIC = int.from_bytes(b"slake-r1", "little")
+HEAD = np.dtype([(name, "<u8") for name in ("magic", "seed", "rows", "key_bytes", "value_bytes")])
+_PAGE = 1 << 15
+"""Bytes of a page, of which each has a checksum."""
+_ALIGN = 8
+
+
+class DamagedError(Exception):
+    """A file is not as it was written."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Keys, distinct and ascending, and their values; null for a deleted key. Both are bytes."""
+
+    keys: pa.Array
+    values: pa.Array
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def slice(self, start: int, stop: int) -> "Rows":
+        """Return the rows [start, stop), without a copy."""
+        return Rows(self.keys.slice(start, stop - start), self.values.slice(start, stop - start))
+
+
+class _Parts(NamedTuple):
+    """The parts of a file, as slices of its bytes."""
+
+    starts: slice
+    """Of all hashes with the same first bits (`_bits`) the place of the first, and the number of all hashes at the end."""
+    hashes: slice
+    """Ascending."""
+    places: slice
+    """The row of each hash."""
+    key_ends: slice
+    """The end of each key in `keys`, after a 0."""
+    value_ends: slice
+    bits: slice
+    """Of each row a bit, the lowest first: 0 if the key is deleted."""
+    keys: slice
+    values: slice
+
+
+def _parts(rows: int, key_bytes: int, value_bytes: int) -> _Parts:
+    found, at = list[slice](), HEAD.itemsize
+    ends = 4 * (rows + 1)
+    starts = 4 * ((1 << _bits(rows)) + 1)
+    for size in (starts, 8 * rows, 4 * rows, ends, ends, -(-rows // 8), key_bytes, value_bytes):
+        at = -(-at // _ALIGN) * _ALIGN
+        found.append(slice(at, at + size))
+        at += size
+    return _Parts(*found)
+
+
+def _bits(rows: int) -> int:
+    """Return by how many first bits of their hashes rows are found: one or two rows have the same, on average."""
+    return max(rows.bit_length() - 1, 1)
+
+
+def _first_bits(hashes: Hashes, rows: int) -> Ints:
+    return (hashes >> np.uint64(64 - _bits(rows))).astype(np.int64)
+
+
+def write_run(path: Path, rows: Rows, seed: int) -> None:
+    """Write a run of at least one row; keys are hashed with a seed that nobody can guess. FileExistsError if there is a file.
+
+    With a known seed keys could be made that have equal hashes, and each look-up would compare all of them.
+    """
+    hashes = hash_bytes(rows.keys, seed)
+    place = np.argsort(hashes)
+    hashes = hashes[place]
+    key_ends, keys = _compact(rows.keys)
+    value_ends, values = _compact(rows.values)
+    live = rows.values.is_valid().to_numpy(zero_copy_only=False)
+    content = (
+        np.searchsorted(_first_bits(hashes, len(rows)), np.arange((1 << _bits(len(rows))) + 1)).astype("<u4"),
+        hashes,
+        place.astype("<u4"),
+        key_ends.astype("<i4"),
+        value_ends.astype("<i4"),
+        np.packbits(live, bitorder="little"),
+        keys,
+        values,
+    )
+    parts = _parts(len(rows), len(keys), len(values))
+    data = np.zeros(parts.values.stop, np.uint8)
+    data[: HEAD.itemsize] = np.array([(_MAGIC, seed, len(rows), len(keys), len(values))], HEAD).view(np.uint8)
+    for part, array in zip(parts, content, strict=True):
+        data[part] = np.ascontiguousarray(array).view(np.uint8)
+    sums = np.array([_checksum(data[at : at + _PAGE]) for at in range(0, len(data), _PAGE)], "<u8")
+    with path.open("xb", buffering=0) as file:
+        for some in (data, sums.view(np.uint8)):
+            left = some.data
+            while left:
+                left = left[file.write(left) :]
+
+
+def _compact(texts: pa.Array) -> tuple[Ints, npt.NDArray[np.uint8]]:
+    """Return the ends of byte strings, after a 0, and their bytes alone."""
+    offsets, data = offsets_of(texts)
+    return offsets - offsets[0], np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]
+
+
+class Run:
+    """A run that is open to be read, by any number of threads. It stays readable if its file is removed.
+
+    Every call raises DamagedError if bytes that it needs are not as they were written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """FileNotFoundError if there is no file."""
+        self._path = path
+        status = path.stat()
+        size = status.st_size
+        self.mark = _mark_of(status)
+        if size < HEAD.itemsize:
+            raise self._damaged("it is too short")
+        # Arrow's mapping lasts as long as the buffer, without a file that stays open, of which a process may have few.
+        with pa.memory_map(str(path)) as file:
+            self._bytes = np.frombuffer(file.read_buffer(size), np.uint8)
+        if len(self._bytes) != size:
+            raise self._damaged("it got shorter")
+        head = self._bytes[: HEAD.itemsize].view(HEAD)[0]
+        magic, self.seed, self.rows, key_bytes, value_bytes = (int(number) for number in head)
+        if magic != _MAGIC or not self.rows or max(self.rows, key_bytes, value_bytes) > size:
+            raise self._damaged("its head is another one")
+        parts = _parts(self.rows, key_bytes, value_bytes)
+        pages = -(-parts.values.stop // _PAGE)
+        if size != parts.values.stop + 8 * pages:
+            raise self._damaged(f"it has {size} bytes")
+        self.bytes = size
+        self._parts = parts
+        self._sums = np.frombuffer(self._bytes[parts.values.stop :].tobytes(), "<u8")
+        self._unchecked = np.ones(pages, bool)
+        self._verify_all(slice(0, HEAD.itemsize))
+        self._starts, self._places = self._view(parts.starts, "<u4"), self._view(parts.places, "<u4")
+        self._hashes = self._view(parts.hashes, "<u8")
+        self._key_ends, self._value_ends = self._view(parts.key_ends, "<i4"), self._view(parts.value_ends, "<i4")
+
+    def is_file(self, path: Path) -> bool:
+        """Say whether a file is the one that was opened, as it was then."""
+        return _mark_of(path.stat()) == self.mark
+
+    @cached_property
+    def _keys(self) -> pa.Array:
+        return self._array(self._parts.keys, self._parts.key_ends, None)
+
+    @cached_property
+    def _values(self) -> pa.Array:
+        return self._array(self._parts.values, self._parts.value_ends, self._parts.bits)
+
+    def _view(self, part: slice, type_: str) -> npt.NDArray[Any]:
+        return self._bytes[part].view(type_)
+
+    def _array(self, content: slice, ends: slice, bits: slice | None) -> pa.Array:
+        buffers = [None if part is None else pa.py_buffer(self._bytes[part]) for part in (bits, ends, content)]
+        return pa.Array.from_buffers(pa.binary(), self.rows, buffers, 0 if bits is None else -1)
+
+    def row_of(self, key: bytes) -> int:
+        """Return the row of one key; -1 if there is none. A tenth of the time of `find`."""
+        hashed, parts = xxh64_intdigest(key, self.seed), self._parts
+        bits = hashed >> (64 - _bits(self.rows))
+        at = parts.starts.start + 4 * bits
+        self._verify_all(slice(at, at + 8))
+        first, stop = int(self._starts[bits]), int(self._starts[bits + 1])
+        self._verify_all(slice(parts.hashes.start + 8 * first, parts.hashes.start + 8 * stop))
+        for place in range(bisect_left(self._hashes, hashed, first, stop), stop):
+            if self._hashes[place] != hashed:
+                break
+            at = parts.places.start + 4 * place
+            self._verify_all(slice(at, at + 4))
+            row = int(self._places[place])
+            if self.key(row) == key:
+                return row
+        return -1
+
+    def value(self, row: int) -> bytes | None:
+        """Return the value of a row."""
+        found: bytes | None = self.between(row, row + 1).values[0].as_py()
+        return found
+
+    def find(self, keys: pa.Array, hashes: Hashes, asked: Ints) -> tuple[Ints, Ints]:
+        """Return those of some indices of distinct keys whose key the run has, ascending as they are, and the row of each.
+
+        `hashes` are those of all keys.
+        """
+        hashes = hashes[asked]
+        bits = _first_bits(hashes, self.rows)
+        self._verify(self._parts.starts.start + 4 * bits)
+        self._verify(self._parts.starts.start + 4 * (bits + 1))
+        low, stop = self._starts[bits].astype(np.int64), self._starts[bits + 1].astype(np.int64)
+        high = stop.copy()
+        self._verify_each(self._parts.hashes.start + 8 * low, self._parts.hashes.start + 8 * stop)
+        left = np.flatnonzero(low < high)
+        while len(left):  # by halves: somebody may have made keys whose hashes begin with the same bits
+            middle = (low[left] + high[left]) // 2
+            less = self._hashes[middle] < hashes[left]
+            low[left[less]], high[left[~less]] = middle[less] + 1, middle[~less]
+            left = left[low[left] < high[left]]
+        rows = np.full(len(asked), -1)
+        left = np.flatnonzero(low < stop)
+        while len(left := left[self._hashes[low[left]] == hashes[left]]):
+            self._verify(self._parts.places.start + 4 * low[left])
+            candidates = self._places[low[left]].astype(np.int64)
+            same = pc.equal(self._taken(self._keys, candidates), keys.take(pa.array(asked[left])))
+            same = same.to_numpy(zero_copy_only=False)
+            rows[left[same]] = candidates[same]
+            # Another key has the hash, too: the next one of the hash may be the key.
+            left = left[~same]
+            low[left] += 1
+            left = left[low[left] < stop[left]]
+        found = rows >= 0
+        return asked[found], rows[found]
+
+    def values(self, rows: Ints) -> pa.Array:
+        """Return the values of rows, in any order."""
+        self._verify(self._parts.bits.start + rows // 8)
+        return self._taken(self._values, rows)
+
+    def _taken(self, array: pa.Array, rows: Ints) -> pa.Array:
+        is_key = array is self._keys
+        part, ends, at = (
+            (self._parts.keys, self._key_ends, self._parts.key_ends)
+            if is_key
+            else (self._parts.values, self._value_ends, self._parts.value_ends)
+        )
+        self._verify(np.concatenate([at.start + 4 * rows, at.start + 4 * (rows + 1)]))
+        low, high = part.start + ends[rows].astype(np.int64), part.start + ends[rows + 1].astype(np.int64)
+        self._verify_each(low, high)
+        return array.take(pa.array(rows))
+
+    def key(self, row: int) -> bytes:
+        """Return the key of a row."""
+        at = self._parts.key_ends.start + 4 * row
+        self._verify_all(slice(at, at + 8))
+        low, high = (self._parts.keys.start + int(end) for end in self._key_ends[row : row + 2])
+        self._verify_all(slice(low, high))
+        return self._bytes[low:high].tobytes()
+
+    def place(self, key: bytes, start: int = 0) -> int:
+        """Return the first row from `start` on whose key is not less than a key; the number of rows if there is none."""
+        low, high = start, self.rows
+        while low < high:
+            middle = (low + high) // 2
+            if self.key(middle) < key:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def reach(self, start: int, rows: int, bytes_: int) -> int:
+        """Return the end of at most some rows from one on that have at most so many bytes of values, but of one row at least."""
+        parts = self._parts
+        self._verify_all(slice(parts.value_ends.start + 4 * start, parts.value_ends.stop))
+        ends = self._value_ends
+        within = int(np.searchsorted(ends, int(ends[start]) + bytes_, "right")) - 1
+        return max(min(start + rows, within, self.rows), start + 1)
+
+    def between(self, start: int, stop: int) -> Rows:
+        """Return the rows [start, stop), without a copy."""
+        if start < stop:
+            parts = self._parts
+            for at in (parts.key_ends.start, parts.value_ends.start):
+                self._verify_all(slice(at + 4 * start, at + 4 * (stop + 1)))
+            self._verify_all(slice(parts.bits.start + start // 8, parts.bits.start + -(-stop // 8)))
+            for part, ends in ((parts.keys, self._key_ends), (parts.values, self._value_ends)):
+                self._verify_all(slice(part.start + int(ends[start]), part.start + int(ends[stop])))
+        return Rows(self._keys, self._values).slice(start, stop)
+
+    def _verify(self, at: Ints) -> None:
+        """Compare the checksums of the pages that some bytes are in."""
+        touched = np.zeros(len(self._unchecked), bool)
+        touched[at // _PAGE] = True
+        self._verify_pages(np.flatnonzero(touched & self._unchecked))
+
+    def _verify_each(self, low: Ints, high: Ints) -> None:
+        """Compare the checksums of the pages that some stretches [low, high) lie in."""
+        some = low < high
+        self._verify(low[some])
+        self._verify(high[some] - 1)
+        for long in np.flatnonzero(high - low > _PAGE).tolist():
+            self._verify_all(slice(int(low[long]), int(high[long])))
+
+    def _verify_all(self, part: slice) -> None:
+        """Compare the checksums of the pages that a part lies in."""
+        first, last = part.start // _PAGE, -(-part.stop // _PAGE)
+        if last - first == 1 and not self._unchecked[first]:
+            return
+        self._verify_pages(np.flatnonzero(self._unchecked[first:last]) + first)
+
+    def _verify_pages(self, pages: Ints) -> None:
+        for page in pages.tolist():
+            end = min((page + 1) * _PAGE, self._parts.values.stop)
+            if _checksum(self._bytes[page * _PAGE : end]) != self._sums[page]:
+                raise self._damaged(f"page {page} is not as it was written")
+            self._unchecked[page] = False
+
+    def _damaged(self, what: str) -> DamagedError:
+        return DamagedError(f"{self._path}: {what}")
+
+
+def _checksum(page: npt.NDArray[np.uint8]) -> int:
+    return xxh3_64_intdigest(page.data)
+
+
+def _mark_of(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def in_order(keys: pa.Array, values: pa.Array) -> Rows:
+    """Return rows in the order of their keys; of equal keys the last one."""
+    if len(keys) < 2 or pc.all(pc.less(keys[:-1], keys[1:])).as_py():
+        return Rows(keys, values)
+    order = text_order(keys)
+    ordered = keys.take(pa.array(order))
+    begins = np.ones(len(order), bool)
+    begins[1:] = pc.not_equal(ordered[1:], ordered[:-1]).to_numpy(zero_copy_only=False)
+    if not begins.all():
+        order = np.maximum.reduceat(order, np.flatnonzero(begins))
+        ordered = keys.take(pa.array(order))
+    return Rows(ordered, values.take(pa.array(order)))

@@ -1,0 +1,232 @@
+"""The database of files beside a plain dictionary: reads, ranges, merges, damage, crashes and locks."""
+
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from sessionlake.errors import CorruptionError, StoreHeldError
+from sessionlake.store import files, levels, runs
+from sessionlake.store.files import FileSegments
+from sessionlake.store.secondary import SecondarySegments
+from tests.support import examples
+
+_MOST = (1 << 64) - 1
+KEYS = st.binary(max_size=3) | st.sampled_from([b"user-%d" % number for number in range(30)])
+WRITES = st.dictionaries(KEYS, st.none() | st.binary(max_size=5), max_size=12)
+BOUND = st.none() | KEYS
+
+
+def arrays(values: dict[bytes, bytes | None]) -> tuple[pa.Array, pa.Array]:
+    return pa.array(values.keys(), pa.binary()), pa.array(values.values(), pa.binary())
+
+
+def _lengths(keys: pa.Array, seed: int) -> Any:
+    del seed
+    return np.array([len(key) << 62 & _MOST for key in keys.to_pylist()], np.uint64)
+
+
+class Machine(RuleBasedStateMachine):
+    """Small steps, so that merges are at work nearly always."""
+
+    @initialize(
+        fan=st.integers(2, 4), step=st.integers(1, 5), run_bytes=st.sampled_from([1, 20, 1 << 20]), weak=st.booleans()
+    )
+    def begin(self, fan: int, step: int, run_bytes: int, *, weak: bool) -> None:
+        self.patch = pytest.MonkeyPatch()
+        if weak:  # many keys have one hash
+            of_length = {"hash_bytes": _lengths, "xxh64_intdigest": lambda key, _: len(key) << 62 & _MOST}
+            for name, function in of_length.items():
+                self.patch.setattr(runs, name, function)
+            self.patch.setattr(levels, "hash_bytes", _lengths)
+            # Only look-ups of many keys compare hashes side by side.
+            self.patch.setattr(levels, "_FEW", 0)
+        self.patch.setattr(levels, "FAN", fan)
+        self.patch.setattr(levels, "_LEAST_STEP", step)
+        self.patch.setattr(levels, "_FIRST_PIECE", step)
+        self.patch.setattr(levels, "_PIECE", 2 * step)
+        self.patch.setattr(files, "_RUN_BYTES", run_bytes)
+        self.root = Path(tempfile.mkdtemp())
+        self.path = self.root / "shard"
+        self.db = FileSegments(self.path)
+        self.model: dict[int, dict[bytes, bytes]] = {}
+        self.told: dict[str, bytes] = {}
+
+    @rule(writes=st.dictionaries(st.integers(-1, 2), WRITES, max_size=2), meta=st.binary(max_size=3))
+    def write(self, writes: dict[int, dict[bytes, bytes | None]], meta: bytes) -> None:
+        self.db.write({number: arrays(values) for number, values in writes.items()}, {"batch": meta})
+        self.told["batch"] = meta
+        for number, values in writes.items():
+            segment = self.model.setdefault(number, {})
+            for key, value in values.items():
+                if value is None:
+                    segment.pop(key, None)
+                else:
+                    segment[key] = value
+
+    @rule(number=st.integers(-1, 3))
+    def drop_before(self, number: int) -> None:
+        self.db.drop_before(number)
+        self.model = {n: values for n, values in self.model.items() if n >= number}
+
+    @rule(asked=st.sets(KEYS, max_size=20))
+    def look_up(self, asked: set[bytes]) -> None:
+        for number, values in self.model.items():
+            wanted = [values.get(key) for key in asked]
+            assert self.db.get(number, list(asked)) == wanted
+            assert self.db.find(number, pa.array(asked, pa.binary())).to_pylist() == wanted
+
+    @rule(low=BOUND, high=BOUND, limit=st.none() | st.integers(1, 5))
+    def look_through(self, low: bytes | None, high: bytes | None, limit: int | None) -> None:
+        for number, values in self.model.items():
+            wanted = [
+                item
+                for item in sorted(values.items())
+                if (low is None or item[0] >= low) and (high is None or item[0] <= high)
+            ]
+            assert self.db.items(number, low, high, limit) == wanted[:limit]
+            back = [
+                item
+                for rows in self.db._state.segments[number].items(low, high, limit, backward=True)
+                for item in list(zip(rows.keys.to_pylist(), rows.values.to_pylist(), strict=True))[::-1]
+            ]
+            assert back == wanted[::-1][:limit]
+
+    @rule()
+    def open_again(self) -> None:
+        self.db.close()
+        (self.path / "999.run").write_bytes(b"of a process that was killed")
+        self.db = FileSegments(self.path)
+        assert not (self.path / "999.run").exists()
+
+    @rule()
+    def clear(self) -> None:
+        self.db.clear()
+        self.model, self.told = {}, {}
+
+    @invariant()
+    def nothing_else_is_there(self) -> None:
+        if hasattr(self, "db"):
+            assert self.db.segments == sorted(self.model)
+            assert self.db.meta("batch") == self.told.get("batch")
+            there = {int(file.stem) for file in self.path.glob("*.run")}
+            assert there == self.db._state.files
+            # Levels stay few, whatever is written.
+            for of in self.db._state.segments.values():
+                for tier in {level.tier for level in of.levels}:
+                    assert sum(level.tier == tier for level in of.levels) <= 3 * levels.FAN
+
+    def teardown(self) -> None:
+        self.db.close()
+        self.patch.undo()
+        shutil.rmtree(self.root)
+
+
+TestMachine = Machine.TestCase
+TestMachine.settings = settings(examples(20), stateful_step_count=20)
+
+
+@pytest.mark.slow
+class TestSlowMachine(Machine.TestCase):  # type: ignore[name-defined,misc]
+    """The same with more and longer histories."""
+
+    settings = settings(examples(300), stateful_step_count=50)
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_whatever_is_written_levels_are_few_and_a_value_is_kept_a_few_times(tmp_path: Path, *, same: bool) -> None:
+    db = FileSegments(tmp_path / "p" / "0")
+    for number in range(600):
+        first = 0 if same else 20 * number
+        keys = [b"%08d" % key for key in range(first, first + (2000 if number == 300 else 20))]
+        db.write({1: (keys, [b"%d" % number] * len(keys))}, {})
+        of = db._state.segments[1]
+        keys_there = 2000 if same and number >= 300 else 20 if same else 20 * (number + 100)
+        assert sum(level.rows for level in of.levels) <= 4 * keys_there + 20 * 2 * levels.FAN
+        assert len(of.levels) <= 4 * levels.FAN
+    db.close()
+
+
+def test_one_at_a_time(tmp_path: Path) -> None:
+    first = FileSegments(tmp_path / "p" / "0")
+    with pytest.raises(StoreHeldError, match="is open in another process"):
+        FileSegments(tmp_path / "p" / "0")
+    first.close()
+    FileSegments(tmp_path / "p" / "0").close()
+
+
+WRITER = """
+import sys
+import pyarrow as pa
+from pathlib import Path
+from sessionlake.store import levels
+from sessionlake.store.files import FileSegments
+
+levels.FAN, levels._LEAST_STEP = 3, 20
+db = FileSegments(Path(sys.argv[1]))
+names = [b"key-%d" % number for number in range(300)]
+for batch in range(int(db.meta("batch") or b"0") + 1, 1 << 30):
+    values = pa.array([b"%d" % batch] * len(names), pa.binary())
+    db.write({1: (pa.array(names, pa.binary()), values), 2: ([b"batch"], [b"%d" % batch])}, {"batch": b"%d" % batch})
+    print(batch, flush=True)
+"""
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_killed_writer_leaves_a_batch_whole_or_not_at_all(tmp_path: Path, seed: int) -> None:
+    """And whoever reads beside it sees one batch at a time."""
+    path, chance, seen = tmp_path / "p" / "0", random.Random(seed), 0
+    for _ in range(4):
+        with subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True) as writer:
+            assert writer.stdout is not None
+            writer.stdout.readline()
+            until = time.monotonic() + chance.random()
+            while time.monotonic() < until:
+                seen = max(seen, whole(SecondarySegments(path)))
+            writer.kill()
+        db = FileSegments(path)
+        assert whole(db) >= seen
+        assert {int(file.stem) for file in path.glob("*.run")} == db._state.files
+        db.close()
+    assert seen > 0
+
+
+def whole(db: FileSegments | SecondarySegments) -> int:
+    """Return the batch that all of a store is of."""
+    batch = db.meta("batch")
+    values = {value for number in (1, 2) for _, value in db.items(number)}
+    assert batch is not None
+    assert values == {batch}
+    return int(batch)
+
+
+def test_a_file_that_is_gone_or_that_says_less_is_damage(tmp_path: Path) -> None:
+    path = tmp_path / "p" / "0"
+    db = FileSegments(path)
+    db.write({1: ([b"a", b"b"], [b"1", b"2"])}, {})
+    db.close()
+    whole_file, current = (path / "0.run").read_bytes(), (path / "CURRENT").read_bytes()
+    for name, content in {"0.run": whole_file[:-1], "CURRENT": current.replace(b"[0, 0]", b"[0, 2]")}.items():
+        kept = (path / name).read_bytes()
+        (path / name).write_bytes(content)
+        with pytest.raises(CorruptionError, match=name):
+            FileSegments(path)
+        (path / name).write_bytes(kept)
+    for name in ("0.run", "CURRENT"):
+        kept = (path / name).read_bytes()
+        (path / name).unlink()
+        with pytest.raises(CorruptionError, match=name):
+            FileSegments(path)
+        (path / name).write_bytes(kept)
+    FileSegments(path).close()
