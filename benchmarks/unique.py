@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sessionlake.store.ids import Ids, segment_writes
 from sessionlake.store.files import FileSegments
+from sessionlake.store.ids import Ids, segment_writes
 from sessionlake.warehouse import schemas
 
 RATES = (1, 10, 100, 1_000, 100_000)
