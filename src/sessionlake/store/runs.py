@@ -157,7 +157,6 @@ class Run:
         pages = -(-parts.values.stop // _PAGE)
         if size != parts.values.stop + 8 * pages:
             raise self._damaged(f"it has {size} bytes")
-        self.bytes = size
         self._parts = parts
         self._sums = np.frombuffer(self._bytes[parts.values.stop :].tobytes(), "<u8")
         self._unchecked = np.ones(pages, bool)
