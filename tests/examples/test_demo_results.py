@@ -28,34 +28,37 @@ taken as (select * from once where event_id not in (select event_id from {name}.
           and event_id not in (select raw->>'event_id' from {name}.dead_letters where reason = 'beyond retention'))
 """
 _APART = "(select count(*) from (from sent except all from wanted union all (from wanted except all from sent)))"
-_COUNTS = f"select (select count(*) from sent), (select count(*) from wanted), {_APART}"
+_COUNTS = f"select (select count(*) from sent), {_APART}"
 
-Asked = Callable[[str], tuple[int, int, int]]
+Check = Callable[[int, str], None]
 
 
 @pytest.fixture(scope="module")
-def asked(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Asked:
-    """Run the demo's pipelines to the end of their input; return the numbers of rows sent, rows wanted and rows in one of both only."""
+def check(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Check:
+    """Run the demo's pipelines to the end of their input; the check is that more rows than a number were sent, and all of them wanted."""
     root = tmp_path_factory.mktemp("demo")
     prepare(root, Console(quiet=True))
     project: Project = load_project(root)
     ended = run_all_once(spark, project, Event(), drained=WINDOWS)
     assert {name: one.error for name, one in ended.items() if one.error is not None} == {}
 
-    def ask(query: str) -> tuple[int, int, int]:
+    def compare(least: int, query: str) -> None:
         texts = {f"<events of {name}>": _EVENTS.format(root=root, name=name) for name in project.members}
         for place, text in {**texts, "<root>": str(Path(root))}.items():
             query = query.replace(place, text)
         answer: AbstractContextManager[Answer] = answer_project_sql(project.configs.values(), query, allow_files=True)
         with answer as found:
-            ((sent, wanted, apart),) = found.rows
-        return sent, wanted, apart
+            ((sent, apart),) = found.rows
+        assert sent > least
+        assert apart == 0
 
-    return ask
+    return compare
 
 
-def test_sittings(asked: Asked) -> None:
-    sent, wanted, apart = asked(f"""
+def test_sittings(check: Check) -> None:
+    check(
+        8_000,
+        f"""
         with <events of commits>,
         used as (select *, coalesce(authored_at - lag(authored_at) over (partition by author order by authored_at) > interval 1 hour, true) apart
                  from taken where author is not null and ext <> '.parquet'),
@@ -67,14 +70,15 @@ def test_sittings(asked: Asked) -> None:
         sent as (select session_key, session_start, session_end, event_count, lines_added, lines_deleted, repos,
                         first_top, last_top, file_types, text_added, largest_change from commits.sessions_live)
         {_COUNTS}
-    """)
-    assert (sent == wanted, apart) == (True, 0)
-    assert sent > 8_000
+    """,
+    )
 
 
-def test_days_follow_the_sittings(asked: Asked) -> None:
+def test_days_follow_the_sittings(check: Check) -> None:
     """The sums of doubles may be in another order, so they are compared as rounded."""
-    sent, wanted, apart = asked(f"""
+    check(
+        2_000,
+        f"""
         with of_day as (select date_trunc('day', session_start at time zone 'UTC') d, *, (epoch(session_end) - epoch(session_start)) / 60 as lasted
                         from commits.sessions_live),
         wanted as (select strftime(d, '%Y-%m-%d %H:%M:%S.000000Z'), count(*), count(*), count(distinct session_key), sum(lines_added)::bigint,
@@ -82,13 +86,14 @@ def test_days_follow_the_sittings(asked: Asked) -> None:
         sent as (select group_key, event_count, sittings, authors, lines_added, round(longest_minutes, 6), round(typical_minutes, 6)
                  from days.groups_live)
         {_COUNTS}
-    """)
-    assert (sent == wanted, apart) == (True, 0)
-    assert sent > 2_000
+    """,
+    )
 
 
-def test_weeks_with_what_is_looked_up(asked: Asked) -> None:
-    sent, wanted, apart = asked(f"""
+def test_weeks_with_what_is_looked_up(check: Check) -> None:
+    check(
+        1_000,
+        f"""
         with <events of weeks>,
         used as (select taken.*, kind from taken left join read_csv('<root>/kinds/*') using (ext) where repo is not null),
         wanted as (select repo, time_bucket(interval 7 days, authored_at, timestamptz '1970-01-05 00:00:00+00') s, s + interval 7 days, count(*),
@@ -96,14 +101,15 @@ def test_weeks_with_what_is_looked_up(asked: Asked) -> None:
                    from used group by repo, s),
         sent as (select window_key, window_start, window_end, event_count, lines_added, code_added, authors from weeks.windows_live)
         {_COUNTS}
-    """)
-    assert (sent == wanted, apart) == (True, 0)
-    assert sent > 1_000
+    """,
+    )
 
 
-def test_bursts_are_sent_once_they_are_closed(asked: Asked) -> None:
+def test_bursts_are_sent_once_they_are_closed(check: Check) -> None:
     """Of the windows that end at an event. The second of two batches gives its events to windows that its beginning had not closed."""
-    sent, wanted, apart = asked(f"""
+    check(
+        12_000,
+        f"""
         with <events of bursts>,
         used as (select author, authored_at t, added, file >= 12 as second from once where author is not null),
         mark as (select watermark w from bursts.batches where batch_id = 0),
@@ -115,6 +121,5 @@ def test_bursts_are_sent_once_they_are_closed(asked: Asked) -> None:
                    where e.t + interval 30 days < (select w from last) group by e.author, e.t),
         sent as (select window_key, window_start, window_end, event_count, lines_added, authors from bursts.windows_live where at_event)
         {_COUNTS}
-    """)
-    assert (sent == wanted, apart) == (True, 0)
-    assert sent > 12_000
+    """,
+    )
