@@ -9,6 +9,7 @@ import pytest
 from sessionlake.engine.error_text import error_in
 from sessionlake.errors import DiskFullError, ExitCode
 from sessionlake.store.disk_space import free_bytes, require_disk_space
+from sessionlake.store.files import FileSegments
 from sessionlake.store.rocks import RocksSegments
 from tests import disks
 
@@ -57,6 +58,22 @@ def test_a_disk_that_fills_beside_an_open_store_ends_in_one_line(disk: Path, fre
     finally:
         db.close()
     written(path, last + 1)
+
+
+def test_a_write_of_a_shard_that_does_not_fit_leaves_nothing(disk: Path) -> None:
+    path = disk / "p" / "0"
+    db = FileSegments(path)
+    values = [os.urandom(1000) for _ in range(1000)]
+    db.write({1: ([b"%04d" % key for key in range(1000)], values)}, {"commit": b"0"})
+    (disk / "other").write_bytes(bytes(free_bytes(path) - 2 * MB))
+    with pytest.raises(DiskFullError, match=r"has \d MB free, and a batch needs more; make room and start again"):
+        db.write({number: ([b"%04d" % key for key in range(1000)], values) for number in (1, 2, 3)}, {"commit": b"1"})
+    assert [file.name for file in path.glob("*.run")] == ["0.run"]
+    (disk / "other").unlink()
+    assert (db.segments, db.meta("commit"), [value for _, value in db.items(1)]) == ([1], b"0", values)
+    db.write({2: ([b"a"], [b"1"])}, {"commit": b"1"})
+    assert (db.segments, db.meta("commit")) == ([1, 2], b"1")
+    db.close()
 
 
 def test_a_store_needs_its_largest_file_free_to_be_opened(disk: Path) -> None:

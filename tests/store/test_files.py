@@ -158,6 +158,26 @@ def test_whatever_is_written_levels_are_few_and_a_value_is_kept_a_few_times(tmp_
     db.close()
 
 
+def test_runs_stay_open_for_whoever_opens_the_store_again_unless_their_files_are_others(tmp_path: Path) -> None:
+    path = tmp_path / "p" / "0"
+
+    db = FileSegments(path)
+    db.write({1: ([b"a"], [b"1"]), 2: ([b"a"], [b"2"])}, {})
+    runs_ = [next(db._state.segments[number].parts).run for number in (1, 2)]
+    db.close()
+    assert len({run.seed for run in runs_}) == 2
+    db = FileSegments(path)
+    assert [next(db._state.segments[number].parts).run for number in (1, 2)] == runs_
+    db.close()
+    content = (path / "0.run").read_bytes()
+    (path / "0.run").write_bytes(content[:-20] + bytes(20))
+    with pytest.raises(CorruptionError, match="page 0 is not as it was written"):
+        FileSegments(path)
+    for number in range(2 * files._MOST_WARM):
+        FileSegments(tmp_path / "p" / f"{number + 1}").close()
+    assert len(files._warm) <= files._MOST_WARM
+
+
 def test_one_at_a_time(tmp_path: Path) -> None:
     first = FileSegments(tmp_path / "p" / "0")
     with pytest.raises(StoreHeldError, match="is open in another process"):

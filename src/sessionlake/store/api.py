@@ -1,5 +1,6 @@
 """Interfaces of a shard's store for the engine, and of a database for the store, independent of the operator."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -76,7 +77,7 @@ class Segments(Protocol):
         """Release the database."""
 
 
-class OfObjects:
+class OfObjects(ABC):
     """The methods of `Segments` whose arguments or results are arrays, for a database that has its values as objects."""
 
     def find(self, segment: int, keys: pa.Array) -> pa.Array:
@@ -90,15 +91,15 @@ class OfObjects:
         items = self.items(segment, low, high, limit)
         return as_array([key for key, _ in items]), as_array([value for _, value in items])
 
+    @abstractmethod
     def get(self, segment: int, keys: list[bytes]) -> list[bytes | None]:
         """See `Segments`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def items(
         self, segment: int, low: bytes | None = None, high: bytes | None = None, limit: int | None = None
     ) -> list[tuple[bytes, bytes]]:
         """See `Segments`."""
-        raise NotImplementedError
 
 
 def as_array(values: Bytes) -> pa.Array:

@@ -27,7 +27,7 @@ _UNMARKED_FORMAT = 1
 LOCK = "LOCK"
 """The file that a process has locked while it has the store open."""
 CURRENT = "CURRENT"
-"""The file that says which runs count: a store without one is empty."""
+"""The file that says which runs count."""
 IDENTITY = "IDENTITY"
 """A file that is written only if a store is made."""
 RUN = re.compile(r"(\d+)\.run")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from sessionlake.errors import DiskFullError
 
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _REFUSED = "Writer has previous error"
 WRITE_BUFFER = 64 << 20
 """The size of a store's write buffer, in bytes."""
@@ -31,13 +32,13 @@ def is_full(text: str, path: Path) -> bool:
     """Say whether a message about a store means that a disk or a quota is full, or was full at an earlier write."""
     if not path.exists():
         return False
-    told = any(os.strerror(number) in text for number in (errno.ENOSPC, errno.EDQUOT))
+    told = any(os.strerror(number) in text for number in _NO_SPACE)
     return told or (_REFUSED in text and free_bytes(path) < needed_bytes(path))
 
 
 def is_no_space(error: OSError) -> bool:
     """Say whether the system has refused a write because a disk or a quota is full."""
-    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return error.errno in _NO_SPACE
 
 
 def free_bytes(path: Path) -> int:

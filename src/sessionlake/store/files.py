@@ -153,8 +153,8 @@ class FileSegments:
 
     def get(self, segment: int, keys: list[bytes]) -> list[bytes | None]:
         """Return the values of distinct keys in a live segment."""
-        with translated(self.path):
-            return [self._state.segments[segment].get(key) for key in keys]
+        found: list[bytes | None] = self.find(segment, as_array(keys)).to_pylist()
+        return found
 
     def find(self, segment: int, keys: pa.Array) -> pa.Array:
         """Return the values of distinct keys in a live segment, both bytes, null if there is none."""

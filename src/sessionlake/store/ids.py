@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sessionlake.columnar.arrays import Bools, Ints, argsort, binary_array, combined
-from sessionlake.store.api import IDS_FROM, Segments, SegmentWrites
+from sessionlake.columnar.arrays import Bools, Ints, argsort, binary_array, combined, concatenated, offsets_of
+from sessionlake.store.api import IDS_FROM, Segments, SegmentWrites, as_array
 from sessionlake.store.segmented import WRITE_SCHEMA
 
 MINUTE_US = 60_000_000
@@ -130,13 +130,13 @@ class Ids:
             return np.empty(0, _ENTRY), np.zeros(0, np.int64)
         live = set(self.database.segments)
         numbers, starts = np.unique(segment, return_index=True)
-        values: list[bytes] = []
+        values: list[pa.Array] = []
         for number, first, last in zip(numbers.tolist(), starts, [*starts[1:], len(keys)], strict=True):
-            asked = keys[first:last]
-            found = self.database.get(number, asked) if number in live else [None] * len(asked)
-            values += [value or b"" for value in found]
-        sizes = np.fromiter(map(len, values), np.int64, len(values)) // _ENTRY.itemsize
-        return np.frombuffer(b"".join(values), _ENTRY), np.repeat(np.arange(len(values)), sizes)
+            asked = as_array(keys[first:last])
+            values.append(self.database.find(number, asked) if number in live else pa.nulls(len(asked), pa.binary()))
+        ends, data = offsets_of(concatenated(values))  # of a null there are no bytes
+        sizes = np.diff(ends) // _ENTRY.itemsize
+        return np.frombuffer(data[ends[0] : ends[-1]], _ENTRY), np.repeat(np.arange(len(sizes)), sizes)
 
     def drop_before(self, time_us: int) -> None:
         """Drop the segments whose times lie all before a time."""

@@ -165,7 +165,8 @@ class Levels:
     def _begun(self) -> "Levels":
         """Return the levels with all merges begun that are due."""
         levels = list(self.levels)
-        old = next((i for i, level in enumerate(levels) if i not in _free(levels) or not level.tier), len(levels))
+        free = _free(levels)
+        old = next((i for i, level in enumerate(levels) if i not in free or not level.tier), len(levels))
         if old > 1 and sum(level.rows for level in levels[1:old]) >= levels[0].rows:
             # Else a segment whose keys are written again and again would keep each value many times.
             levels.insert(old, Level(min(levels[0].tier + 1, _MOST_TIERS), (), old))

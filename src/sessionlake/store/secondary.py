@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from sessionlake.columnar.arrays import combined, offsets_of
 from sessionlake.errors import StoreError
-from sessionlake.store.api import IDS_FROM
+from sessionlake.store.api import IDS_FROM, as_array
 from sessionlake.store.directory import CURRENT, IDENTITY
 from sessionlake.store.files import State
 from sessionlake.store.levels import Levels
@@ -95,7 +95,10 @@ class SecondarySegments:
     def get(self, segment: int, keys: list[bytes]) -> list[bytes | None]:
         """Return the values of distinct keys in a segment."""
         levels = self._state.segments.get(segment, Levels())
-        return [levels.get(key) for key in keys]
+        if len(keys) == 1:  # an array would take longer than the look-up
+            return [levels.get(keys[0])]
+        found: list[bytes | None] = levels.find(as_array(keys)).to_pylist()
+        return found
 
     def items(
         self, segment: int, low: bytes | None = None, high: bytes | None = None, *, backward: bool = False
