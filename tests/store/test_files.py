@@ -1,5 +1,7 @@
 """The database of files beside a plain dictionary: reads, ranges, merges, damage, crashes and locks."""
 
+import errno
+import os
 import random
 import shutil
 import subprocess
@@ -16,7 +18,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from sessionlake.errors import CorruptionError, StoreHeldError
+from sessionlake.errors import CorruptionError, StoreError, StoreHeldError
 from sessionlake.store import files, levels, runs
 from sessionlake.store.files import FileSegments
 from sessionlake.store.secondary import SecondarySegments
@@ -134,7 +136,7 @@ class Machine(RuleBasedStateMachine):
 
 
 TestMachine = Machine.TestCase
-TestMachine.settings = settings(examples(20), stateful_step_count=20)
+TestMachine.settings = settings(examples(400), stateful_step_count=40)
 
 
 @pytest.mark.slow
@@ -144,17 +146,37 @@ class TestSlowMachine(Machine.TestCase):  # type: ignore[name-defined,misc]
     settings = settings(examples(300), stateful_step_count=50)
 
 
-@pytest.mark.parametrize("same", [True, False])
-def test_whatever_is_written_levels_are_few_and_a_value_is_kept_a_few_times(tmp_path: Path, *, same: bool) -> None:
+def test_a_value_is_kept_a_few_times_however_often_it_is_written(tmp_path: Path) -> None:
     db = FileSegments(tmp_path / "p" / "0")
-    for number in range(600):
-        first = 0 if same else 20 * number
-        keys = [b"%08d" % key for key in range(first, first + (2000 if number == 300 else 20))]
+    for number in range(700):
+        keys = [b"%04d" % (key % 400) for key in range(20 * number, 20 * number + 20)]
         db.write({1: (keys, [b"%d" % number] * len(keys))}, {})
-        of = db._state.segments[1]
-        keys_there = 2000 if same and number >= 300 else 20 if same else 20 * (number + 100)
-        assert sum(level.rows for level in of.levels) <= 4 * keys_there + 20 * 2 * levels.FAN
-        assert len(of.levels) <= 4 * levels.FAN
+        assert sum(level.rows for level in db._state.segments[1].levels) <= 4 * 400 + 20 * 2 * levels.FAN
+    db.close()
+
+
+def test_levels_are_few_also_if_batches_get_much_smaller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(levels, "_LEAST_STEP", 1)
+    db = FileSegments(tmp_path / "p" / "0")
+    for number in range(100):
+        keys = [b"%06d" % (2000 * number + key) for key in range(2000 if number < levels.FAN else 1)]
+        db.write({1: (keys, [b"%d" % number] * len(keys))}, {})
+        assert len(db._state.segments[1].levels) <= 4 * levels.FAN
+    db.close()
+
+
+def test_keys_whose_hashes_are_equal_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "hash_bytes", _lengths)
+    monkeypatch.setattr(levels, "hash_bytes", _lengths)
+    monkeypatch.setattr(runs, "xxh64_intdigest", lambda key, _: len(key) << 62 & _MOST)
+    db = FileSegments(tmp_path / "p" / "0")
+    values = {b"%03d" % key: b"%d" % key for key in range(300)}
+    db.write({1: arrays({**values, b"12": None, b"1234567": b"x"})}, {})
+    asked = [*values, b"300", b"123", b"12", b"4", b"1234567"]
+    wanted = [*values.values(), None, b"123", None, None, b"x"]
+    del asked[301], wanted[301]  # keys are asked for once
+    assert db.get(1, asked) == wanted
+    assert [db.get(1, [key])[0] for key in asked] == wanted
     db.close()
 
 
@@ -176,6 +198,25 @@ def test_runs_stay_open_for_whoever_opens_the_store_again_unless_their_files_are
     for number in range(2 * files._MOST_WARM):
         FileSegments(tmp_path / "p" / f"{number + 1}").close()
     assert len(files._warm) <= files._MOST_WARM
+
+
+def refused(*_: object) -> None:
+    raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+
+def test_files_of_before_stay_until_the_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(levels, "FAN", 2)
+    path = tmp_path / "p" / "0"
+    db = FileSegments(path)
+    db.write({1: ([b"a"], [b"1"])}, {})
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", refused)
+        with pytest.raises(StoreError, match="can't be used"):
+            db.write({1: ([b"a"], [b"2"])}, {})
+    db.close()
+    db = FileSegments(path)
+    assert db.get(1, [b"a"]) == [b"1"]
+    db.close()
 
 
 def test_one_at_a_time(tmp_path: Path) -> None:
