@@ -200,6 +200,30 @@ def test_runs_stay_open_for_whoever_opens_the_store_again_unless_their_files_are
     assert len(files._warm) <= files._MOST_WARM
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_few_keys_are_written_and_deleted_while_merges_are_at_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Deletions hide values of older levels, merges drop them in the oldest one, and rows that are merged already are hidden."""
+    for name, value in {"FAN": 2 + seed % 2, "_LEAST_STEP": 1, "_FEW": 0}.items():
+        monkeypatch.setattr(levels, name, value)
+    chance, keys, model = random.Random(seed), [b"%02d" % key for key in range(40)], dict[bytes, bytes]()
+    db = FileSegments(tmp_path / "p" / "0")
+    for number in range(150):
+        some = sorted(chance.sample(keys, chance.choice((1, 2, 30))))
+        values = [None if chance.random() < 0.5 else b"%d" % number for _ in some]
+        db.write({1: (some, values)}, {})
+        model |= {key: value for key, value in zip(some, values, strict=True) if value is not None}
+        for key, value in zip(some, values, strict=True):
+            if value is None:
+                model.pop(key, None)
+        wanted = [model.get(key) for key in keys]
+        assert db.get(1, keys) == wanted
+        assert [db._state.segments[1].get(key) for key in keys] == wanted
+        assert db.items(1) == sorted(model.items())
+    db.close()
+
+
 def refused(*_: object) -> None:
     raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
