@@ -212,6 +212,18 @@ def test_a_scan_that_takes_no_more_than_it_may_goes_on_in_the_next_batches() -> 
     assert found == [(2, 61, True), (2, 62, True), (1, 63, False), (0, 63, False), (0, 121, False)]
 
 
+def test_a_scan_whose_room_ends_within_a_page_has_looked_at_no_more_than_one_with_smaller_pages() -> None:
+    """Else a store that was restored, and has other values in a page, would count otherwise."""
+    section = {"ttl": "1 minute", "clock": "wall", "max_per_cleanup": 2}
+    found = []
+    for page in (1, 2, 3, 10):
+        with patch.object(expiring, "PAGE", page), minutes(TEN, **section) as harness:
+            harness.process([*(event(key, 0) for key in "abcde"), event("z", 20)], clock_us=21 * MINUTE)
+            counts = harness.process([], clock_us=61 * MINUTE).counts
+            found.append({name: counts[name] for name in ("deleted_by_ttl", "scanned")})
+    assert found == [{"deleted_by_ttl": 2, "scanned": 2}] * len(found)
+
+
 def test_a_round_of_a_bounded_cleanup_is_timed_by_the_clock() -> None:
     with (
         patch.object(ttl, "budget", lambda *_: 2),

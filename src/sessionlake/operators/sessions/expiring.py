@@ -228,7 +228,8 @@ def _expire_page(
 ) -> _PageOutcome:
     """Look at the values of a page in turn, until one with which `most` warm sessions are reached that the batch left as they were.
 
-    The first `room` of the expired sessions go; with None all of them.
+    The first `room` of the expired sessions go; with None all of them. The value of the last one that has room is the last
+    that is looked at, so that no number depends on what else is in the page.
     """
     stored = store.unpack(page.values)
     until = until_of(spec.windows, stored)
@@ -243,6 +244,9 @@ def _expire_page(
     texts = page.keys.cast(pa.string())
     rows = SessionRows(spec, texts.take(pa.array(stored.codes[closed])), stored.take(closed))
     at = closed[np.asarray(ttl.rule.expired(rows, clock_us), bool)][:room]
+    if room is not None and len(at) == room:
+        mine &= stored.codes <= stored.codes[at[-1]]
+        closed, more = closed[mine[closed]], False
     gone = SessionRows(spec, texts.take(pa.array(stored.codes[at])), stored.take(at))
     rest = np.delete(np.arange(len(stored)), at)
     writes = store.rewritten(page, stored.take(rest), stored.codes[at]) if len(at) else None
