@@ -12,57 +12,35 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionlake.config.load import Config, load_config
+from sessionlake.config.load import load_config
 from sessionlake.config.project import load_project
 from sessionlake.errors import AwaitedError, JobError, NotNeededError, PipelineStateError
 from sessionlake.jobs.compact import compact
 from sessionlake.jobs.expire import expire
 from sessionlake.jobs.forget import forget
 from sessionlake.operators.run import run
-from sessionlake.serve.queries import query_tables
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.readers import readers_of
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import crash_at
 from tests.jobs.forget.forget_support import traces
-from tests.project.chain_support import CLICKS, DAYS, HOUR, write
+from tests.project.chain_support import (
+    CLICKS,
+    DAYS,
+    FOLLOWED,
+    HOURS,
+    SHOWN,
+    finals,
+    grouped,
+    in_windows,
+    latest,
+    query,
+    step,
+    write,
+)
 
 SESSIONLAKE = str(Path(sys.executable).with_name("sessionlake"))
-GROUPED = """
-select strftime(session_end, '%Y-%m-%d %H:00:00.000000Z'), event_count > 2, count(*), sum(revenue), max(longest)
-from clicks.sessions_live group by 1, 2 order by 1, 2
-"""
-SHOWN = "select hour, big = 'true', sessions, revenue, longest from groups_live order by 1, 2"
-HOURS = """\
-[source]
-kind = "results"
-of = "clicks"
-rows = "final"
-
-[window]
-kind = "tumbling"
-size = "1 hour"
-retention_time = "30 days"
-
-[aggregates]
-sessions = "count()"
-revenue = "sum(revenue)"
-
-[emit]
-early = "batch"
-"""
-FOLLOWED = """\
-[source]
-kind = "results"
-of = "clicks"
-rows = "changes"
-
-[table]
-order = "offset"
-columns = ["event_count", "revenue", "longest"]
-"""
-Rows = list[tuple[Any, ...]]
 
 
 @pytest.fixture
@@ -73,28 +51,19 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def query(config: Config, text: str) -> Rows:
-    return [tuple(row) for row in query_tables(config, text, 1000)[1]]
-
-
-def grouped(root: Path) -> Rows:
-    text = GROUPED.replace("clicks.", "").replace("session_end, '%Y", "session_end at time zone 'UTC', '%Y")
-    return query(load_config(root / "clicks.toml"), text)
-
-
-def latest(root: Path) -> tuple[Rows, Rows]:
-    """Return the table of the latest rows, and the rows in front."""
-    of = "event_count, revenue, longest"
-    start = "epoch_us(cast(session_start as timestamptz)) as start"
-    table = query(load_config(root / "latest.toml"), f"select session_key, {start}, {of} from table_live order by 1, 2")
-    return table, query(
-        load_config(root / "clicks.toml"), f"select session_key, {start}, {of} from sessions_live order by 1, 2"
-    )
-
-
-def step(spark: SparkSession, root: Path, *names: str) -> None:
-    for name in names:
-        run(spark, load_config(root / f"{name}.toml"), once=True)
+def test_compact_forgets_the_deletions_of_a_table_that_follows_rows(spark: SparkSession, root: Path) -> None:
+    """Nothing can meet them, because rows hold in the order of their source."""
+    (root / "latest.toml").write_text(FOLLOWED)
+    config = load_config(root / "latest.toml")
+    for number in range(2):
+        write(root, number)
+        step(spark, root, "clicks", "latest")
+    assert last_batch(Tables.of(spark, config)).counts["deletes"], "sessions have become one"
+    assert compact(spark, config).counts["table_snapshot_upserted"]
+    assert Tables.of(spark, config)["table_snapshot"].read().where("deleted").count() == 0
+    step(spark, root, "latest")
+    table, rows = latest(root)
+    assert table == rows
 
 
 def test_groups_are_a_group_by_of_the_live_view_after_each_batch(spark: SparkSession, root: Path) -> None:
@@ -111,27 +80,6 @@ def test_groups_are_a_group_by_of_the_live_view_after_each_batch(spark: SparkSes
     clicks = Tables.of(spark, load_config(root / "clicks.toml"))
     (reader,) = readers_of(clicks, clicks.warehouse)
     assert (reader.name, reader.reached(Tables.of(spark, days))) == ("days", 1)
-
-
-def finals(spark: SparkSession, root: Path, seen: dict[Any, Any]) -> Rows:
-    """Return by user and hour what the sessions that were ever final add up to; `seen` are those of before."""
-    clicks = load_config(root / "clicks.toml")
-    watermark = last_batch(Tables.of(spark, clicks)).watermark_us
-    assert watermark is not None
-    rows = query(
-        clicks, "select session_key, epoch_us(session_start), epoch_us(session_end), revenue from sessions_live"
-    )
-    closed = [row for row in rows if row[2] + 90 * 60 * 1_000_000 < watermark]
-    seen |= dict.fromkeys(closed)
-    hours: dict[tuple[str, int], list[float]] = {}
-    for key, _, end, revenue in seen:
-        hours.setdefault((key, end // (HOUR * 1_000_000)), []).append(revenue)
-    return sorted((key, hour, len(all_), sum(all_)) for (key, hour), all_ in hours.items())
-
-
-def in_windows(root: Path) -> Rows:
-    text = "select window_key, epoch_us(window_start) // 3600000000, sessions, revenue from windows_live order by 1, 2"
-    return query(load_config(root / "hours.toml"), text)
 
 
 @pytest.mark.slow

@@ -128,7 +128,7 @@ def _steps(upkeep: Upkeep, config: Config, method: str) -> dict[str, Callable[[]
         },
         **({"trim_archive": partial(trim.trim_archive, upkeep, config)} if schemas.EVENTS in every else {}),
         **{
-            f"trim_{table}": once(table, trim.STEP, partial(trim.trim_unneeded, upkeep, table, condition))
+            f"trim_{table}": once(table, trim.STEP, partial(upkeep.delete, table, trim.STEP, condition))
             for table, condition in trim.unneeded(tables, config).items()
         },
         **retention.steps(upkeep, config),

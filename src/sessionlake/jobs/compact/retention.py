@@ -25,12 +25,8 @@ def steps(upkeep: Upkeep, config: Config) -> dict[str, Callable[[], None]]:
     for table, which in ((schemas.JOB_RUNS, f"job in ({jobs})"), (schemas.QUALITY_RESULTS, "true")):
         if tables[table].exists():
             condition = f"{which} and at < timestamp_micros({runs_before})"
-            found[f"age_{table}"] = partial(_delete, upkeep, table, condition)
+            found[f"age_{table}"] = partial(upkeep.delete, table, STEP, condition)
     return found
-
-
-def _delete(upkeep: Upkeep, table: str, condition: str) -> None:
-    upkeep.execute(table, STEP, f"delete from {upkeep.tables[table].sql_name()} where {condition}")  # noqa: S608 (a path and numbers)
 
 
 def _empty_dead_letters(upkeep: Upkeep, before_us: int) -> None:

@@ -35,9 +35,8 @@ def trim_point(tables: Tables, config: Config, now_us: int) -> int | None:
 
 
 def trim(upkeep: Upkeep, table: str, until: int) -> None:
-    """Delete the rows of batches up to and including one. Files of such batches only go unread and unwritten."""
-    statement = f"delete from {upkeep.tables[table].sql_name()} where batch_id <= {until}"  # noqa: S608 (a path and a number)
-    upkeep.execute(table, STEP, statement, trimmed_to=until)
+    """Delete the rows of batches up to and including one."""
+    upkeep.delete(table, STEP, f"batch_id <= {until}", trimmed_to=until)
 
 
 def unneeded(tables: Tables, config: Config) -> dict[str, str]:
@@ -46,11 +45,6 @@ def unneeded(tables: Tables, config: Config) -> dict[str, str]:
     old = f"event_time < timestamp_micros({max(kind.expired_us(config, state), YEAR_1_US)})"
     ids = [name for name in (schemas.EVENT_IDS, schemas.DUPLICATES) if tables[name].exists()]
     return {**kind.unneeded(config, state), **dict.fromkeys(ids, old)}
-
-
-def trim_unneeded(upkeep: Upkeep, table: str, condition: str) -> None:
-    """Delete rows that nothing is computed of any more."""
-    upkeep.execute(table, STEP, f"delete from {upkeep.tables[table].sql_name()} where {condition}")  # noqa: S608 (a path and numbers)
 
 
 def archive_point(tables: Tables, config: Config) -> int | None:
@@ -76,5 +70,4 @@ def trim_archive(upkeep: Upkeep, config: Config) -> None:
     for name in (name for name in (schemas.EVENTS, schemas.SOURCE_ROWS) if upkeep.tables[name].exists()):
         upkeep.tables[name].set_app_versions({ARCHIVED_FROM: lambda old: point if point > old else None})
         failpoints.hit("compact_archive_marked")
-        statement = f"delete from {upkeep.tables[name].sql_name()} where {older_events(point)}"  # noqa: S608 (a path and a number)
-        upkeep.execute(name, STEP, statement, archived_from_us=point)
+        upkeep.delete(name, STEP, older_events(point), archived_from_us=point)

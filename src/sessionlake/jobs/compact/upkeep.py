@@ -87,6 +87,12 @@ class Upkeep:
 
         self.tables[table].retried(ATTEMPTS, once)
 
+    def delete(self, table: str, step: str, condition: str, **details: Any) -> None:
+        """Delete the rows of a condition. Files without such a row go unread, and those that have no other rows unwritten."""
+        # The table has a name here because Spark takes "where" for one in "delete from t where (a)".
+        statement = f"delete from {self.tables[table].sql_name()} as t where {condition}"  # noqa: S608 (a path, names and numbers)
+        self.execute(table, step, statement, **details)
+
     def done(self, table: str, step: str) -> list[dict[str, Any]]:
         """Return Delta's account of the commits that this run has made in a step, in this or an earlier attempt."""
         found = []
