@@ -26,7 +26,7 @@ from sessionlake.warehouse.database_position import position_in_database
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import FIRST, SECOND, CrashError, crash_at, run_once
-from tests.jobs.publish_support import with_sink
+from tests.jobs.publish_support import assert_publish_killed, publish_once, publish_until, with_sink
 from tests.operators_table import LAKES, OperatorLake
 from tests.support import make_config, write_rows
 
@@ -114,6 +114,33 @@ def test_the_table_is_the_live_view(
             compact(spark, lake.config)
             lake.correct(spark)
     assert changed
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_sigkill_at_each_point_and_in_the_middle_of_a_copy(
+    spark: SparkSession, tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = LAKES["session"](tmp_path / "lake", tmp_path / "events")
+    config = in_database(lake, url)
+    path = lake.root / "sink.toml"
+    lake.write_files(FIRST)
+    run_once(spark, lake)
+    for point in POINTS[:3]:
+        assert_publish_killed(path, point)
+        assert position_in_database(config) is None
+    assert_publish_killed(path, POINTS[3])
+    assert "0 steps" in publish_once(path).stdout
+    lake.correct(spark)
+    lake.write_files(SECOND)
+    run_once(spark, lake)
+    steps = "select tablename from pg_tables where tablename like 'sessionlake\\_step%'"
+    left = {*query(url, steps)}
+    assert len(left) == 2, "a process that is killed can't drop the table of its step"
+    assert publish_until(path, lambda: {*query(url, steps)} > left)
+    monkeypatch.setattr(module, "_KEPT_S", -1)
+    step(spark, config)
+    assert_equal(config, url)
 
 
 def small(root: Path, url: str, **sections: Any) -> Config:

@@ -1,20 +1,16 @@
 """The table of [sink.delta] equals the live view as of a batch, whatever was killed, compacted, corrected or done by two at once."""
 
 import json
-from collections import Counter
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import deltalake
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-import sessionlake
 from sessionlake.config.load import Config
 from sessionlake.errors import ConfigError, JobError, PipelineStateError
 from sessionlake.jobs.compact import compact
@@ -25,19 +21,23 @@ from sessionlake.jobs.publish import table as module
 from sessionlake.jobs.publish.table import SinkTable
 from sessionlake.operators.run import run
 from sessionlake.preflight.sinks import require_table
-from sessionlake.warehouse.batches import find_last_batch, last_batch
-from sessionlake.warehouse.changelog import changelog_of
+from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.lake import Lake
-from sessionlake.warehouse.sink_position import STEPS, Position, newest_position, table_in
+from sessionlake.warehouse.sink_position import newest_position, table_in
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import FIRST, SECOND, CrashError, crash_at, run_once
-from tests.jobs.publish_support import trim, vacuum_changes, with_sink
+from tests.jobs.publish_support import (
+    assert_in_delta,
+    assert_publish_killed,
+    position,
+    publish_once,
+    publish_until,
+    trim,
+    vacuum_changes,
+    with_sink,
+)
 from tests.operators_table import LAKES, GrowingSessionLake, OperatorLake
 from tests.support import make_config, write_rows
-
-UNSEEN = {"state", "final"}
-"""Columns of a live view that the table has not."""
-Rows = Counter[tuple[Any, ...]]
 
 
 def sink_table(spark: SparkSession, config: Config) -> SinkTable:
@@ -48,42 +48,6 @@ def sink_table(spark: SparkSession, config: Config) -> SinkTable:
 def in_table(lake: OperatorLake, emit: str) -> Config:
     """Return the config of a pipeline with a table beside its warehouse."""
     return with_sink(lake, f"[sink.delta]\npath = 'out-{emit}'\nemit = '{emit}'", emit)
-
-
-def position(config: Config) -> Position:
-    found = newest_position(table_in(config, Lake))
-    assert found is not None
-    return found
-
-
-def rows_of(relation: duckdb.DuckDBPyRelation, names: list[str]) -> Rows:
-    found = relation.select(*(f'"{name}"' for name in names)).fetchall()
-    return Counter(
-        tuple(repr(value) if isinstance(value, (list, dict, datetime)) else value for value in row) for row in found
-    )
-
-
-def assert_equal(config: Config) -> Rows:
-    """Check that the table, read by deltalake and DuckDB alone, is the live view, and that it names the last batch."""
-    assert config.sink.delta is not None
-    live = sessionlake.read(config)
-    table = deltalake.DeltaTable(config.sink.delta.path)
-    names = [name for name in live.columns if name not in UNSEEN]
-    assert sorted(field.name for field in table.schema().fields) == sorted(names)
-    if config.is_final("delta"):
-        last = find_last_batch(Lake.of(config))
-        assert last is not None
-        live = live.filter(config.section.final_sql(changelog_of(config).end, last.state))
-    connection = duckdb.connect()
-    connection.execute("set timezone = 'UTC'")
-    found = rows_of(connection.from_arrow(table.to_pyarrow_table()), names)
-    assert found == rows_of(live, names)
-    assert max(found.values(), default=1) == 1
-    last = find_last_batch(Lake.of(config))
-    assert last is not None
-    assert position(config).seen.batch_id == last.batch_id
-    assert table.transaction_version(STEPS) == position(config).step
-    return found
 
 
 @pytest.mark.slow
@@ -106,11 +70,42 @@ def test_the_tables_are_the_live_view(
                 assert made == (0 if found is None else found.step)
             # The step was made, though the process that made it did not live to know.
             assert sink_table(spark, config).step() is None
-            changed += len(assert_equal(config))
+            changed += len(assert_in_delta(config))
         if number == 0:
             compact(spark, lake.config)
             lake.correct(spark)
     assert changed
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_sigkill_at_each_point_and_in_the_middle_of_a_write(spark: SparkSession, tmp_path: Path) -> None:
+    lake = GrowingSessionLake(tmp_path / "lake", tmp_path / "events")
+    config = in_table(lake, "changes")
+    path, out = lake.root / "changes.toml", lake.root / "out-changes"
+    lake.write_files(FIRST)
+    run_once(spark, lake)
+    assert_publish_killed(path, "sink_read")
+    assert newest_position(table_in(config, Lake)) is None
+    assert_publish_killed(path, "sunk")
+    assert "0 steps" in publish_once(path).stdout
+    assert_in_delta(config)
+    lake.correct(spark)
+    lake.write_files(SECOND)
+    run_once(spark, lake)
+    committed = {*deltalake.DeltaTable(str(out)).file_uris()}
+
+    def is_writing() -> bool:
+        return any(str(file) not in committed for file in out.glob("*.parquet"))
+
+    before = position(config).step
+    # Files lie there, and the transaction that names them may not.
+    assert publish_until(path, is_writing)
+    assert position(config).step in (before, before + 1)
+    left = position(config).step == before
+    done = publish_once(path)
+    assert f"{int(left)} steps" in done.stdout, done.stderr
+    assert_in_delta(config)
 
 
 def small(root: Path, **sections: Any) -> Config:
@@ -146,7 +141,7 @@ def test_two_followers_make_each_step_once(
     # Both load the table: that of the other one comes first.
     with crash_at(monkeypatch, "sink_read", action=lambda: other.step() and None):
         assert one.step() is None
-    assert_equal(config)
+    assert_in_delta(config)
 
     ran(spark, config, "1.json", ("a", 5), ("c", 0))
     former = last_batch(one.tables)
@@ -164,7 +159,7 @@ def test_two_followers_make_each_step_once(
     with crash_at(monkeypatch, "sink_read", action=to_the_former_batch) as seen:
         assert one.step() is not None
     assert seen.count("sunk") == 3, "the step was not read again"
-    assert {row[0] for row in assert_equal(config)} == {"a", "b", "d"}
+    assert {row[0] for row in assert_in_delta(config)} == {"a", "b", "d"}
     numbers = [json.loads(info["userMetadata"])["sessionlake"]["sink"]["step"] for info in log_of(config)]
     assert numbers == [1, 2, 3]
 
@@ -174,22 +169,22 @@ def test_rows_that_get_into_quarantine_leave_the_table(spark: SparkSession, tmp_
     config = small(tmp_path, quarantine={"max_events": 3})
     ran(spark, config, "0.json", ("a", 0), ("b", 0), ("b", 1))
     publish(spark, config, once=True)
-    assert len(assert_equal(config)) == 2
+    assert len(assert_in_delta(config)) == 2
     ran(spark, config, "1.json", ("b", 2), ("b", 3), ("c", 4))
     steps: list[Step] = []
     publish(spark, config, once=True, on_step=lambda _, step: steps.append(step))
     assert steps == [Step(1, rows=1, deleted=1)]
-    assert {row[0] for row in assert_equal(config)} == {"a", "c"}
+    assert {row[0] for row in assert_in_delta(config)} == {"a", "c"}
     ran(spark, config, "2.json", ("b", 5), ("c", 6))
     publish(spark, config, once=True)
-    assert {row[0] for row in assert_equal(config)} == {"a", "c"}
+    assert {row[0] for row in assert_in_delta(config)} == {"a", "c"}
     stricter = small(tmp_path, quarantine={"max_events": 1})
     with pytest.raises(
         PipelineStateError, match=r"^quarantine: has changed, and '.*' leaves out rows by the old .* --resync`$"
     ):
         publish(spark, stricter, once=True)
     publish(spark, stricter, once=True, resync=True)
-    assert {row[0] for row in assert_equal(stricter)} == {"a"}
+    assert {row[0] for row in assert_in_delta(stricter)} == {"a"}
 
 
 @pytest.mark.slow
@@ -203,7 +198,7 @@ def test_a_new_aggregate_is_a_new_column(spark: SparkSession, tmp_path: Path) ->
     run_once(spark, lake)
     config = in_table(lake, "changes")
     publish(spark, config, once=True)
-    assert_equal(config)
+    assert_in_delta(config)
     table = deltalake.DeltaTable(config.sink.delta.path)  # type: ignore[union-attr]
     comments = {field.name: field.metadata.get("comment") for field in table.schema().fields}
     wanted = deltalake.DeltaTable(f"{config.pipeline.warehouse}/sessions").schema().fields
@@ -226,7 +221,7 @@ def test_a_pipeline_that_was_rebuilt_needs_another_load(spark: SparkSession, tmp
             check()
     require_table(other, resync=True)
     assert publish(spark, other, once=True, resync=True).steps == 1
-    assert {row[0] for row in assert_equal(other)} == {"a", "b"}
+    assert {row[0] for row in assert_in_delta(other)} == {"a", "b"}
     with pytest.raises(PipelineStateError, match=rebuilt.replace("0;", "1;")):
         publish(spark, config, once=True)
 
@@ -235,7 +230,7 @@ def test_a_pipeline_that_was_rebuilt_needs_another_load(spark: SparkSession, tmp
     with pytest.raises(PipelineStateError, match=r"^sink.delta: version 2 of '.*' is a DELETE of somebody else"):
         require_table(other)
     publish(spark, other, once=True, resync=True)
-    assert len(assert_equal(other)) == 2
+    assert len(assert_in_delta(other)) == 2
 
 
 @pytest.mark.slow
@@ -248,7 +243,7 @@ def test_changes_that_are_gone_do_no_harm(spark: SparkSession, tmp_path: Path) -
     ran(spark, config, "2.json", ("c", 6))
     vacuum_changes(config)
     assert publish(spark, config, once=True).steps == 1
-    assert len(assert_equal(config)) == 3
+    assert len(assert_in_delta(config)) == 3
     assert [info["operation"] for info in log_of(config)] == ["WRITE", "WRITE"]
 
 

@@ -2,10 +2,6 @@
 
 import itertools
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -31,7 +27,7 @@ from sessionlake.operators.run import run
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import FIRST, SECOND, CrashError, crash_at, run_once
-from tests.jobs.publish_support import some_rows, trim, vacuum_changes, with_sink
+from tests.jobs.publish_support import assert_publish_killed, publish_once, some_rows, trim, vacuum_changes, with_sink
 from tests.operators_table import LAKES, OperatorLake
 from tests.sources.kafka_support import WAIT_S, Topic
 from tests.support import make_config, write_config, write_rows
@@ -363,14 +359,9 @@ def test_sigkill_in_the_middle_of_a_transaction(spark: SparkSession, broker: Bro
     for number in range(2):
         write_rows(tmp_path, f"{number}.json", some_rows(number))
         run(spark, config, once=True)
-        command = [sys.executable, "-m", "sessionlake", "publish", str(path), "--once"]
         for point in ("transaction_sent", "transaction_committed"):
-            done = subprocess.run(
-                command, env={**os.environ, "SESSIONLAKE_KILL_AT": point}, check=False, capture_output=True
-            )
-            assert done.returncode == -signal.SIGKILL
-        last = subprocess.run(command, check=True, capture_output=True, text=True)
-        assert "0 steps" in last.stdout
+            assert_publish_killed(path, point)
+        assert "0 steps" in publish_once(path).stdout
         assert_live(config, broker)
 
 
