@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake.columnar.arrays import Bools, Ints, combined, concatenated, distinct
+from sessionlake.columnar.arrays import Bools, Ints, combined
 from sessionlake.columnar.texts import sorted_codes
 from sessionlake.engine.operator import BatchContext, Inputs, ShardResult
 from sessionlake.operators.keyed.control import REMOVE, REMOVE_SCHEMA
@@ -16,17 +16,16 @@ from sessionlake.operators.keyed.expiring import (
     counts_of,
     indexed,
     indexed_anew,
-    put_rows,
     stored_rows,
     taken_away,
 )
 from sessionlake.operators.keyed.expiry.pattern import Expirations
 from sessionlake.operators.keyed.expiry.table_rows import TableRows
 from sessionlake.operators.keyed.expiry.ttl import LIVE_CHANGE, MAX_PUT, written_us
-from sessionlake.operators.keyed.mapper import NET, UNKNOWN, UPDATES, packed_of, unsaid_of, update_schema, versions_of
-from sessionlake.operators.keyed.order import Versions, compared, latest, require_comparable, require_one_row
+from sessionlake.operators.keyed.mapper import NET, UNKNOWN, UPDATES, packed_of, update_schema
+from sessionlake.operators.keyed.order import require_one_row
+from sessionlake.operators.keyed.plan import Plan, StoredKeys, TombstoneMatches, known_keys, planned, with_said
 from sessionlake.operators.keyed.spec import MAX_DELETED, TOMBSTONE, KeyedSpec, changes_schema
-from sessionlake.operators.keyed.unavailable import said
 from sessionlake.operators.shared.cleanups.names import TTL
 from sessionlake.operators.shared.cleanups.schedule import CLEANUP
 from sessionlake.operators.shared.corrections.outcomes import outcomes_of, stale_letters
@@ -34,7 +33,6 @@ from sessionlake.sources.record_columns import EXPIRY, TOMBSTONE_KIND
 from sessionlake.store.rows import HEAD, RowStore, Stored, Values
 from sessionlake.stream.control import OUTCOMES
 from sessionlake.stream.ingest import DEAD
-from sessionlake.stream.watermark import NO_WATERMARK
 from sessionlake.warehouse.changelog import CAUSE, INSERTED, UPDATE, WRITTEN
 from sessionlake.warehouse.schemas import TIME
 
@@ -48,30 +46,6 @@ PLACES = {"time": "time_us", "offset": "offset", "partition": "partition"}
 
 
 @dataclass(frozen=True)
-class TombstoneMatches:
-    """The stored rows that a shard's tombstones delete, and the tombstones that delete none."""
-
-    rows: Bools
-    """For each stored row whether a tombstone deletes it."""
-    stale: frozenset[str]
-    """The ids of the tombstones that delete no row."""
-
-
-@dataclass(frozen=True)
-class StoredKeys:
-    """The keys of a batch's updates, then of its tombstones, and their stored rows and markers."""
-
-    codes: Ints
-    named: pa.Array
-    """The distinct keys, bytes, ascending, by their codes."""
-    there: Stored
-    rows: Stored
-    """The stored rows that are not hidden."""
-    markers: Stored
-    removed: TombstoneMatches
-
-
-@dataclass(frozen=True)
 class Change:
     """Changes of some keys, in columns: the rows of the changelog of one kind, and the values that the store gets."""
 
@@ -82,40 +56,6 @@ class Change:
     ids: pa.Array
     columns: list[pa.Array] | None = None
     """Of upserts."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The effects of a batch's updates on a shard. Numbers are rows of `updates`, unless a field says otherwise."""
-
-    updates: pa.Table
-    known: StoredKeys
-    codes: Ints
-    """The code of each update's key."""
-    news: Versions
-    put: Ints
-    """Updates that become rows."""
-    deletes: Ints
-    """Updates that delete their keys' rows, or keep older updates from making one."""
-    gone: Bools
-    """Per stored row: it is replaced or deleted."""
-    removed: Ints
-    """Stored rows that tombstones delete, and that no update replaces."""
-    inserted: Ints
-    """When the key of each update got a row, microseconds."""
-    new: TableRows
-    """The rows of `put`."""
-    unchanged: int
-    """Updates that are equal to the stored row."""
-    superseded: int
-    """Updates that are older than the stored row or than another update of the batch."""
-
-    @property
-    def changed(self) -> Ints:
-        """The codes of the keys that updates and tombstones change, ascending."""
-        return distinct(
-            np.concatenate([self.codes[self.put], self.codes[self.deletes], self.known.rows.codes[self.gone]])
-        )
 
 
 @dataclass(frozen=True)
@@ -149,9 +89,9 @@ class KeyedShard:
         """Return the shard's result: the rows that its corrections delete, and those that its updates change."""
         updates = inputs.get(UPDATES, update_schema(self.spec).empty_table())
         removals = inputs.get(REMOVE, REMOVE_SCHEMA.empty_table())
-        known = self._known(updates, removals, store, context)
-        updates, unknown = self._said(updates, known) if self.spec.unsaid else (updates, 0)
-        plan = self._planned(updates, known, context)
+        known = known_keys(self.spec, updates, removals, store, context)
+        updates, unknown = with_said(self.spec, updates, known) if self.spec.unsaid else (updates, 0)
+        plan = planned(self.spec, updates, known, context)
         if (told := self.spec.not_one) is not None:
             require_one_row(
                 plan.codes, combined(updates[NET]).to_numpy(), known.rows.codes, plan.codes[plan.deletes], told
@@ -171,28 +111,6 @@ class KeyedShard:
         replaced = self._replaced(known, plan, found, context) if context.keeps_replaced else None
         return ShardResult(table, writes if kept else None, side, counts, found.cursor, replaced=replaced)
 
-    def _said(self, updates: pa.Table, known: StoredKeys) -> tuple[pa.Table, int]:
-        """Return updates with the values that they do not say, of the updates before them or of the stored row; and the number that nothing says."""
-        missing = unsaid_of(self.spec, updates)
-        if not missing.any():
-            return updates, 0
-        codes = known.codes[: len(updates)]
-        rows = known.rows.where(~known.removed.rows & np.isin(known.rows.codes, codes))
-        stored = self.spec.unpack(rows.packed(np.arange(len(rows))))
-        own = [combined(updates[f"column_{i}"]) for i in range(len(stored))]
-        deleted = combined(updates["deleted"]).to_numpy(zero_copy_only=False)
-        found = said(
-            [concatenated([old, new]) for old, new in zip(stored, own, strict=True)],
-            np.concatenate([np.zeros((len(rows), len(own)), bool), missing]),
-            np.concatenate([rows.codes, codes]),
-            np.concatenate([np.full(len(rows), NO_WATERMARK), combined(updates["offset"]).to_numpy()]),
-            np.concatenate([np.zeros(len(rows), bool), deleted]),
-        )
-        for number, column in enumerate(found.columns):
-            at = updates.column_names.index(f"column_{number}")
-            updates = updates.set_column(at, f"column_{number}", column.slice(len(rows)))
-        return updates, int((found.still | found.gone).sum())
-
     def _replaced(self, known: StoredKeys, plan: Plan, found: Expirations, context: BatchContext) -> pa.Table:
         """Return the stored rows that the batch replaces or deletes."""
         expired = found.rows.where(self._shown(found, context))
@@ -210,36 +128,6 @@ class KeyedShard:
         """Say which expired rows readers see up to now. Hidden rows have no delete in the changelog: readers already leave them out."""
         shown: Bools = found.rows["written"] > self.spec.hidden_us(context)
         return shown
-
-    def _planned(self, updates: pa.Table, known: StoredKeys, context: BatchContext) -> Plan:
-        """Return which updates win: the latest one of each key, if it is later than the stored row or deletion."""
-        rows, removed = known.rows, known.removed
-        # Codes of the tombstones' keys come after those of the updates.
-        codes, news = known.codes[: len(updates)], versions_of(self.spec, updates)
-        if self.spec.by_offset:
-            seen = np.concatenate([combined(updates["partition"]).to_numpy(), rows["partition"]])
-            require_comparable(np.concatenate([codes, rows.codes]), seen)
-        winners = latest(codes, news, by_offset=self.spec.by_offset)
-        outcome = self._against_stored(codes[winners], news.take(winners), rows, known.markers, removed)
-        won = winners[outcome > 0]
-        put, deletes = won[~news.deleted[won]], won[news.deleted[won]]
-        # A stored row goes if an update of its key has won, or if a tombstone names it.
-        replaced = np.isin(rows.codes, codes[won])
-        inserted = self._inserted(codes, rows, removed, context)
-        return Plan(
-            updates,
-            known,
-            codes,
-            news,
-            put,
-            deletes,
-            replaced | removed.rows,
-            np.flatnonzero(removed.rows & ~replaced),
-            inserted,
-            put_rows(self.spec, updates, put, context, inserted[put]),
-            unchanged=int((outcome == 0).sum()),
-            superseded=len(updates) - len(winners) + int((outcome < 0).sum()),
-        )
 
     def _changes(self, plan: Plan, found: Expirations, context: BatchContext) -> Changes:
         """Return the changes of the changelog, given the rows that expire with the batch."""
@@ -294,16 +182,6 @@ class KeyedShard:
             written.append(self._writes_of_index(store, plan.known, kept_new, changes.named, found))
         return _by_segment(written)
 
-    def _known(self, updates: pa.Table, removals: pa.Table, store: RowStore, context: BatchContext) -> StoredKeys:
-        """Return the stored rows of a batch's keys, and which of them tombstones delete."""
-        given = pa.chunked_array([*updates["key"].chunks, *removals["key"].chunks], pa.string())
-        codes, keys = sorted_codes(given)
-        named = keys.cast(pa.binary())
-        there, hidden = store.rows(named), self.spec.hidden_us(context)
-        rows = there if hidden == NO_WATERMARK else there.where(there["written"] > hidden)
-        markers = store.markers(named, np.delete(np.arange(len(keys)), rows.codes))
-        return StoredKeys(codes, named, there, rows, markers, _removed(removals, codes[len(updates) :], rows))
-
     def restored(self, table: pa.Table, store: RowStore) -> pa.Table:
         """Return the writes of a restore's rows and markers of distinct keys, a table of `stored_schema`."""
         table = table.combine_chunks()
@@ -331,31 +209,6 @@ class KeyedShard:
         fields = {name: head[name][kept].astype(np.int64) for name in ("time", "revision", "written", "inserted")}
         put = TableRows(keys=keys.take(pa.array(codes[kept])), columns=unpacked, **fields)
         return _by_segment([writes, indexed_anew(self.spec, store, put)])
-
-    def _against_stored(
-        self, codes: Ints, news: Versions, rows: Stored, markers: Stored, removed: TombstoneMatches
-    ) -> Ints:
-        """Return for the one update of each code 1 if it replaces the stored version, 0 if it equals it, -1 if it is older."""
-        result = np.ones(len(codes), np.int64)
-        for stored, is_row in ((rows, True), (markers, False)):
-            # Codes of stored values are ascending and distinct: the place found has the code, or the key is not stored.
-            at = np.searchsorted(stored.codes, codes)
-            there = np.flatnonzero(at < len(stored))
-            there = there[stored.codes[at[there]] == codes[there]]
-            olds = _versions_of(stored, removed.rows if is_row else np.ones(len(stored), bool)).take(at[there])
-            result[there] = compared(news.take(there), olds, by_offset=self.spec.by_offset)
-        return result
-
-    @staticmethod
-    def _inserted(codes: Ints, rows: Stored, removed: TombstoneMatches, context: BatchContext) -> Ints:
-        """Return for each code the clock at which its key got a row; for a key without one, the batch's clock."""
-        there = rows.codes[~removed.rows]
-        since = np.full(len(codes), written_us(context))
-        at = np.searchsorted(there, codes)
-        held = np.flatnonzero(at < len(there))
-        held = held[there[at[held]] == codes[held]]
-        since[held] = rows["inserted"][~removed.rows][at[held]]
-        return since
 
     def _updated(
         self,
@@ -464,41 +317,3 @@ def _by_segment(writes: list[pa.Table]) -> pa.Table:
 
 def _markers(codes: Ints, head: "np.ndarray[tuple[int], np.dtype[np.void]]", ids: pa.Array) -> Values:
     return Values(codes, head, ids, pa.array([b""] * len(codes), pa.binary()))
-
-
-def _versions_of(stored: Stored, deleted: Bools) -> Versions:
-    """Return stored values as versions; deleted ones have no packed columns."""
-
-    def packed(at: Ints) -> pa.Array:
-        return pc.if_else(pa.array(deleted[at]), b"", stored.packed(at))
-
-    return Versions(stored["time"], stored["offset"], deleted, stored.ids, packed)
-
-
-def _removed(removals: pa.Table, codes: Ints, rows: Stored) -> TombstoneMatches:
-    """Return which rows tombstones delete: rows that are still at the named revision. If two name a row, the lower correction_id wins.
-
-    An expiry deletes a row that still has the record's offset. It is stale only if its key has another row.
-    """
-    ids = combined(removals["correction_id"])
-    revision, offset, partition = (
-        pc.fill_null(combined(removals[name]), -1).to_numpy() for name in ("revision", "offset", "partition")
-    )
-    expiry = removals["offset"].is_valid().to_numpy()
-    place = np.searchsorted(rows.codes, codes)
-    there = place < len(rows)
-    there[there] = rows.codes[place[there]] == codes[there]
-    at = place[there]
-    of_record = (rows["offset"][at] == offset[there]) & (rows["partition"][at] == partition[there])
-    fits = there.copy()
-    fits[there] = np.where(expiry[there], of_record, rows["revision"][at] == revision[there])
-    # In order of the ids, np.unique's first index of a row is the lowest id that names it.
-    order = pc.sort_indices(ids).to_numpy().astype(np.int64)
-    order = order[fits[order]]
-    taken, first = np.unique(place[order], return_index=True)
-    gone = np.zeros(len(rows), bool)
-    gone[taken] = True
-    left = np.ones(len(ids), bool)
-    left[order[first]] = False
-    left[expiry & (fits | ~there)] = False
-    return TombstoneMatches(gone, frozenset(ids.filter(pa.array(left)).to_pylist()))
