@@ -3,7 +3,6 @@
 A batch of writes to several segments and the metadata is applied whole or not at all. The stores of shards are `files`.
 """
 
-import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -28,22 +27,8 @@ _POLL_SECONDS = 0.001
 _LOOK_SECONDS = 0.25
 _STALLED_SECONDS = 300.0
 """How long compactions may run without a change of any file."""
-_ENTRIES = re.compile(r"# entries=(\d+)")
-_MANY_KEYS = 1000
-"""Fewer keys than this are looked up without a look at the segment's size."""
 _KEYS_PER_CALL = 64
 """The number of keys in one call. RocksDB searches 32 keys at a time, but first prepares all keys of the call."""
-_SCAN_ENTRIES_PER_KEY = 2.5
-"""A read scans the whole segment if it has at most this many entries for each requested key.
-
-CPU ms (medians of 7) over 599,000 entries of 420,000 keys:
-| keys asked for | entries a key | looked up in one call | 64 a call | scan |
-| --- | --- | --- | --- | --- |
-| 60,000 | 10.0 | 161 | 110 | 252 |
-| 120,000 | 5.0 | 303 | 203 | 307 |
-| 170,000 | 3.5 | 434 | 271 | 307 |
-| 240,000 | 2.5 | 555 | 419 | 434 |
-| 300,000 | 2.0 | 813 | 532 | 438 |"""
 
 
 class RocksSegments(OfObjects):
@@ -76,8 +61,6 @@ class RocksSegments(OfObjects):
 
     def get(self, segment: int, keys: list[bytes]) -> list[bytes | None]:
         """Return the values of distinct keys in a live segment; ascending keys are about twice as fast."""
-        if len(keys) >= _MANY_KEYS and self._entries(segment) <= _SCAN_ENTRIES_PER_KEY * len(keys):
-            return self._scanned(segment, keys)
         found: list[bytes | None] = []
         with mark_damage(self.path):
             family = self._family(segment)
@@ -85,30 +68,6 @@ class RocksSegments(OfObjects):
                 some = cast(list[str | int | float | bytes | bool], keys[first : first + _KEYS_PER_CALL])
                 found += cast(list[bytes | None], family.get(some))
         return found
-
-    def _entries(self, segment: int) -> int:
-        """Return how many entries a scan of a segment comes by: values, older ones of the same keys, and deletions."""
-        with mark_damage(self.path):
-            family = self._family(segment)
-            # Not RocksDB's own estimate: it needs the statistics that opening leaves out.
-            files = _ENTRIES.search(family.property_value("rocksdb.aggregated-table-properties") or "")
-            buffered = (
-                family.property_int_value(f"rocksdb.num-entries-{kind}") or 0
-                for kind in ("active-mem-table", "imm-mem-tables")
-            )
-            return (int(files[1]) if files else 0) + sum(buffered)
-
-    def _scanned(self, segment: int, keys: list[bytes]) -> list[bytes | None]:
-        """Return the result of `get`, by a read of the whole segment in order."""
-        found: dict[bytes, bytes | None] = dict.fromkeys(keys)
-        last = None
-        with mark_damage(self.path):
-            family = self._family(segment)
-            for last, value in cast(Iterator[tuple[bytes, bytes]], family.items()):
-                if last in found:
-                    found[last] = value
-            _require_end(family, _after(last))
-        return list(found.values())
 
     def write(self, writes: SegmentWrites, meta: Mapping[str, bytes]) -> None:
         """Write values (None deletes) and metadata atomically; a segment that is not there is made first."""
