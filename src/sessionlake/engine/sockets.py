@@ -10,21 +10,17 @@ import shutil
 import tempfile
 import time
 from pathlib import Path
-from typing import IO
 
 _PREFIX, _LOCK = "sessionlake-sockets-", "lock"
 _YOUNG_SECONDS = 60
-_held: list[IO[str]] = []
-"""Lock files that stay open, and so locked, while this process lives."""
 
 
 def socket_folder() -> str:
     """Return a new folder, for this user alone, that is removed when this process exits."""
     remove_abandoned(Path(tempfile.gettempdir()))
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
-    lock = (folder / _LOCK).open("w")
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    _held.append(lock)
+    # A plain descriptor, which nobody closes: it stays open, and so locked, while this process lives.
+    fcntl.flock(os.open(folder / _LOCK, os.O_CREAT | os.O_WRONLY), fcntl.LOCK_EX)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return str(folder)
 
