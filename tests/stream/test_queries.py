@@ -11,6 +11,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from sessionlake.operators.run import run
+from sessionlake.stream.queries import is_second_driver
 from tests.operators.windows.window_support import window_config
 from tests.support import write_rows
 
@@ -46,3 +47,10 @@ def gateway_of(spark: SparkSession) -> Any:
 
 def jvm_of(spark: SparkSession) -> Any:
     return spark.sparkContext._jvm
+
+
+def test_a_checkpoint_that_another_driver_fills_meanwhile_means_a_second_driver() -> None:
+    """Spark asks whether it is empty as it begins, and again once the first batch is planned."""
+    told = "[STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY] The checkpoint location file:/w/_checkpoints/p/offsets should be empty on batch 0"
+    assert is_second_driver(told)
+    assert not is_second_driver("[PATH_NOT_FOUND] Path does not exist: file:/w/_checkpoints/p/offsets")
