@@ -38,9 +38,8 @@ test-seconds: lint kafka-jars ## run the tests of `make test` and note the secon
 
 .PHONY: test-all
 test-all: export HYPOTHESIS_PROFILE := search
-test-all: lint kafka-jars ## the same with the slow tests and new random examples; those that can't share the machine come last, one by one
-	@$(PYTHON) -m pytest -n 2 -m "not alone"
-	@$(PYTHON) -m pytest -m alone
+test-all: lint kafka-jars ## the same with the slow tests and new random examples; those that can't share the machine come last, one by one. PART=1/4 runs a quarter
+	@$(PYTHON) -m pytest -n 2 -m "not alone" $(PART:%=--part %); found=$$?; $(PYTHON) -m pytest -m alone $(PART:%=--part %) && exit $$found
 
 .PHONY: airflow
 airflow: setup ## start Airflow with all DAGs on the demo's pipeline

@@ -17,6 +17,7 @@ from xdist.scheduler import LoadScopeScheduling
 from infra.kafka.broker import Broker
 from sessionlake.engine.spark import build_session
 from tests.operators_table import FORMS
+from tests.parts import dealt, part_of
 
 # No test is judged by the time it takes: others run beside it. `make test` draws few examples, and the same ones each time, so that
 # a red run is the doing of the change that it judges (Hypothesis does so by itself on a CI's machine); `make test-all` draws new ones.
@@ -65,8 +66,12 @@ _FORM = re.compile(rf"[\[-]({'|'.join(map(re.escape, FORMS))})[\]-]")
 SLOW_SECONDS = 20
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the modules that take longest first: one begun at the end would keep the other worker waiting.
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--part", type=part_of, default=(1, 1), metavar="N/OF", help="run the N-th of so many parts")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the modules that take longest first: one begun at the end would keep the other worker waiting. Leave out those of other parts.
 
     Slow tests may take longer than others before they count as stuck.
     """
@@ -79,7 +84,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         seconds[_scope(item.nodeid)] += SLOW_SECONDS
         if not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SLOW_TIMEOUT_SECONDS))
-    items.sort(key=lambda item: -seconds[_scope(item.nodeid)])
+    number, of = config.getoption("part")
+    parts = dealt(seconds, of)
+    others = [item for item in items if parts[_scope(item.nodeid)] != number]
+    if others:
+        config.hook.pytest_deselected(items=others)
+    items[:] = sorted(
+        (item for item in items if parts[_scope(item.nodeid)] == number),
+        key=lambda item: -seconds[_scope(item.nodeid)],
+    )
 
 
 def _scope(nodeid: str) -> str:
