@@ -116,9 +116,7 @@ def assert_publish_killed(path: Path, point: str) -> None:
 
 def publish_until(path: Path, is_enough: Callable[[], bool]) -> bool:
     """Publish, and kill the process, its JVM and its workers all at once as soon as something holds; say whether they were at work until then."""
-    with subprocess.Popen(
-        _publishing(path), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-    ) as process:
+    with subprocess.Popen(_publishing(path), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         while not is_enough() and process.poll() is None:
             time.sleep(0.002)
         at_work = process.poll() is None

@@ -34,38 +34,59 @@ retention = "4 hours"
 revenue = "sum(price)"
 longest = "max(price)"
 """
-DAYS = """\
+AS_DAYS = "select hour, big = 'true', sessions, revenue, longest from groups_live order by 1, 2"
+
+
+def results_of(front: str, rows: str = "changes") -> str:
+    """Return the section [source] of a pipeline behind another one."""
+    return f"""\
 [source]
 kind = "results"
-of = "clicks"
-rows = "changes"
+of = "{front}"
+rows = "{rows}"
 
-[event]
+"""
+
+
+def days_of(time: str, big: str, revenue: str, longest: str) -> str:
+    """Return the config of groups of the rows of `clicks`, by their hour and a condition."""
+    return f"""\
+{results_of("clicks")}[event]
 key = ["hour", "big"]
 
 [event.columns]
-hour = "date_trunc('hour', session_end)"
-big = "event_count > 2"
+hour = "date_trunc('hour', {time})"
+big = "{big}"
 
 [group]
 
 [aggregates]
 sessions = "count()"
-revenue = "sum(revenue)"
-longest = "max(longest)"
+revenue = "sum({revenue})"
+longest = "max({longest})"
 """
-GROUPED = """
-select strftime(session_end, '%Y-%m-%d %H:00:00.000000Z'), event_count > 2, count(*), sum(revenue), max(longest)
-from clicks.sessions_live group by 1, 2 order by 1, 2
-"""
-SHOWN = "select hour, big = 'true', sessions, revenue, longest from groups_live order by 1, 2"
-HOURS = """\
-[source]
-kind = "results"
-of = "clicks"
-rows = "final"
 
-[window]
+
+def days_sql(view: str, time: str, big: str, revenue: str, longest: str) -> str:
+    """Return the query of the rows of `clicks` that the groups of `days_of` equal, as AS_DAYS shows them."""
+    hour = f"strftime({time} at time zone 'UTC', '%Y-%m-%d %H:00:00.000000Z')"
+    return f"select {hour}, {big}, count(*), sum({revenue}), max({longest}) from {view} group by 1, 2 order by 1, 2"
+
+
+def copy_of(*columns: str) -> str:
+    """Return the config of a table of the rows of `clicks`."""
+    return f"""\
+{results_of("clicks")}[table]
+order = "offset"
+columns = [{", ".join(f'"{name}"' for name in columns)}]
+"""
+
+
+_SESSIONS = ("session_end", "event_count > 2", "revenue", "longest")
+DAYS = days_of(*_SESSIONS)
+FOLLOWED = copy_of("event_count", "revenue", "longest")
+HOURS = f"""\
+{results_of("clicks", "final")}[window]
 kind = "tumbling"
 size = "1 hour"
 retention_time = "30 days"
@@ -76,16 +97,6 @@ revenue = "sum(revenue)"
 
 [emit]
 early = "batch"
-"""
-FOLLOWED = """\
-[source]
-kind = "results"
-of = "clicks"
-rows = "changes"
-
-[table]
-order = "offset"
-columns = ["event_count", "revenue", "longest"]
 """
 Rows = list[tuple[Any, ...]]
 
@@ -103,12 +114,11 @@ def write(root: Path, number: int) -> None:
 
 
 def query(config: Config, text: str) -> Rows:
-    return [tuple(row) for row in query_tables(config, text, 1000)[1]]
+    return [tuple(row) for row in query_tables(config, text, 100_000)[1]]
 
 
 def grouped(root: Path) -> Rows:
-    text = GROUPED.replace("clicks.", "").replace("session_end, '%Y", "session_end at time zone 'UTC', '%Y")
-    return query(load_config(root / "clicks.toml"), text)
+    return query(load_config(root / "clicks.toml"), days_sql("sessions_live", *_SESSIONS))
 
 
 def latest(root: Path) -> tuple[Rows, Rows]:

@@ -16,11 +16,24 @@ from sessionlake.errors import AwaitedError, NoBatchesError
 from sessionlake.jobs.compact import compact
 from sessionlake.jobs.expire import expire
 from sessionlake.jobs.publish.table import SinkTable
-from sessionlake.serve.queries import query_tables
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import DRIVER_POINTS, CrashError, crash_at
 from tests.jobs.publish_support import assert_in_delta
-from tests.project.chain_support import CLICKS, HOURS, Rows, finals, in_windows, step, write
+from tests.project.chain_support import (
+    AS_DAYS,
+    CLICKS,
+    HOURS,
+    Rows,
+    copy_of,
+    days_of,
+    days_sql,
+    finals,
+    in_windows,
+    query,
+    results_of,
+    step,
+    write,
+)
 
 
 @dataclass(frozen=True)
@@ -42,57 +55,21 @@ class Front:
         return CLICKS[: CLICKS.index("[session]")] + self.operator
 
     @property
-    def days(self) -> str:
-        """The groups of its rows."""
-        return f"""\
-[source]
-kind = "results"
-of = "clicks"
-rows = "changes"
-
-[event]
-key = ["hour", "big"]
-
-[event.columns]
-hour = "date_trunc('hour', {self.time})"
-big = "{self.big}"
-
-[group]
-
-[aggregates]
-rows = "count()"
-revenue = "sum({self.value})"
-longest = "max({self.value})"
-"""
-
-    @property
-    def latest(self) -> str:
-        """The table of its rows."""
-        return f"""\
-[source]
-kind = "results"
-of = "clicks"
-rows = "changes"
-
-[table]
-order = "offset"
-columns = ["{self.value}"]
-"""
+    def columns(self) -> tuple[str, str, str, str]:
+        """The columns that groups are made of."""
+        return self.time, self.big, self.value, self.value
 
     def grouped(self, root: Path) -> tuple[Rows, Rows]:
         """Return the groups, and what they are of."""
-        sums = f"count(*), sum({self.value}), max({self.value})"
-        hour = f"strftime({self.time} at time zone 'UTC', '%Y-%m-%d %H:00:00.000000Z')"
-        given = f"select {hour}, {self.big}, {sums} from {self.live} group by 1, 2 order by 1, 2"
-        found = "select hour, big = 'true', rows, revenue, longest from groups_live order by 1, 2"
-        return query(root, "days", found), query(root, "clicks", given)
+        given = days_sql(self.live, *self.columns)
+        return query(config_of(root, "days"), AS_DAYS), query(config_of(root, "clicks"), given)
 
     def followed(self, root: Path) -> tuple[Rows, Rows]:
         """Return the table, and what it is of."""
         key, *start = self.identity
         shown = ", ".join([key, *(f"epoch_us(cast({name} as timestamptz))" for name in start), self.value])
         found, given = (f"select {shown} from {view} order by all" for view in ("table_live", self.live))
-        return query(root, "latest", found), query(root, "clicks", given)
+        return query(config_of(root, "latest"), found), query(config_of(root, "clicks"), given)
 
 
 AGGREGATES = """
@@ -137,20 +114,15 @@ columns = ["price"]
         "price",
     ),
 }
-SIZES = """\
-[source]
-kind = "results"
-of = "days"
-rows = "changes"
-
-[event]
+SIZES = f"""\
+{results_of("days")}[event]
 key = "big"
 
 [group]
 
 [aggregates]
 hours = "count()"
-rows = "sum(rows)"
+sessions = "sum(sessions)"
 revenue = "sum(revenue)"
 
 [sink.delta]
@@ -162,10 +134,6 @@ READERS = ("days", "sizes", "latest", "hours")
 
 def config_of(root: Path, name: str) -> Config:
     return load_config(root / f"{name}.toml")
-
-
-def query(root: Path, name: str, text: str) -> Rows:
-    return [tuple(row) for row in query_tables(config_of(root, name), text, 100_000)[1]]
 
 
 @contextmanager
@@ -182,9 +150,9 @@ def may_die() -> Iterator[None]:
 
 def in_sizes(root: Path) -> tuple[Rows, Rows]:
     """Return the groups of groups, and what they are of."""
-    sums = "count(*), sum(rows), sum(revenue)"
-    found = query(root, "sizes", "select group_key, hours, rows, revenue from groups_live order by 1")
-    return found, query(root, "days", f"select big, {sums} from groups_live group by 1 order by 1")
+    sums = "count(*), sum(sessions), sum(revenue)"
+    found = query(config_of(root, "sizes"), "select group_key, hours, sessions, revenue from groups_live order by 1")
+    return found, query(config_of(root, "days"), f"select big, {sums} from groups_live group by 1 order by 1")
 
 
 class Chain:
@@ -209,8 +177,8 @@ class Chain:
         self.ran("clicks", None)
 
     def configure(self) -> None:
-        texts = {"clicks": self.front.text, "days": self.front.days, "sizes": SIZES, "latest": self.front.latest}
-        for name, text in {**texts, "hours": HOURS}.items():
+        behind = {"days": days_of(*self.front.columns), "latest": copy_of(self.front.value)}
+        for name, text in {"clicks": self.front.text, **behind, "sizes": SIZES, "hours": HOURS}.items():
             keeps = "keep_replaced = true\n" if self.keeps and name == "clicks" else ""
             head = f"[pipeline]\nshards = {self.shards[name]}\n{keeps}\n"
             (self.root / f"{name}.toml").write_text(head + text)

@@ -26,11 +26,11 @@ from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import crash_at
 from tests.jobs.forget.forget_support import traces
 from tests.project.chain_support import (
+    AS_DAYS,
     CLICKS,
     DAYS,
     FOLLOWED,
     HOURS,
-    SHOWN,
     finals,
     grouped,
     in_windows,
@@ -73,7 +73,7 @@ def test_groups_are_a_group_by_of_the_live_view_after_each_batch(spark: SparkSes
     for number in range(2):
         write(root, number)
         step(spark, root, "clicks", "days")
-        assert query(days, SHOWN) == grouped(root)
+        assert query(days, AS_DAYS) == grouped(root)
     counts = last_batch(Tables.of(spark, days)).counts
     assert counts["input"] == counts["accepted"]
     assert counts["deletes"] + counts["upserts"]
@@ -115,7 +115,7 @@ def test_whatever_dies_whenever_the_tables_are_those_of_the_rows(
             shutil.rmtree(load_config(root / "hours.toml").store_dir)
             shutil.rmtree(load_config(root / "latest.toml").store_dir)
         step(spark, root, "days", "hours", "latest")
-        assert query(load_config(root / "days.toml"), SHOWN) == grouped(root)
+        assert query(load_config(root / "days.toml"), AS_DAYS) == grouped(root)
         table, rows = latest(root)
         assert table == rows
         assert in_windows(root) == finals(spark, root, seen)
@@ -188,7 +188,7 @@ def test_a_row_that_is_taken_back_is_a_dead_letter_without_its_text(spark: Spark
     )
     step(spark, root, "clicks", "days", "hours")
     days = load_config(root / "days.toml")
-    assert query(days, SHOWN) == grouped(root)
+    assert query(days, AS_DAYS) == grouped(root)
     with pytest.raises(NotNeededError, match="expire: the rows follow those of 'clicks'; expire them there"):
         expire(spark, days, where="true")
     ((group,), *_) = query(days, "select group_key from groups_live")
@@ -215,7 +215,7 @@ def test_another_pipeline_in_the_same_place_is_refused(spark: SparkSession, root
         step(spark, root, "days")
     shutil.rmtree(load_config(root / "days.toml").pipeline.warehouse)
     step(spark, root, "days")
-    assert query(load_config(root / "days.toml"), SHOWN) == grouped(root)
+    assert query(load_config(root / "days.toml"), AS_DAYS) == grouped(root)
 
 
 SENT = (
@@ -367,9 +367,9 @@ def test_forget_waits_for_what_reads_the_results(ran: Path) -> None:
     assert (done.returncode, told["found"]) == (0, 0), done.stdout + done.stderr
     for name in ("clicks", "days", "hours"):
         assert traces(load_config(ran / f"{name}.toml"), ["u3"]) == []
-    assert query(load_config(ran / "days.toml"), SHOWN) == grouped(ran)
+    assert query(load_config(ran / "days.toml"), AS_DAYS) == grouped(ran)
     again = subprocess.run(
         [SESSIONLAKE, "run", str(ran), "--once"], capture_output=True, text=True, timeout=300, check=False
     )
     assert again.returncode == 0, again.stderr
-    assert query(load_config(ran / "days.toml"), SHOWN) == grouped(ran)
+    assert query(load_config(ran / "days.toml"), AS_DAYS) == grouped(ran)

@@ -78,7 +78,7 @@ class Plan:
         )
 
 
-def known_keys(
+def stored_keys(
     spec: KeyedSpec, updates: pa.Table, removals: pa.Table, store: RowStore, context: BatchContext
 ) -> StoredKeys:
     """Return the stored rows of a batch's keys, and which of them tombstones delete."""
@@ -91,7 +91,7 @@ def known_keys(
     return StoredKeys(codes, named, there, rows, markers, matched(removals, codes[len(updates) :], rows))
 
 
-def with_said(spec: KeyedSpec, updates: pa.Table, known: StoredKeys) -> tuple[pa.Table, int]:
+def completed(spec: KeyedSpec, updates: pa.Table, known: StoredKeys) -> tuple[pa.Table, int]:
     """Return updates with the values that they do not say, of the updates before them or of the stored row; and the number that nothing says."""
     missing = unsaid_of(spec, updates)
     if not missing.any():

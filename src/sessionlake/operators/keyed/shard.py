@@ -24,7 +24,7 @@ from sessionlake.operators.keyed.expiry.table_rows import TableRows
 from sessionlake.operators.keyed.expiry.ttl import LIVE_CHANGE, MAX_PUT, written_us
 from sessionlake.operators.keyed.mapper import NET, UNKNOWN, UPDATES, packed_of, update_schema
 from sessionlake.operators.keyed.order import require_one_row
-from sessionlake.operators.keyed.plan import Plan, StoredKeys, TombstoneMatches, known_keys, planned, with_said
+from sessionlake.operators.keyed.plan import Plan, StoredKeys, TombstoneMatches, completed, planned, stored_keys
 from sessionlake.operators.keyed.spec import MAX_DELETED, TOMBSTONE, KeyedSpec, changes_schema
 from sessionlake.operators.shared.cleanups.names import TTL
 from sessionlake.operators.shared.cleanups.schedule import CLEANUP
@@ -89,8 +89,8 @@ class KeyedShard:
         """Return the shard's result: the rows that its corrections delete, and those that its updates change."""
         updates = inputs.get(UPDATES, update_schema(self.spec).empty_table())
         removals = inputs.get(REMOVE, REMOVE_SCHEMA.empty_table())
-        known = known_keys(self.spec, updates, removals, store, context)
-        updates, unknown = with_said(self.spec, updates, known) if self.spec.unsaid else (updates, 0)
+        known = stored_keys(self.spec, updates, removals, store, context)
+        updates, unknown = completed(self.spec, updates, known) if self.spec.unsaid else (updates, 0)
         plan = planned(self.spec, updates, known, context)
         if (told := self.spec.not_one) is not None:
             require_one_row(
