@@ -316,15 +316,22 @@ def killed_run(
     config: Path | None = None,
     **variables: str,
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command line in a process of its own that kills itself, or its worker, at a point; under these variables, too."""
+    """Run a lake's pipeline in a process of its own that kills itself, or its worker, at a point; under these variables, too."""
+    return run_killed(config or lake.path, kill_at, once_file, **variables)
+
+
+def run_killed(
+    config: Path, kill_at: str | None = None, once_file: Path | None = None, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the command line on a config, as `killed_run` does."""
     env = {**os.environ, "PYTHONFAULTHANDLER": "0", **variables}
     if kill_at:
         env["SESSIONLAKE_KILL_AT"] = kill_at
     if once_file:
         once_file.touch()
         env["SESSIONLAKE_KILL_ONCE"] = str(once_file)
-    command = [str(Path(sys.executable).with_name("sessionlake")), "run", str(config or lake.path), "--once"]
-    return subprocess.run(command, env=env, cwd=lake.root, capture_output=True, text=True, timeout=400, check=False)
+    command = [str(Path(sys.executable).with_name("sessionlake")), "run", str(config), "--once"]
+    return subprocess.run(command, env=env, cwd=config.parent, capture_output=True, text=True, timeout=400, check=False)
 
 
 def assert_killed(done: subprocess.CompletedProcess[str]) -> None:

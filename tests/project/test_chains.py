@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
 from contextlib import suppress
@@ -14,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from sessionlake.config.load import load_config
 from sessionlake.config.project import load_project
-from sessionlake.errors import AwaitedError, JobError, NotNeededError, PipelineStateError
+from sessionlake.errors import AwaitedError, ExitCode, JobError, NotNeededError, PipelineStateError
 from sessionlake.jobs.compact import compact
 from sessionlake.jobs.expire import expire
 from sessionlake.jobs.forget import forget
@@ -23,7 +24,7 @@ from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.readers import readers_of
 from sessionlake.warehouse.tables import Tables
-from tests.engine.crash_support import crash_at
+from tests.engine.crash_support import DRIVER_POINTS, crash_at, run_killed
 from tests.jobs.forget.forget_support import traces
 from tests.project.chain_support import (
     AS_DAYS,
@@ -123,6 +124,30 @@ def test_whatever_dies_whenever_the_tables_are_those_of_the_rows(
         tables = Tables.of(spark, load_config(root / f"{name}.toml"))
         late = tables[schemas.LATE_EVENTS].read().count() if name == "hours" else 0
         assert late == 0, "a final row is never late while nothing is corrected"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_sigkill_in_front_and_behind(spark: SparkSession, root: Path) -> None:
+    (root / "latest.toml").write_text(FOLLOWED)
+    seen: dict[Any, Any] = {}
+    write(root, 0)
+    step(spark, root, "clicks", "days", "latest", "hours")
+    points = ("computed", "before_changelog", "after_changelog", "worker_computed")
+    for number, point in enumerate(points, 1):
+        write(root, 2 * number)
+        # A driver whose worker is killed ends with a line of its own.
+        code = -signal.SIGKILL if point in DRIVER_POINTS else ExitCode.FAILED
+        assert run_killed(root / "clicks.toml", point).returncode == code, point
+        step(spark, root, "clicks")
+        finals(spark, root, seen)
+        for name in ("days", "latest", "hours"):
+            assert run_killed(root / f"{name}.toml", point).returncode == code, (name, point)
+    step(spark, root, "days", "latest", "hours")
+    assert query(load_config(root / "days.toml"), AS_DAYS) == grouped(root)
+    table, rows = latest(root)
+    assert table == rows
+    assert in_windows(root) == finals(spark, root, seen)
 
 
 @pytest.mark.slow
