@@ -15,6 +15,7 @@ from sessionlake.config.load import Config, load_config
 from sessionlake.errors import AwaitedError, NoBatchesError
 from sessionlake.jobs.compact import compact
 from sessionlake.jobs.expire import expire
+from sessionlake.jobs.forget import forget
 from sessionlake.jobs.publish.table import SinkTable
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import DRIVER_POINTS, CrashError, crash_at
@@ -163,8 +164,9 @@ class Chain:
         self.random = random.Random(seed)
         self.files, self.shards = 0, dict.fromkeys(("clicks", *READERS), 2)
         self.keeps, self.may_keep = False, front != "windows"
-        self.expires = seed % 2 == 1 and self.may_keep
-        self.has_finals = front == "sessions" and not self.expires
+        self.forgets = seed % 2 == 1
+        self.expires = self.forgets and self.may_keep
+        self.has_finals = front == "sessions" and not self.forgets
         """Final rows that are taken away before a reader comes are not defined by the results alone."""
         self.seen: dict[Any, Any] = {}
         self.final: Rows = []
@@ -193,7 +195,8 @@ class Chain:
     def happens(self) -> None:
         """Let something happen."""
         kinds = [self.writes, *[self.reads_events] * 2, *[self.reads] * 2, *[self.dies] * 2, self.publishes]
-        kinds += [self.loses, self.is_cut_anew, self.compacts, self.keeps_or_not, *[self.takes_away] * self.expires]
+        kinds += [self.loses, self.is_cut_anew, self.compacts, self.keeps_or_not]
+        kinds += [*[self.takes_away] * self.expires, *[self.erases] * self.forgets]
         name, kind = self.random.choice(("clicks", *self.readers)), self.random.choice(kinds)
         self.history.append(f"{name} {kind.__name__}")
         kind(name)
@@ -235,6 +238,14 @@ class Chain:
         gone = f"{self.front.identity[0]} = 'u{self.random.randrange(5)}'"
         expire(self.spark, config_of(self.root, "clicks"), where=gone, max_share=1.0)
 
+    def erases(self, _: str) -> None:
+        """Forget a user; events that are read later may have the user again."""
+        key = f"u{self.random.randrange(5)}"
+        with crash_at(self.patch, self.random.choice(("none", "none", "forget_kept_out"))), may_die():
+            told = forget(self.spark, config_of(self.root, "clicks"), [key], wait="1 second")
+            assert (told.failed, told.counts["found"]) == (False, 0), self.history
+            assert all(key not in str(row) for row in query(config_of(self.root, "latest"), "select * from table_live"))
+
     def check(self) -> None:
         """Let all come to the end of what is there, and compare."""
         step(self.spark, self.root, "clicks")
@@ -249,7 +260,7 @@ class Chain:
         sizes = config_of(self.root, "sizes")
         SinkTable(Tables.of(self.spark, sizes), sizes).step()
         assert sum(assert_in_delta(sizes).values()) == len(found)
-        assert found or self.expires, self.history
+        assert found or self.forgets, self.history
 
 
 @pytest.mark.slow
