@@ -1,7 +1,8 @@
 """Which executor a shard belongs to: spread evenly, moved as little as can be."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -11,7 +12,7 @@ from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
 from sessionlake.engine import exchange
-from sessionlake.engine.placement import ExecutorLostError, Placed, anchor_of, place, spread, watched
+from sessionlake.engine.placement import ExecutorLostError, Placed, anchor_of, on_shards, place, spread, watched
 from sessionlake.errors import ConfigError
 
 EXECUTORS = st.lists(st.sampled_from("abcdefg"), min_size=1, max_size=7, unique=True)
@@ -97,19 +98,32 @@ def test_dynamic_allocation_is_refused(spark: SparkSession, monkeypatch: pytest.
         place(spark, 3)
 
 
-def test_rows_are_shuffled_once_and_shards_prefer_their_executors(spark: SparkSession) -> None:
+class Seen:
+    """A task that reports the shards that it gets rows of, and how many."""
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        table = pa.Table.from_batches(batches) if (batches := [*batches]) else None
+        if table is not None and table.num_rows:
+            yield exchange.report_batch(f"{table['shard'].unique().to_pylist()} {table.num_rows}", b"")
+
+
+@pytest.mark.parametrize(
+    ("held", "seen"),
+    [
+        ({"executor_one_4": [0, 2], "executor_two_11": [1]}, ["[0] 3", "[1] 3", "[2] 3"]),
+        ({"executor_one_4": [], "executor_two_11": [0]}, ["[0] 9"]),
+    ],
+)
+def test_rows_are_shuffled_once_and_shards_prefer_their_executors(
+    spark: SparkSession, held: dict[str, list[int]], seen: list[str]
+) -> None:
     """What Spark's planner makes of the anchor; where it shuffled it, no shard would have a place."""
-    rows = spark.range(9).selectExpr("int(id % 3) shard", "string(id) kind", "binary('') payload")
-    anchor = anchor_of(spark, {"executor_one_4": [0, 2], "executor_two_11": [1]})
-
-    def counted(rows: pa.Table, anchor: pa.Table) -> pa.Table:
-        text = f"{rows['shard'].unique().to_pylist()} {rows.num_rows} {anchor['shard'].to_pylist()}"
-        return pa.table({"kind": [text], "payload": [b""]}, schema=exchange.REPORT_SCHEMA)
-
-    by_shard = rows.repartitionById(3, "shard").groupBy("shard")
-    grouped = by_shard.cogroup(anchor.groupBy("shard")).applyInArrow(counted, exchange.REPORT_DDL)
+    shards = len(seen)
+    rows = spark.range(9).selectExpr(f"int(id % {shards}) shard", "string(id) kind", "binary('') payload")
+    grouped = on_shards(rows, cast("Any", Seen()), shards, Placed(held, anchor_of(spark, held)))
+    assert sorted(row.kind for row in grouped.collect()) == seen
     execution = grouped._jdf.queryExecution()
     assert execution.executedPlan().toString().count("Exchange") == 1
     context, rdd = spark.sparkContext._jsc.sc(), execution.toRdd()
-    places = [context.getPreferredLocs(rdd, shard).mkString() for shard in range(3)]
-    assert places == ["executor_one_4", "executor_two_11", "executor_one_4"]
+    places = [context.getPreferredLocs(rdd, shard).mkString() for shard in range(shards)]
+    assert places == [next(executor for executor, own in held.items() if shard in own) for shard in range(shards)]

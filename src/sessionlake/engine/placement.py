@@ -25,6 +25,8 @@ class Placed:
     anchor: DataFrame
 
 
+_LEAST = 2
+"""Partitions of the shards' stage on a cluster. Spark plans a single one as another kind of shuffle, and shuffles the anchor too, whose locations are lost."""
 _placed: dict[tuple[str, int, int], Placed] = {}
 BEFORE = "spark.sessionlake.shardsBefore"
 """A session's number of shards that the driver's pipelines before this one have: its own are dealt out after them."""
@@ -67,14 +69,14 @@ def on_shards(wire: DataFrame, task: ShardTask, shards: int, placed: Placed | No
     On a cluster the rows are cogrouped with an anchor, one row a shard, whose partitions name the executors that the
     shards belong to (needs spark.shuffle.reduceLocality.enabled=false); one local process (None) needs none.
     """
-    by_shard = wire.repartitionById(shards, "shard")
     if placed is None:
-        return by_shard.mapInArrow(run_by(task), exchange.REPORT_DDL)
+        return wire.repartitionById(shards, "shard").mapInArrow(run_by(task), exchange.REPORT_DDL)
 
     def run_group(rows: pa.Table, anchor: pa.Table) -> pa.Table:
         del anchor
         return pa.Table.from_batches(list(task.run(rows.to_batches())), schema=exchange.REPORT_SCHEMA)
 
+    by_shard = wire.repartitionById(max(shards, _LEAST), "shard")
     grouped = by_shard.groupBy("shard").cogroup(placed.anchor.groupBy("shard"))
     return grouped.applyInArrow(run_group, exchange.REPORT_DDL)
 
@@ -170,9 +172,9 @@ def _registered(spark: SparkSession) -> tuple[str, ...]:
 
 
 def anchor_of(spark: SparkSession, held: Mapping[str, Sequence[int]]) -> DataFrame:
-    """Return a DataFrame with one partition and one row (shard) for each shard, partitioned by shard.
+    """Return a DataFrame with one partition and one row (shard) for each shard, and at least two, partitioned by shard.
 
-    Spark prefers to read each partition on the executor of its shard.
+    Spark prefers to read each partition on the executor of its shard. If there is one shard, the second partition is of a shard without rows.
     """
     # The DataFrame API can declare neither a partition's location nor a partitioning, so this builds the plan node that
     # Spark's planner uses. Unlike a persisted frame it moves when executors come and go, and can't be evicted.
@@ -195,12 +197,13 @@ def anchor_of(spark: SparkSession, held: Mapping[str, Sequence[int]]) -> DataFra
         return getattr(jvm, name + "$").__getattr__("MODULE$")
 
     at = {shard: executor for executor, own in held.items() for shard in own}
-    rows = seq(jvm.scala.Tuple2(row(shard), seq([at[shard]])) for shard in range(len(at)))
+    partitions = max(len(at), _LEAST)
+    rows = seq(jvm.scala.Tuple2(row(shard), seq([at.get(shard, at[0])])) for shard in range(partitions))
     rdd = session.sparkContext().makeRDD(rows, module("scala.reflect.ClassTag").AnyRef())
     schema = spark.createDataFrame([], "shard int")._jdf.schema()  # noqa: SLF001
     output = catalyst.types.DataTypeUtils.toAttributes(schema)
     partitioning = catalyst.plans.physical.ShufflePartitionIdPassThrough(
-        catalyst.expressions.DirectShufflePartitionID(output.head()), len(at)
+        catalyst.expressions.DirectShufflePartitionID(output.head()), partitions
     )
     none = module("scala.None")
     plan = jvm.org.apache.spark.sql.execution.LogicalRDD(
