@@ -3,13 +3,24 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import psutil
 
+MEASURED = "measured"
+"""The file, in a measurement's folder, that ends the sampling of its memory."""
+
+
+def end_sampling(home: str) -> None:
+    """End the sampling of a measurement's memory, for example before its results are added up."""
+    Path(home, MEASURED).touch()
+
 
 @contextmanager
-def peak_memory(every_seconds: float = 2.0, pid: int | None = None) -> Iterator[dict[str, float]]:
-    """Sample a process, by default this one, while the block runs.
+def peak_memory(
+    every_seconds: float = 2.0, pid: int | None = None, until: Path | None = None
+) -> Iterator[dict[str, float]]:
+    """Sample a process, by default this one, while the block runs, and at most until a file exists.
 
     Afterwards the dict holds the peak, in MB: total, jvm, python (driver and workers).
     """
@@ -19,6 +30,8 @@ def peak_memory(every_seconds: float = 2.0, pid: int | None = None) -> Iterator[
     def sample() -> None:
         me = psutil.Process(pid)
         while not stop.wait(every_seconds):
+            if until is not None and until.exists():
+                return
             used = {"jvm": 0.0, "python": 0.0}
             try:
                 tree = [me, *me.children(recursive=True)]

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 import sessionlake
 from benchmarks.cpu import tree_cpu_s
+from benchmarks.memory import end_sampling
 from benchmarks.package import Config, Tables, committed_s, merged_rows, parse_config, run
 from benchmarks.synthetic import GAP, GRACE, RETENTION
 from sessionlake.engine.spark import build_session
@@ -92,6 +93,7 @@ def stream(case: Found) -> Found:
     run(spark, config, once=True, on_commit=commits)
     found = about() | commits.found()
     if case.get("count"):
+        end_sampling(case["home"])
         found |= _added_up(spark, config)
     spark.stop()
     return found

@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 
-from benchmarks.memory import peak_memory
+from benchmarks.memory import MEASURED, peak_memory
 from benchmarks.trees import Tree
 
 _LIMIT_S = 1200
@@ -46,7 +46,7 @@ def measure(tree: Tree, case: dict[str, Any], work: Path) -> dict[str, Any]:
                 command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
             )
             try:
-                with peak_memory(pid=process.pid) as memory:
+                with peak_memory(pid=process.pid, until=home / MEASURED) as memory:
                     process.wait(_LIMIT_S)
             finally:
                 _end(process)

@@ -6,6 +6,7 @@ from typing import Any
 from pyspark.sql import functions as F
 
 import sessionlake
+from benchmarks.memory import end_sampling
 from benchmarks.ours import Commits, open_session
 from benchmarks.peers.results import added_up, first_measured
 from benchmarks.peers.workloads import WORKLOADS, Workload
@@ -69,6 +70,7 @@ def ours_peer(case: dict[str, Any]) -> dict[str, Any]:
     commits = Commits(case["batches"], first_measured(case))
     run(spark, config, once=True, on_commit=commits)
     found = commits.found()
+    end_sampling(case["home"])
     results = str(Path(case["home"], "results"))
     rows = merged_rows(Tables(spark, config.pipeline.warehouse, changelog := kind_of(config).changelog))
     shown = _shown(workload, changelog)

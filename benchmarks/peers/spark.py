@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks.cpu import tree_cpu_s
+from benchmarks.memory import end_sampling
 from benchmarks.native import ROCKSDB, plain_session
 from benchmarks.peers.results import added_up, first_measured
 from benchmarks.peers.workloads import WORKLOADS, Workload
@@ -40,6 +41,7 @@ def spark_peer(case: dict[str, Any]) -> dict[str, Any]:
     seconds = [p["durationMs"]["triggerExecution"] / 1000 for p in running.recentProgress if p["numInputRows"]]
     seen = sorted(cpu_s)
     a_batch = (cpu_s[seen[-1]] - cpu_s[seen[0]]) / max(1, seen[-1] - seen[0])
+    end_sampling(case["home"])
     results = str(home / "results")
     _latest(spark.read.format("delta").load(target), workload).write.parquet(results)
     spark.stop()
