@@ -15,17 +15,8 @@ from sessionlake.local.columns import Types
 from sessionlake.local.rows import Row
 from sessionlake.operators.joins.operator import Joiner
 from sessionlake.operators.joins.rules import JoinProgress
-from sessionlake.operators.joins.spec import (
-    LEFT,
-    RIGHT,
-    SESSION,
-    SIDES,
-    SLIDING,
-    TIME_AXIS,
-    JoinSpec,
-    Side,
-    other_of,
-)
+from sessionlake.operators.joins.spec import SESSION, SLIDING, TIME_AXIS, JoinSpec, Side
+from sessionlake.operators.shared.sides.names import LEFT, RIGHT, SIDES, other_of
 from sessionlake.sources.columns import EventColumns
 from sessionlake.standalone.base import Judgement, Positions, Standalone
 from sessionlake.standalone.emit import Emit

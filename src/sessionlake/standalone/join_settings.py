@@ -9,8 +9,6 @@ from sessionlake.errors import ConfigError
 from sessionlake.operators.joins.spec import (
     HOPPING,
     KINDS,
-    LEFT,
-    RIGHT,
     SESSION,
     SLIDING,
     TIME_AXIS,
@@ -18,6 +16,7 @@ from sessionlake.operators.joins.spec import (
     UNBOUNDED,
     least_retention,
 )
+from sessionlake.operators.shared.sides.names import LEFT, RIGHT
 from sessionlake.standalone.emit import Emit
 
 Length = str | int | None

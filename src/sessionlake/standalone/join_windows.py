@@ -11,7 +11,8 @@ from sessionlake.columnar.groups import group_events
 from sessionlake.columnar.ranges import range_max
 from sessionlake.columnar.texts import sorted_codes
 from sessionlake.operators.joins.axis import Grid, Session, Sliding, axis_of
-from sessionlake.operators.joins.spec import LEFT, JoinSpec
+from sessionlake.operators.joins.spec import JoinSpec
+from sessionlake.operators.shared.sides.names import LEFT
 from sessionlake.store.messages import Messages
 
 Named = tuple[list[bytes], Messages]

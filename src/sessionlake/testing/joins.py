@@ -12,7 +12,8 @@ from sessionlake.local.stream import LocalBatch
 from sessionlake.operators.joins.control import RESTATE, TOMBSTONE, pack
 from sessionlake.operators.joins.local_tables import JoinTables
 from sessionlake.operators.joins.operator import Joiner
-from sessionlake.operators.joins.spec import LEFT, POSITION, RIGHT, SIDE, SIDES, SLIDING, JoinSpec, Side
+from sessionlake.operators.joins.spec import POSITION, SIDE, SLIDING, JoinSpec, Side
+from sessionlake.operators.shared.sides.names import LEFT, RIGHT, SIDES
 from sessionlake.operators.shared.windowing.policies import BATCH, END, OFF, Policies
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.rows import Origin, Rows

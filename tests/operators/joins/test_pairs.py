@@ -11,7 +11,7 @@ from sessionlake.errors import StoreError
 from sessionlake.operators.joins import pairs as kernel
 from sessionlake.operators.joins.axis import Grid, JoinAxis, Session, Sliding
 from sessionlake.operators.joins.pairs import Points, pairs
-from sessionlake.operators.joins.spec import LEFT, RIGHT
+from sessionlake.operators.shared.sides.names import LEFT, RIGHT
 
 Point = tuple[int, int]
 """A key's code and a place."""

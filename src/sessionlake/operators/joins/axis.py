@@ -10,7 +10,8 @@ from typing import Protocol
 import numpy as np
 
 from sessionlake.columnar.arrays import Ints
-from sessionlake.operators.joins.spec import HOPPING, LEFT, SESSION, SLIDING, JoinSpec, grid_width, other_of
+from sessionlake.operators.joins.spec import HOPPING, SESSION, SLIDING, JoinSpec, grid_width
+from sessionlake.operators.shared.sides.names import LEFT, other_of
 
 _BLOCKS = 16
 """The longest stretch of partners lies in about as many blocks at most."""

@@ -15,7 +15,8 @@ from sessionlake.columnar.arrays import Bools, combined
 from sessionlake.engine.operator import Counted, Keyed, Split
 from sessionlake.operators.joins.mapper import is_late_class
 from sessionlake.operators.joins.rules import JoinProgress
-from sessionlake.operators.joins.spec import POSITION, SIDES, JoinSpec, Side
+from sessionlake.operators.joins.spec import POSITION, JoinSpec, Side
+from sessionlake.operators.shared.sides.names import SIDES
 from sessionlake.stream.control import CorrectionKind, is_null, micros, no_time
 
 TOMBSTONE = "tombstone"

@@ -6,7 +6,8 @@ from typing import cast
 from sessionlake.config.load import Config
 from sessionlake.operators.joins.operator import Joiner
 from sessionlake.operators.joins.section import JoinSection
-from sessionlake.operators.joins.spec import SIDES, JoinSpec, Side
+from sessionlake.operators.joins.spec import JoinSpec, Side
+from sessionlake.operators.shared.sides.names import SIDES
 from sessionlake.sources.decoding.rows import TypedSource
 from sessionlake.stream.events import event_spec
 from sessionlake.stream.pinned import Pinned

@@ -28,15 +28,14 @@ from sessionlake.operators.joins.spec import (
     POSITION,
     SESSION,
     SIDE,
-    SIDES,
     SLIDING,
     TIME_AXIS,
     JoinSpec,
-    column_names,
-    event_types,
     join_schema,
     message_schema,
 )
+from sessionlake.operators.shared.sides.columns import column_names, event_types
+from sessionlake.operators.shared.sides.names import SIDES
 from sessionlake.operators.shared.windowing import emission
 from sessionlake.operators.shared.windowing.policies import CLOSE
 from sessionlake.sources.base import Source
@@ -84,7 +83,7 @@ class Joins:
     @property
     def event_types(self) -> Mapping[str, pa.DataType]:
         """Return the columns of both sides, called as in a pair's row."""
-        return event_types(self.spec)
+        return event_types(self.spec.both)
 
     @classmethod
     def changelogs_in(cls, config: Config) -> tuple[Changelog, ...]:
@@ -155,7 +154,7 @@ class Joins:
             from_on({name: at.horizon(name) for name in SIDES}).alias("kept"),
             F.lit(at.at.close_us).alias("close_us"),
             F.lit(at.full_us).cast("bigint").alias("full_us"),
-            *column_names(spec),
+            *column_names(spec.both),
         )
 
     def store_layout(self, operator: Operator[Any]) -> str:

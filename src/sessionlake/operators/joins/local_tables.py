@@ -9,7 +9,8 @@ import pyarrow.compute as pc
 from sessionlake.engine.operator import ShardResult
 from sessionlake.operators.joins.operator import Joiner
 from sessionlake.operators.joins.rules import JoinProgress
-from sessionlake.operators.joins.spec import LEFT, MESSAGES, POSITION, RIGHT, SIDE, message_schema
+from sessionlake.operators.joins.spec import MESSAGES, POSITION, SIDE, message_schema
+from sessionlake.operators.shared.sides.names import LEFT, RIGHT
 from sessionlake.warehouse.latest_rows import LatestRows, Row
 
 

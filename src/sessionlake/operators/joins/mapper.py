@@ -6,16 +6,16 @@ import numpy as np
 import pyarrow as pa
 
 from sessionlake.columnar.arrays import Bools, Ints, combined, plain_text
-from sessionlake.engine.operator import Aside, BatchContext, Counted, Keyed, Split
+from sessionlake.engine.operator import BatchContext, Counted, Keyed, Split
 from sessionlake.operators.joins.axis import axis_of, grid_of
 from sessionlake.operators.joins.rules import JoinProgress
-from sessionlake.operators.joins.spec import SIDE, JoinSpec, event_types
+from sessionlake.operators.joins.spec import JoinSpec
+from sessionlake.operators.shared.sides.pieces import counted, joint_events, of_side
 from sessionlake.sources.decoding.rows import Rows
-from sessionlake.stream.ingest import ARCHIVED, DEAD, Judged, event_table, judge
+from sessionlake.stream.ingest import Judged, event_table, judge
 from sessionlake.stream.outputs import LATE
 from sessionlake.stream.positions import CHUNK, ROW, accepted_rows, chunk_of
 from sessionlake.stream.watermark import NO_WATERMARK, max_time_of
-from sessionlake.warehouse.schemas import count_of
 
 
 def split_messages(
@@ -28,14 +28,13 @@ def split_messages(
     """
     own, chunk = spec.side(side), chunk_of(context, number)
     judged = judge(own.events, rows, context.clock_us, at.at.expired_us if spec.by_time else NO_WATERMARK)
-    for piece in judged.asides(lambda: judged.events(judged.good)):
-        yield from _of_side(spec, side, piece)
+    yield from of_side(spec.both, side, judged.asides(lambda: judged.events(judged.good)))
     yield from accepted_rows(side, rows, len(judged.good), chunk)
     time = judged.checked.time_us[judged.good]
     late = np.zeros(len(time), bool)
     if spec.by_time:
         late = axis_of(spec).open_until(side, time) < at.at.close_us
-    yield from _counted(side, {"accepted": int((~late).sum()), "late": int(late.sum())})
+    yield from counted(side, {"accepted": int((~late).sum()), "late": int(late.sum())})
     if not late.all():
         yield Counted({max_time_of(side): int(time[~late].max())})
         if spec.keeping is not None:
@@ -69,7 +68,7 @@ def _messages(spec: JoinSpec, at: JoinProgress, side: str, judged: Judged, chunk
 def _late(spec: JoinSpec, at: JoinProgress, side: str, judged: Judged, chunk: int, rows: Ints) -> Keyed:
     """Return the rows of the table of late events. Only their shard knows their positions."""
     places = judged.good[rows]
-    table = _joint(spec, side, event_table(spec.side(side).events, judged.events(places)))
+    table = joint_events(spec.both, side, event_table(spec.side(side).events, judged.events(places)))
     more: Mapping[str, pa.Array] = {
         "raw": judged.rows.raw(places),
         "source": judged.rows.source(places),
@@ -80,33 +79,3 @@ def _late(spec: JoinSpec, at: JoinProgress, side: str, judged: Judged, chunk: in
     for name, column in more.items():
         table = table.append_column(name, column)
     return Keyed(LATE, combined(table["key"]), table)
-
-
-def _of_side(spec: JoinSpec, side: str, piece: object) -> Split:
-    """Yield the tables of judging with the columns of both sides."""
-    if isinstance(piece, Counted):
-        yield from _counted(side, dict(piece.stats))
-    elif isinstance(piece, Aside) and piece.kind == ARCHIVED:
-        yield Aside(ARCHIVED, _joint(spec, side, piece.rows))
-    elif isinstance(piece, Aside) and piece.kind == DEAD:
-        yield Aside(DEAD, piece.rows.append_column(SIDE, pa.repeat(side, len(piece.rows))))
-
-
-def _counted(side: str, stats: dict[str, int]) -> Split:
-    """Yield numbers of all sides, and of the one."""
-    yield Counted(stats | {count_of(name, side): value for name, value in stats.items()})
-
-
-def _joint(spec: JoinSpec, side: str, events: pa.Table) -> pa.Table:
-    """Return events with the struct of both sides' columns, and the side."""
-    n, own = len(events), spec.side(side)
-    given = combined(events["event"])
-    names = {f"{own.name}_{name}": name for name in own.events.columns.inputs}
-    fields = event_types(spec) or {"none": pa.bool_()}
-    arrays = [
-        pa.compute.struct_field(given, names[name]) if name in names else pa.nulls(n, type_)
-        for name, type_ in fields.items()
-    ]
-    struct = pa.StructArray.from_arrays(arrays, names=list(fields))
-    at = events.schema.get_field_index("event")
-    return events.set_column(at, "event", struct).append_column(SIDE, pa.repeat(side, n))

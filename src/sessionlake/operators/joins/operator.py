@@ -13,7 +13,8 @@ from sessionlake.operators.joins.control import kinds_of
 from sessionlake.operators.joins.mapper import split_messages
 from sessionlake.operators.joins.rules import JoinProgress, next_state
 from sessionlake.operators.joins.shard import JoinShard
-from sessionlake.operators.joins.spec import SIDES, JoinSpec
+from sessionlake.operators.joins.spec import JoinSpec
+from sessionlake.operators.shared.sides.names import SIDES
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.store.api import OpenSegments
 from sessionlake.store.files import FileSegments

@@ -15,7 +15,7 @@ from sessionlake.columnar.axis import Axis
 from sessionlake.columnar.groups import group_events
 from sessionlake.errors import StoreError
 from sessionlake.operators.joins.axis import JoinAxis, Session
-from sessionlake.operators.joins.spec import LEFT, RIGHT
+from sessionlake.operators.shared.sides.names import LEFT, RIGHT
 
 CHUNK = 4_000_000
 """Pairs that are made at a time."""

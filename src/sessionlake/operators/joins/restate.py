@@ -5,7 +5,8 @@ import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import combined
 from sessionlake.operators.joins.control import RESTATE, pack
-from sessionlake.operators.joins.spec import POSITION, SIDE, SIDES, JoinSpec, Side
+from sessionlake.operators.joins.spec import POSITION, SIDE, JoinSpec, Side
+from sessionlake.operators.shared.sides.names import SIDES
 from sessionlake.stream.ingest import event_struct, events_of
 from sessionlake.stream.restating import RESTATES_SCHEMA
 from sessionlake.warehouse.schemas import TIME

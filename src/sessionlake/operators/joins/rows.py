@@ -9,17 +9,8 @@ import pyarrow.compute as pc
 from sessionlake.columnar.arrays import Ints, combined
 from sessionlake.engine.operator import BatchContext, Inputs
 from sessionlake.operators.joins.control import unpack
-from sessionlake.operators.joins.spec import (
-    LEFT,
-    POSITION,
-    RIGHT,
-    SIDE,
-    SIDES,
-    JoinSpec,
-    join_schema,
-    message_schema,
-    other_of,
-)
+from sessionlake.operators.joins.spec import POSITION, SIDE, JoinSpec, join_schema, message_schema
+from sessionlake.operators.shared.sides.names import LEFT, RIGHT, SIDES, other_of
 from sessionlake.store.messages import IS_LATE, Messages
 from sessionlake.stream.positions import CHUNK, ROW, Numbering
 from sessionlake.warehouse.schemas import TIME

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sessionlake.operators.joins.axis import axis_of
-from sessionlake.operators.joins.spec import SIDES, JoinSpec
+from sessionlake.operators.joins.spec import JoinSpec
+from sessionlake.operators.shared.sides.names import SIDES
 from sessionlake.operators.shared.windowing.emission import (
     MAX_BATCH,
     MAX_CLOCK,

@@ -8,14 +8,12 @@ from pydantic import Field
 
 from sessionlake.config.durations import parse_duration, spoken_duration
 from sessionlake.config.lookups import LookupSection
-from sessionlake.config.sections import Duration, EventSection, OperatorSection, Section, equal_columns
+from sessionlake.config.sections import Duration, EventSection, OperatorSection, Section
 from sessionlake.config.source import SourceSection
 from sessionlake.errors import ConfigError
-from sessionlake.operators.joins.sides import RESERVED, JoinSideSection, LeftSection, RightSection, check_sides
+from sessionlake.operators.joins.sides import RESERVED, JoinSideSection, LeftSection, RightSection
 from sessionlake.operators.joins.spec import (
     HOPPING,
-    LEFT,
-    RIGHT,
     SESSION,
     SLIDING,
     TIME_AXIS,
@@ -23,6 +21,8 @@ from sessionlake.operators.joins.spec import (
     check_full,
     least_retention,
 )
+from sessionlake.operators.shared.sides.names import LEFT, RIGHT
+from sessionlake.operators.shared.sides.section import check_sides, pairs_on
 from sessionlake.operators.shared.windowing.policies import BATCH, CLOSE, END, OFF, Policies
 from sessionlake.operators.shared.windowing.policy import policy
 
@@ -109,13 +109,7 @@ class JoinSection(OperatorSection):
     @property
     def pairs_on(self) -> tuple[tuple[str, str], ...]:
         """The equal fields of left and right."""
-        found = []
-        for text in self.on:
-            pair = equal_columns(text)
-            if pair is None:
-                raise ConfigError(f"join.on: {text!r} names no fields; write 'id', or 'order_id = id'")
-            found.append(pair)
-        return tuple(found)
+        return pairs_on("join.on", self.on)
 
     @property
     def grace_us(self) -> int:
@@ -236,7 +230,7 @@ class JoinSection(OperatorSection):
     def check(self) -> None:
         """Refuse keys of other kinds, names that clash, and a retention that would drop partners."""
         _ = self.pairs_on
-        check_sides(self.left, self.right)
+        check_sides("join", RESERVED, self.left, self.right)
         self._check_kind()
         self._check_sizes()
         self._check_retention()

@@ -15,19 +15,10 @@ from sessionlake.operators.joins.control import AGAIN, REMOVE, pack
 from sessionlake.operators.joins.pairs import Points, pairs
 from sessionlake.operators.joins.rows import deleted_rows, late_rows, lone_rows, message_rows, pair_rows
 from sessionlake.operators.joins.rules import NEVER, JoinProgress, bounds_after, ticks_in
-from sessionlake.operators.joins.spec import (
-    LEFT,
-    MESSAGES,
-    POSITION,
-    RIGHT,
-    SESSION,
-    SIDE,
-    SIDES,
-    JoinSpec,
-    other_of,
-)
+from sessionlake.operators.joins.spec import MESSAGES, POSITION, SESSION, SIDE, JoinSpec
 from sessionlake.operators.joins.unmatched import Unmatched, at_places, due_lists, open_lists, restored, unmatched
 from sessionlake.operators.joins.until_full import due, full_lists, in_open_window, open_windows, waits
+from sessionlake.operators.shared.sides.names import LEFT, RIGHT, SIDES, other_of
 from sessionlake.operators.shared.windowing.emission import (
     MAX_BATCH,
     MAX_CLOCK,

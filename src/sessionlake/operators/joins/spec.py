@@ -12,6 +12,8 @@ import pyarrow as pa
 from sessionlake.aggregates.scalars import state_type
 from sessionlake.columnar.arrays import Ints
 from sessionlake.errors import ConfigError
+from sessionlake.operators.shared.sides.columns import column_fields
+from sessionlake.operators.shared.sides.names import LEFT, RIGHT, SIDES
 from sessionlake.operators.shared.windowing.policies import CLOSE, OFF, Policies
 from sessionlake.operators.shared.windowing.retained_counts import RetainedCounts
 from sessionlake.store.segmented import segment_interval
@@ -20,8 +22,6 @@ from sessionlake.stream.ingest import EventSpec
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.schemas import TIME
 
-LEFT, RIGHT = SIDES = ("left", "right")
-"""The two inputs, as states, shuffles and stores call them. Their names in the config may differ."""
 TIME_AXIS, COUNT_AXIS = "time", "count"
 UNBOUNDED = "unbounded"
 """The size of a side whose messages stay joinable for as long as the retention allows."""
@@ -135,6 +135,11 @@ class JoinSpec:
                         "leave it out, or make it a number, text or a timestamp in the source"
                     ) from error
 
+    @property
+    def both(self) -> dict[str, Side]:
+        """Both sides, LEFT first."""
+        return {LEFT: self.left, RIGHT: self.right}
+
     def side(self, name: str) -> Side:
         """Return a side, LEFT or RIGHT."""
         return self.left if name == LEFT else self.right
@@ -192,25 +197,6 @@ class JoinSpec:
         )
 
 
-def other_of(side: str) -> str:
-    """Return the other side."""
-    return RIGHT if side == LEFT else LEFT
-
-
-def event_types(spec: JoinSpec) -> dict[str, pa.DataType]:
-    """Return the fields of the struct `event` of late_events and of the archive: `<name>_<column>`, what is read of both sources."""
-    return {
-        f"{side.name}_{name}": type_
-        for side in (spec.left, spec.right)
-        for name, type_ in side.events.stored_types.items()
-    }
-
-
-def column_names(spec: JoinSpec) -> list[str]:
-    """Return the names of the columns of both sides in the tables: `<name>_<column>`."""
-    return [f"{side.name}_{name}" for side in (spec.left, spec.right) for name in side.columns]
-
-
 def join_schema(spec: JoinSpec, *, marks: bool) -> pa.Schema:
     """Return the schema of join_changelog, or without the marks of batch and attempt."""
     return pa.schema(
@@ -227,7 +213,7 @@ def join_schema(spec: JoinSpec, *, marks: bool) -> pa.Schema:
                     schemas.commented(f"{side}_position", pa.int64(), f"Position of the message of {name}"),
                 )
             ),
-            *_columns(spec),
+            *column_fields(spec.both),
             schemas.commented("revision", pa.int64(), "batch_id of the batch that sent the pair"),
             schemas.commented("emitted_at", TIME, "The clock of the batch that sent the pair"),
             *([_JOIN_ID] if marks else []),
@@ -251,7 +237,7 @@ def message_schema(spec: JoinSpec, *, marks: bool) -> pa.Schema:
             schemas.commented(
                 POSITION, pa.int64(), "Source partition's index * 2^40 + the message's number in it, from 1"
             ),
-            *_columns(spec),
+            *column_fields(spec.both),
             schemas.commented("revision", pa.int64(), "batch_id of the batch that brought the message"),
             schemas.commented(
                 "is_late", pa.bool_(), "Whether the policy `late` says when its pairs are sent, or `early`"
@@ -267,11 +253,3 @@ whether it is not due yet, as far as batches say that, `kept` whether it is at o
 come, `full_us` up to which end windows are full, null if pairs do not wait for that), besides all columns
 `<name>_<column>`. Of an outer join these are also the messages right below the horizon: others may have had them as partners."""
 _JOIN_ID = schemas.commented("join_id", pa.int64(), "xxhash64(join_key, left_position, right_position)")
-
-
-def _columns(spec: JoinSpec) -> list[pa.Field]:
-    return [
-        schemas.commented(f"{side.name}_{name}", type_, f"Column {name} of {side.name}")
-        for side in (spec.left, spec.right)
-        for name, type_ in side.types.items()
-    ]

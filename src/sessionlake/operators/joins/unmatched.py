@@ -16,7 +16,8 @@ from sessionlake.columnar.arrays import Bools, Ints
 from sessionlake.columnar.axis import Axis
 from sessionlake.operators.joins.axis import JoinAxis, axis_of
 from sessionlake.operators.joins.pairs import Points, stretches
-from sessionlake.operators.joins.spec import SESSION, SIDES, JoinSpec, other_of
+from sessionlake.operators.joins.spec import SESSION, JoinSpec
+from sessionlake.operators.shared.sides.names import SIDES, other_of
 from sessionlake.operators.shared.windowing.policies import BATCH
 from sessionlake.store.blocks import block_number
 from sessionlake.store.messages import MATCHED, MAYBE_SENT, SENT, ListedMessages, Messages, MessageStore
