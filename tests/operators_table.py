@@ -30,7 +30,7 @@ from tests.engine.crash_support import (
     write_events,
 )
 from tests.operators.process import processors
-from tests.oracle import counts, groups, joins, process, session_emission, tables, windows
+from tests.oracle import counts, groups, joins, process, session_emission, table_joins, tables, windows
 from tests.oracle.model import ReferenceModel
 from tests.oracle.unique import UniqueModel
 
@@ -418,6 +418,65 @@ late = "batch"
         )
 
 
+class TableJoinLake(OperatorLake):
+    """Events joined with every second one of them, all of them for ever: no event is late, and the others have no partner."""
+
+    wanted: ClassVar[tuple[str, ...]] = ("accepted", "dead", "filtered", "upserts", "deletes")
+    outcomes: ClassVar[tuple[str, ...]] = ("applied", "malformed")
+    template: ClassVar[str] = (
+        CONFIG[: CONFIG.index("[source]")]
+        + """\
+[table_join]
+on = ["key"]
+type = "full"
+
+[table_join.left]
+name = "former"
+columns = ["v"]
+source = {{ kind = "files", path = "{events}", format = "json", max_files_per_batch = 1 }}
+event = {{ time = "time", time_unit = "s", where = "v % 2 = 0" }}
+
+[table_join.right]
+name = "latter"
+columns = ["tag"]
+source = {{ kind = "files", path = "{events}", format = "json", max_files_per_batch = 1 }}
+event = {{ time = "time", time_unit = "s" }}
+"""
+    )
+    changelog: ClassVar[str] = "joined_row_changelog"
+    tables: ClassVar[tuple[str, ...]] = (
+        *("joined_row_changelog", "side_row_changelog"),
+        *(schemas.DEAD_LETTERS, schemas.CORRECTION_OUTCOMES),
+    )
+
+    def correct(self, spark: SparkSession) -> None:
+        """Ask for a result to be deleted that is there no longer, and for what is no correction."""
+        gone = next(row for row in self.rows(self.changelog) if row["op"] == "delete")
+        places = {"ordinal": gone["left_position"], "other_ordinal": gone["right_position"]}
+        named = {"kind": "tombstone", "key": gone["joined_row_key"], "job": "test", "created_at": 0, "start_time": 0}
+        rows = [{**named, "correction_id": "c0", **places}, {**named, "correction_id": "c1"}]
+        table = pa.Table.from_pylist(rows, schema=schemas.CORRECTIONS_SCHEMA)
+        Tables.of(spark, self.config)[schemas.CORRECTIONS].append_rows(table)
+
+    def input(self) -> list[list[Row]]:
+        """Return the events of each file as ever, and those without a key."""
+        lines = (file.read_text().splitlines() for file in files_of(self.events))
+        parsed = ([json.loads(line) for line in some if line != "{broken"] for some in lines)
+        return [[{**row, "key": row["key"] or "[null]"} for row in rows if row["time"] < FAR_S] for rows in parsed]
+
+    def answer(self) -> Rows:
+        model = table_joins.TableJoin(1, ("left", "right"))
+        for batch in self.input():
+            left = [("left", (row["key"], row["key"], row["v"]), 1) for row in batch if not row["v"] % 2]
+            model.batch([*left, *(("right", (row["key"], row["key"], row["tag"]), 1) for row in batch)])
+        found = ((left or right, left, right) for left, right in model.results().elements())
+        return sorted(((of[0], left and left[1], right and right[1]) for of, left, right in found), key=repr)
+
+    def sent(self) -> Rows:
+        rows = self.latest("joined_row_key", "left_position", "right_position")
+        return sorted(((row["joined_row_key"], row["former_v"], row["latter_tag"]) for row in rows), key=repr)
+
+
 class OuterJoinLake(JoinLake):
     """Events joined with every second one of them: the others have no partner, nor do some of the first or the last."""
 
@@ -673,6 +732,7 @@ LAKES: dict[str, type[OperatorLake]] = {
     "table": TableLake,
     "group": GroupLake,
     "join": JoinLake,
+    "table_join": TableJoinLake,
     "process": ProcessLake,
 }
 """By the names of `config/operators.py`."""

@@ -25,6 +25,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "table": {},
     "group": {},
     "join": {"on": ["id"], "retention_time": "1 day", **SIDES},
+    "table_join": {"on": ["id"], **{at: {k: v for k, v in side.items() if k != "size"} for at, side in SIDES.items()}},
     "process": {"class": "shop:Funnel", "retention": "1 day", "output": {"step": "string"}},
 }
 """A section of each operator."""
@@ -32,7 +33,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
 
 def raw(name: str, **more: Any) -> dict[str, Any]:
     found = {"pipeline": {"name": "p", "warehouse": "w"}, OPERATORS[name].section: EXAMPLES[name], **more}
-    return found if name == "join" else {**found, "source": SOURCE, "event": {"key": "k", "time": "t"}}
+    return found if name in ("join", "table_join") else {**found, "source": SOURCE, "event": {"key": "k", "time": "t"}}
 
 
 @pytest.mark.parametrize("name", OPERATORS)

@@ -25,8 +25,8 @@ REST: dict[str, Any] = {
     "source": {"kind": "files", "path": "events", "format": "json"},
     "event": {"key": "user_id", "time": "happened_at"},
 }
-"""What a page's config leaves to others; a join has its own."""
-IN_FRONT = ("visits", "customers")
+"""What a page's config leaves to others; joins have their own."""
+IN_FRONT = ("visits", "customers", "orders", "orders_of_customers")
 """Pipelines next to the page's, which it may read."""
 
 
@@ -63,7 +63,7 @@ def test_a_config_can_be_loaded(text: str, tmp_path: Path) -> None:
         (tmp_path / f"{name}.toml").write_text(tomli_w.dumps({**REST, **pipeline}))
     raw = tomllib.loads(text)
     operator = (OPERATORS & raw.keys()).pop()
-    raw = raw if operator == "join" else {**REST, **raw}
+    raw = raw if operator in ("join", "table_join") else {**REST, **raw}
     config = parse_config(raw, tmp_path)
     assert config.operator == operator
     file = tmp_path / "example.toml"

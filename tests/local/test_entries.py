@@ -39,6 +39,13 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "retention_time": "1 day",
         }
     },
+    "table_join": {
+        "table_join": {
+            "on": ["key"],
+            "left": {"name": "l", "columns": ["v"], **SIDE},
+            "right": {"name": "r", "columns": ["v"], **SIDE},
+        }
+    },
     "process": {
         "source": SOURCE,
         "event": EVENT,
@@ -51,6 +58,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
 }
 """A config by operator; a new operator adds its own."""
+SIDED = ("join", "table_join")
+"""The operators of two inputs."""
 FIRST, SECOND = (
     [{"key": key, "time_us": at + minute * MINUTE, "v": at} for key in "abc"] for at, minute in ((1, 0), (2, 0))
 )
@@ -58,7 +67,7 @@ FIRST, SECOND = (
 
 def given(operator: str, rows: list[dict[str, Any]]) -> Any:
     """Return rows of each of the operator's inputs."""
-    return {"left": rows, "right": rows} if operator == "join" else rows
+    return {"left": rows, "right": rows} if operator in SIDED else rows
 
 
 def test_every_operator_has_a_config_here() -> None:
@@ -75,7 +84,7 @@ def test_lost_stores_change_no_output(operator: str, shards: int) -> None:
         second = [harness.process(given(operator, SECOND)) for harness in (kept, lost)]
         assert second[0].changes == second[1].changes != []
         assert (
-            second[0].counts["input"] == second[0].counts["accepted"] == len(SECOND) * (2 if operator == "join" else 1)
+            second[0].counts["input"] == second[0].counts["accepted"] == len(SECOND) * (2 if operator in SIDED else 1)
         )
         assert kept.state == lost.state
 
@@ -104,7 +113,7 @@ def test_a_tombstone_removes_a_window_by_count_that_is_full(events: int, removed
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_a_directory_goes_on_from_its_last_flush(operator: str, tmp_path: Path) -> None:
     """Beside the harness of the same config, whose stores are never closed."""
-    names = ["left", "right"] if operator == "join" else [None]
+    names = ["left", "right"] if operator in SIDED else [None]
     with Harness(CONFIGS[operator]) as harness:
         for rows in (FIRST, SECOND):
             with Pipeline(tmp_path / "state", CONFIGS[operator], batch=100) as run:

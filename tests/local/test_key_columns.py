@@ -46,11 +46,18 @@ SECTIONS: dict[str, dict[str, Any]] = {
 
 def config_of(operator: str, key: Any, **event: Any) -> dict[str, Any]:
     """Return a config of an operator by a key; of a join by equal fields."""
-    if operator != "join":
+    if operator not in ("join", "table_join"):
         return {"source": FILES, "event": {"key": key, **TIME, **event}, **SECTIONS[operator]}
     on = [key] if isinstance(key, str) else key
     side = {"size": "10 minutes", "columns": ["v"], "source": FILES, "event": TIME}
     sides = {at: {"name": name, **side} for at, name in (("left", "one"), ("right", "two"))}
+    if operator == "table_join":
+        return {
+            operator: {
+                "on": on,
+                **{at: {k: v for k, v in s.items() if k != "size"} for at, s in sides.items()},
+            }
+        }
     return {"join": {"on": on, "retention_time": "1 hour", **sides}}
 
 
@@ -100,7 +107,7 @@ def test_columns_part_events_as_one_that_tells_them_apart(operator: str, given: 
     assert sorted(changes, key=repr) == sorted(by_one, key=repr)
 
 
-@pytest.mark.parametrize("operator", sorted({*OPERATORS} - {"join"}))
+@pytest.mark.parametrize("operator", sorted({*OPERATORS} - {"join", "table_join"}))
 def test_a_list_of_one_column_is_that_column(operator: str) -> None:
     given = [[("acme", "u7", 0, 1, "a"), ("", "u", 1, 1, "a"), (None, "u", 2, 1, "a")]]
     listed = results(config_of(operator, ["tenant"]), given)
@@ -108,7 +115,7 @@ def test_a_list_of_one_column_is_that_column(operator: str) -> None:
     assert sorted(row["reason"] for row in listed[1]) == ["empty key", "null key"]
 
 
-@pytest.mark.parametrize("operator", sorted({*OPERATORS} - {"join"}))
+@pytest.mark.parametrize("operator", sorted({*OPERATORS} - {"join", "table_join"}))
 def test_the_length_of_a_key_is_that_of_the_array(operator: str) -> None:
     given = [[("a" * 10, "b" * 10, 0, 1, "a"), ("a" * 10, "b" * 9, 0, 1, "a")]]
     _, dead, _ = results(config_of(operator, ["tenant", "user"], max_key_bytes=26), given)

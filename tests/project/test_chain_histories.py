@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +131,7 @@ revenue = "sum(revenue)"
 path = "out"
 """
 STEPS = 40
-READERS = ("days", "sizes", "latest", "hours")
+READERS = ("days", "sizes", "joined", "latest", "hours")
 
 
 def config_of(root: Path, name: str) -> Config:
@@ -156,8 +157,40 @@ def in_sizes(root: Path) -> tuple[Rows, Rows]:
     return found, query(config_of(root, "days"), f"select big, {sums} from groups_live group by 1 order by 1")
 
 
+def joined_of(front: Front) -> str:
+    """Return the config of a join of the rows in front and the groups of `days`: a chain whose two sides are read as of other batches."""
+    side = (
+        '[table_join.{}]\nname = "{}"\ncolumns = ["{}"]\nsource = {{ kind = "results", of = "{}", rows = "changes" }}\n'
+    )
+    given = side.format("left", "rows", front.value, "clicks") + "\n[table_join.left.event.columns]\n"
+    given += f'hour = "date_trunc(\'hour\', {front.time})"\nbig = "{front.big}"\n\n'
+    return f"""\
+[table_join]
+on = ["hour", "big"]
+type = "full"
+
+{given}{side.format("right", "days", "sessions", "days")}
+[table_join.right.event]
+"""
+
+
+def joined(root: Path, front: Front) -> tuple[Rows, Rows]:
+    """Return the join, and what it is of; each row of the groups is of one hour and condition."""
+    hour = f"strftime({front.time} at time zone 'UTC', '%Y-%m-%d %H:00:00.000000Z')"
+    rows = query(
+        config_of(root, "clicks"), f"select {hour}, cast({front.big} as varchar), {front.value} from {front.live}"
+    )
+    days = query(config_of(root, "days"), "select hour, big, sessions from groups_live")
+    sessions = {(hour, big): count for hour, big, count in days}
+    wanted = [(value, sessions.get((hour, big))) for hour, big, value in rows]
+    of_rows = {(hour, big) for hour, big, _ in rows}
+    wanted += [(None, count) for name, count in sessions.items() if name not in of_rows]
+    found = query(config_of(root, "joined"), f"select rows_{front.value}, days_sessions from joined_rows_live")
+    return sorted(found, key=repr), sorted(wanted, key=repr)
+
+
 class Chain:
-    """Five pipelines in a line and side by side, and what has happened to them."""
+    """Six pipelines in a line and side by side, and what has happened to them."""
 
     def __init__(self, spark: SparkSession, root: Path, front: str, seed: int, patch: pytest.MonkeyPatch) -> None:
         self.spark, self.root, self.patch, self.front = spark, root, patch, FRONTS[front]
@@ -180,6 +213,7 @@ class Chain:
 
     def configure(self) -> None:
         behind = {"days": days_of(*self.front.columns), "latest": copy_of(self.front.value)}
+        behind["joined"] = joined_of(self.front)
         for name, text in {"clicks": self.front.text, **behind, "sizes": SIZES, "hours": HOURS}.items():
             keeps = "keep_replaced = true\n" if self.keeps and name == "clicks" else ""
             head = f"[pipeline]\nshards = {self.shards[name]}\n{keeps}\n"
@@ -252,7 +286,7 @@ class Chain:
         if self.has_finals:
             self.final = finals(self.spark, self.root, self.seen)
         step(self.spark, self.root, *self.readers)
-        for compared in (self.front.grouped, self.front.followed, in_sizes):
+        for compared in (self.front.grouped, self.front.followed, partial(joined, front=self.front), in_sizes):
             found, wanted = compared(self.root)
             assert found == wanted, self.history
         if self.has_finals:

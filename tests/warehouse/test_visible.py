@@ -25,7 +25,7 @@ from tests.warehouse.replaced_support import replaced_by
 pytestmark = pytest.mark.slow
 UNSEEN = {"op", "batch_id", "commit_id", "at", "emitted_at", "written_at", "inserted_at"}
 """Columns of a changelog that are about the change, or that `Lake.rows` leaves out."""
-CHANGING = ("session", "window", "table", "group", "outer join by batch")
+CHANGING = ("session", "window", "table", "group", "outer join by batch", "table_join")
 """The pipelines whose rows change."""
 STEPS = 3
 Seen = Counter[tuple[Any, ...]]

@@ -224,6 +224,33 @@ OPERATORS = {
         quality=f"{_OPERATORS}.joins.quality:CHECKED",
         lacks={"redeeming": _BY_ORDER, "recompute": _BY_ORDER},
     ),
+    "table_join": OperatorEntry(
+        section="table_join",
+        model=f"{_OPERATORS}.table_joins.section:TableJoinSection",
+        operator=f"{_OPERATORS}.table_joins.factory:operator_of",
+        changelog=f"{_OPERATORS}.table_joins.changelog:JOINED",
+        tables=f"{_OPERATORS}.table_joins.local_tables:TableJoinTables",
+        kind=f"{_OPERATORS}.table_joins.kind:TableJoins",
+        rows=RowNames(
+            command="joined",
+            list="joined_rows",
+            one="joined row",
+            many="joined rows",
+            computed="a join of tables",
+            key="joined_row_key",
+            times=(
+                "Show only joined rows that changed at this time or later",
+                "Show only joined rows that changed before this time",
+            ),
+        ),
+        quality=f"{_OPERATORS}.table_joins.quality:CHECKED",
+        subtracts=True,
+        lacks={
+            "restating": "has no late rows: all are taken in at once, however old they are",
+            "redeeming": "takes rows in any order: mend the refused rows, and send them to the source again",
+            "recompute": "has the rows of all time: send missing rows again, or use `sessionlake rebuild`",
+        },
+    ),
     "process": OperatorEntry(
         section="process",
         model=f"{_OPERATORS}.process.section:ProcessSection",

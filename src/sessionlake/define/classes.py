@@ -39,6 +39,8 @@ class Shape:
     """Fields of the models that are no keys of the section, or not with the fixed ones."""
     listed: bool = False
     """Whether a config has a list of such sections."""
+    also: tuple[str, ...] = ()
+    """Further sections that the class is of."""
 
     def keys(self) -> dict[str, list[FieldInfo]]:
         """Return the keys by their names in Python, each with its field in the models that have it."""
@@ -57,9 +59,10 @@ class Shape:
 
     def doc(self) -> str:
         """Return the text of its help."""
-        variants = f"The section [{self.at}], of which there are variants."
+        told = " and ".join(f"[{at}]" for at in (self.at, *self.also))
+        variants = f"The section{'s' if self.also else ''} {told}, of which there are variants."
         first = variants if len(self.models) > 1 else (self.models[0].__doc__ or "").splitlines()[0]
-        return f"{first}\n\nIts keys are those of [{self.at}]: {', '.join(self.keys())}."
+        return f"{first}\n\nIts keys are those of {told}: {', '.join(self.keys())}."
 
 
 @cache
@@ -109,12 +112,17 @@ def _sources() -> Iterator[Shape]:
 
 
 def _sides() -> Iterator[Shape]:
-    """Yield a shape for each input of operators that have several."""
+    """Yield a shape for each input of operators that have several; inputs of one name have one class."""
+    found: dict[str, dict[str, list[Any]]] = {}
     for section in SECTIONS:
         for model in _members(section_type(section)):
             for name in model.SIDES:
-                side = tuple(leaves(model.model_fields[name].annotation))
-                yield Shape(class_name(name), Section, f"{section}.{name}", side)
+                places = found.setdefault(name, {})
+                places.setdefault(f"{section}.{name}", []).extend(leaves(model.model_fields[name].annotation))
+    for name, places in found.items():
+        sides = tuple(one for some in places.values() for one in some)
+        at, *also = places
+        yield Shape(class_name(name), Section, at, sides, also=tuple(also))
 
 
 def _others() -> Iterator[Shape]:

@@ -71,6 +71,7 @@ __all__ = [
     "StddevPop",
     "StringAgg",
     "Sum",
+    "TableJoins",
     "Ttl",
     "VarPop",
     "Variance",
@@ -189,6 +190,22 @@ class Joins(Operator):
         idle: Duration = ...,
     ) -> None: ...
 
+class TableJoins(Operator):
+    """Pairs of rows of two inputs with equal fields, which follow both inputs.
+
+    Its keys are those of [table_join]: beyond_retention, left, right, on, type.
+    """
+
+    def __init__(
+        self,
+        *,
+        beyond_retention: str = ...,
+        left: Left,
+        right: Right,
+        on: list[str],
+        type: Literal["inner", "left", "right", "full"] = ...,
+    ) -> None: ...
+
 class Processors(Operator):
     """A user's class on the rows of each key, with state and timers.
 
@@ -298,37 +315,37 @@ class Results(Source):
     def __init__(self, of: str | None = ..., *, rows: Literal["final", "changes"] | None = ...) -> None: ...
 
 class Left(Section):
-    """The left side.
+    """The sections [join.left] and [table_join.left], of which there are variants.
 
-    Its keys are those of [join.left]: name, size, columns, source, event, lookup.
+    Its keys are those of [join.left] and [table_join.left]: name, columns, source, event, lookup, size.
     """
 
     def __init__(
         self,
         *,
         name: str,
-        size: Duration | int | None = ...,
         columns: list[str] = ...,
         source: Source,
         event: Event,
         lookup: list[Lookup] = ...,
+        size: Duration | int | None = ...,
     ) -> None: ...
 
 class Right(Section):
-    """The right side.
+    """The sections [join.right] and [table_join.right], of which there are variants.
 
-    Its keys are those of [join.right]: name, size, columns, source, event, lookup.
+    Its keys are those of [join.right] and [table_join.right]: name, columns, source, event, lookup, size.
     """
 
     def __init__(
         self,
         *,
         name: str,
-        size: Duration | int | None = ...,
         columns: list[str] = ...,
         source: Source,
         event: Event,
         lookup: list[Lookup] = ...,
+        size: Duration | int | None = ...,
     ) -> None: ...
 
 class Event(Section):

@@ -124,7 +124,7 @@ def event_spec(
         shape=replace(shape, looked_up=columns.looked_up),
         unique_us=event.unique_us,
         shows_duplicates=event.shows_duplicates,
-        takes_back=config.takes_back,
+        takes_back=config.takes_back and config.source.takes_back,
         every_time=config.source.has_every_time,
     )
 
