@@ -4,7 +4,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.engine.crash_support import Undisturbed, half_done, run_to_the_end
-from tests.operators_table import OperatorLake, SessionLake
+from tests.operator_lake import OperatorLake
+from tests.operators_table import SessionLake
 
 
 @pytest.fixture(scope="session")

@@ -28,7 +28,8 @@ from tests.engine.crash_support import (
     run_once,
     undisturbed,
 )
-from tests.operators_table import FILES, FORMS, LAKES, OperatorLake
+from tests.operator_lake import OperatorLake
+from tests.operators_table import FILES, FORMS, LAKES
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 KB, HOUR_NS = 1000, 3_600_000_000_000

@@ -24,7 +24,7 @@ from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.changelog import changelog_of
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.sink_position import STEPS, Position, newest_position, table_in
-from tests.operators_table import OperatorLake
+from tests.operator_lake import OperatorLake
 from tests.sources.kafka_support import Row
 
 US = 1_000_000

@@ -30,7 +30,8 @@ from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import FIRST, SECOND, CrashError, crash_at, run_once
 from tests.jobs.publish_support import trim, vacuum_changes, with_sink
-from tests.operators_table import LAKES, OperatorLake
+from tests.operator_lake import OperatorLake
+from tests.operators_table import LAKES
 from tests.support import make_config, write_config, write_rows
 
 UNSEEN = {"state", "final"}

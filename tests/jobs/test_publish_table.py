@@ -36,7 +36,8 @@ from tests.jobs.publish_support import (
     vacuum_changes,
     with_sink,
 )
-from tests.operators_table import LAKES, GrowingSessionLake, OperatorLake
+from tests.operator_lake import OperatorLake
+from tests.operators_table import LAKES, GrowingSessionLake
 from tests.support import make_config, write_rows
 
 

@@ -28,7 +28,8 @@ from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import FIRST, SECOND, CrashError, crash_at, run_once
 from tests.jobs.publish_support import assert_publish_killed, publish_once, some_rows, trim, vacuum_changes, with_sink
-from tests.operators_table import LAKES, OperatorLake
+from tests.operator_lake import OperatorLake
+from tests.operators_table import LAKES
 from tests.sources.kafka_support import WAIT_S, Topic
 from tests.support import make_config, write_config, write_rows
 

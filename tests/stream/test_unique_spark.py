@@ -19,7 +19,9 @@ from sessionlake.warehouse.delta_log import USER_METADATA
 from sessionlake.warehouse.history import user_metadata
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import FIRST, SECOND, events, write_events
-from tests.operators_table import FORMS, MINUTE_US, JoinLake, OperatorLake, without_revisions
+from tests.joined_lakes import JoinLake
+from tests.operator_lake import MINUTE_US, OperatorLake
+from tests.operators_table import FORMS, without_revisions
 
 
 @pytest.mark.parametrize("name", ["unique session", pytest.param("unique window", marks=pytest.mark.slow)])

@@ -26,7 +26,8 @@ from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import merged_rows
 from tests.engine.crash_support import SECOND
 from tests.fixtures.make import OPERATORS, lake_of
-from tests.operators_table import OperatorLake, without_revisions
+from tests.operator_lake import OperatorLake
+from tests.operators_table import without_revisions
 from tests.stream.old_warehouses import FIXTURES, unpack, unpacked
 from tests.support import make_config, write_rows
 

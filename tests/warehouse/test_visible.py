@@ -18,8 +18,9 @@ from sessionlake.warehouse.changelog import SIGN
 from sessionlake.warehouse.seen import Visible
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.visible import View
-from tests.engine.crash_support import FIRST, SECOND, run_once
-from tests.operators_table import FORMS, LAKES, MINUTE_US, OperatorLake, Row, us
+from tests.engine.crash_support import FIRST, SECOND, Row, run_once
+from tests.operator_lake import MINUTE_US, OperatorLake, us
+from tests.operators_table import FORMS, LAKES
 from tests.warehouse.replaced_support import replaced_by
 
 pytestmark = pytest.mark.slow

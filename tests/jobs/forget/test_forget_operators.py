@@ -9,7 +9,8 @@ from pyspark.sql import SparkSession
 from sessionlake.jobs.forget import forget
 from tests.engine.crash_support import FIRST, SECOND, events, run_once, write_events
 from tests.jobs.forget.forget_support import stream, traces, until
-from tests.operators_table import LAKES, OperatorLake, without_revisions
+from tests.operator_lake import OperatorLake
+from tests.operators_table import LAKES, without_revisions
 
 KEY = "key7"
 
