@@ -58,7 +58,8 @@ def test_the_tables_are_the_live_view(
 ) -> None:
     lake = LAKES[name](tmp_path / "lake", tmp_path / "events")
     kinds = ["changes", "final"] if lake.config.section.CLOSES else ["changes"]
-    configs = [in_table(lake, emit) for emit in kinds]
+    merged = with_sink(lake, "[sink.delta]\npath = 'out-merged'\nemit = 'changes'\nchange_feed = true", "merged")
+    configs = [*(in_table(lake, emit) for emit in kinds), merged]
     changed = 0
     for number, files in enumerate((FIRST, SECOND)):
         lake.write_files(files)
@@ -94,10 +95,12 @@ def test_sigkill_at_each_point_and_in_the_middle_of_a_write(spark: SparkSession,
     lake.correct(spark)
     lake.write_files(SECOND)
     run_once(spark, lake)
-    committed = {*deltalake.DeltaTable(str(out)).file_uris()}
+    assert_publish_killed(path, "sink_written")
+    assert position(config).step == 1
+    there = {str(file) for file in out.glob("*.parquet")}
 
     def is_writing() -> bool:
-        return any(str(file) not in committed for file in out.glob("*.parquet"))
+        return any(str(file) not in there for file in out.glob("*.parquet"))
 
     before = position(config).step
     # Files lie there, and the transaction that names them may not.
@@ -163,6 +166,119 @@ def test_two_followers_make_each_step_once(
     assert {row[0] for row in assert_in_delta(config)} == {"a", "b", "d"}
     numbers = [json.loads(info["userMetadata"])["sessionlake"]["sink"]["step"] for info in log_of(config)]
     assert numbers == [1, 2, 3]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("feed", [False, True])
+def test_a_step_writes_files_again_but_for_those_who_read_the_change_feed(
+    spark: SparkSession, tmp_path: Path, *, feed: bool
+) -> None:
+    config = small(tmp_path, sink={"delta": {"path": "out", "change_feed": feed}})
+    ran(spark, config, "0.json", ("a", 0), ("b", 1))
+    publish(spark, config, once=True)
+    ran(spark, config, "1.json", ("a", 5), ("c", 7))
+    expire(spark, config, where="session_key = 'b'")
+    run(spark, config, once=True)
+    steps: list[Step] = []
+    publish(spark, config, once=True, on_step=lambda _, step: steps.append(step))
+    assert steps == [Step(2, rows=2, deleted=1)]
+    assert {row[0] for row in assert_in_delta(config)} == {"a", "c"}
+    assert log_of(config)[-1]["operation"] == ("MERGE" if feed else "WRITE")
+    if feed:
+        changes = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 1)
+        found = {(row.session_key, row._change_type) for row in changes.load(f"{tmp_path}/out").collect()}
+        assert found == {("a", "update_preimage"), ("a", "update_postimage"), ("b", "delete"), ("c", "insert")}
+
+
+@pytest.mark.slow
+def test_files_that_cannot_have_a_changed_row_stay(spark: SparkSession, tmp_path: Path) -> None:
+    config, out = small(tmp_path), f"{tmp_path}/out"
+    # A start in the middle of a millisecond, which a file's statistics cut off.
+    write_rows(tmp_path, "0.json", [{"key": key, "time_us": us, "v": 1} for key, us in (("a", 500), ("b", 1_000_000))])
+    run(spark, config, once=True)
+    publish(spark, config, once=True)
+    first = {*deltalake.DeltaTable(out).file_uris()}
+    assert len(first) == 2
+    ran(spark, config, "1.json", ("c", 20), ("d", 21))
+    publish(spark, config, once=True)
+    assert first < {*deltalake.DeltaTable(out).file_uris()}
+    ran(spark, config, "2.json", ("a", 5))
+    publish(spark, config, once=True)
+    assert len(first & {*deltalake.DeltaTable(out).file_uris()}) == 1
+    assert {row[0] for row in assert_in_delta(config)} == {"a", "b", "c", "d"}
+
+
+@pytest.mark.slow
+def test_few_changes_of_many_rows_are_merged(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small(tmp_path)
+    ran(spark, config, "0.json", *((f"user-{n}", n % 3) for n in range(50)))
+    publish(spark, config, once=True)
+    monkeypatch.setattr(module, "_FILE_ROWS", 49)
+    for number, (changed, operation) in enumerate((((0, 2), "MERGE"), ((0, 1, 2), "WRITE"))):
+        ran(spark, config, f"{number + 1}.json", *((f"user-{n}", 5 + number) for n in changed))
+        publish(spark, config, once=True)
+        assert log_of(config)[-1]["operation"] == operation
+        assert len(assert_in_delta(config)) == 50
+
+
+@pytest.mark.slow
+def test_of_two_that_write_files_again_one_takes_effect(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small(tmp_path)
+    ran(spark, config, "0.json", ("a", 0), ("b", 0))
+    one, other = sink_table(spark, config), sink_table(spark, config)
+    one.step()
+    ran(spark, config, "1.json", ("a", 5))
+    former = last_batch(one.tables)
+    ran(spark, config, "2.json", ("b", 5), ("c", 0))
+
+    def to_the_former_batch() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "last_batch", lambda _: former)
+            other.step()
+
+    # Its files are written when the other one commits.
+    with crash_at(monkeypatch, "sink_written", action=to_the_former_batch) as seen:
+        assert one.step() is not None
+    assert seen.count("sunk") == 2, "the step was not read again"
+    assert len(assert_in_delta(config)) == 3
+    ran(spark, config, "3.json", ("a", 9))
+    with crash_at(monkeypatch, "sink_written", action=lambda: other.step() and None):
+        assert one.step() is None
+    assert len(assert_in_delta(config)) == 3
+    numbers = [json.loads(info["userMetadata"])["sessionlake"]["sink"]["step"] for info in log_of(config)]
+    assert numbers == [1, 2, 3, 4]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", ["sink_read", "sink_written"])
+@pytest.mark.parametrize("change", ["append", "delete"])
+def test_what_somebody_else_writes_meanwhile_is_not_overwritten(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, point: str
+) -> None:
+    config = small(tmp_path)
+    ran(spark, config, "0.json", ("a", 0), ("b", 0))
+    table, out = sink_table(spark, config), f"{tmp_path}/out"
+    table.step()
+    ran(spark, config, "1.json", ("a", 5))
+
+    def by_somebody_else() -> None:
+        if change == "append":
+            write_deltalake(out, deltalake.DeltaTable(out).to_pyarrow_table(), mode="append")
+        else:
+            deltalake.DeltaTable(out).delete("session_key = 'b'")
+
+    with (
+        crash_at(monkeypatch, point, action=by_somebody_else),
+        pytest.raises(PipelineStateError, match=r"^sink.delta: version 1 of '.*' is a (WRITE|DELETE) of somebody else"),
+    ):
+        table.step()
+    assert [row.event_count for row in spark.read.format("delta").load(out).where("session_key = 'a'").collect()] == (
+        [1, 1] if change == "append" else [1]
+    )
 
 
 @pytest.mark.slow

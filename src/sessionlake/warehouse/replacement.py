@@ -67,6 +67,14 @@ class Replacement:
         self._look_up(F.element_at(F.split("path", "/"), -1).isin(list(names)))
         return {path: int(file.size()) for path, file in self._known.items() if _name(path) in names}
 
+    def holding(self, condition: Column) -> dict[str, int | None]:
+        """Return the path, as the log names it, of each file for which a condition holds, and its rows: None if the log does not say how many.
+
+        The condition is one on the columns of `Transactions.files`. Rows that are deleted don't count.
+        """
+        rows = {str(file.path()): file.numLogicalRecords() for file in self._look_up(condition)}
+        return {path: int(count.get()) if count.isDefined() else None for path, count in rows.items()}
+
     def read(self, paths: Collection[str], *, tracked: bool = False) -> DataFrame:
         """Return the rows of some of the table's files, named as its log does; those that are deleted left out.
 
@@ -113,8 +121,8 @@ class Replacement:
             [{"txn": {"appId": app[0], "version": app[1], "lastUpdated": now}}] if app else []
         )
         if app:
-            # To ask makes Delta watch it: the commit fails if the application records another version meanwhile.
-            self.app_version(app[0])
+            # Delta watches it then: the commit fails if the application records another version meanwhile.
+            self._transaction.readTxn().addOne(app[0])
         actions += [{"add": {**add, "dataChange": changes_data}} for add in written.adds]
         for file in self._files(replaced):
             removed = json.loads(file.removeWithTimestamp(now, changes_data).json())["remove"]
@@ -159,9 +167,10 @@ class Replacement:
             self._look_up(F.col("path").isin(unknown))
         return [self._known[path] for path in paths if path in self._known]
 
-    def _look_up(self, condition: Column) -> None:
-        found = self._transaction.snapshot().allFiles().filter(condition._jc).collect()
+    def _look_up(self, condition: Column) -> list[Any]:
+        found = list(self._transaction.snapshot().allFiles().filter(condition._jc).collect())
         self._known |= {str(file.path()): file for file in found}
+        return found
 
     def _seq(self, items: list[Any]) -> Any:
         """Return a list as Scala's."""

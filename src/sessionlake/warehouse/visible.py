@@ -118,6 +118,10 @@ class View:
         files = [file for some in self._tail(before, now) for file in some]
         return self._grown(as_stored(self._of_files(of.changes, files).where("op <> 'emit'"), of))
 
+    def last_changes(self, before: Visible, now: Visible) -> DataFrame:
+        """Return the last of `changes` of each row, in the columns of the snapshot, with `op`."""
+        return self._grown(self._latest(self._tail(before, now)))
+
     def _changed(
         self, before: Visible, now: Visible, columns: Sequence[str], new: DataFrame, old: DataFrame
     ) -> DataFrame:

@@ -55,6 +55,22 @@ class Results:
         )
         return rows.where((F.col(_RANK) == 1) & ((F.col(SIGN) > 0) | (F.col(_SUM) < 0)))
 
+    def last(self, before: Visible, now: Visible) -> DataFrame:
+        """Return the last change of each row between two batches, in the columns of `fields`: SIGN is 1 of a row that is there now, else -1.
+
+        Rows as they were are not looked for: a row that is there may be equal to what it was, and one that is gone may never have been there before.
+        Not for rows that are final.
+        """
+        rule = self.config.quarantined_sql(SPARK.micros)
+        there = F.col("op") != DELETE
+        if rule is not None:
+            there &= F.expr(f"{rule} is null")
+        return (
+            self._view(now)
+            .last_changes(before, now)
+            .select(*(F.col(SPARK.named(n)) for n in self._names(now)), F.when(there, 1).otherwise(-1).alias(SIGN))
+        )
+
     def changes(self, before: Visible, now: Visible) -> DataFrame:
         """Return each change between two batches, in the columns of `fields`, with its batch, and as CHANGE `upsert` or `delete`.
 

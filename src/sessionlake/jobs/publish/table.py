@@ -22,7 +22,7 @@ from sessionlake.jobs.publish.results import LEAST_SIGN, Results, is_gone
 from sessionlake.jobs.publish.steps import Step
 from sessionlake.jobs.publish.versions import CLOSES, FROM, TO, Versions
 from sessionlake.warehouse.batches import last_batch
-from sessionlake.warehouse.changelog import SIGN, SPARK
+from sessionlake.warehouse.changelog import SIGN, SPARK, Changelog
 from sessionlake.warehouse.delta_log import USER_METADATA
 from sessionlake.warehouse.history import user_metadata
 from sessionlake.warehouse.sink_position import HISTORY, STEPS, Position, newest_position, position_of, sink_of
@@ -31,6 +31,9 @@ from sessionlake.warehouse.views import whole
 
 _ATTEMPTS = 10
 _FILE_ROWS = 1_000_000
+_REWRITE_FROM = 0.05
+"""Share of the rows of files that may hold changed ones, from which to write all of these files again is cheaper than a MERGE even if that
+finds that some hold none. Measured: docs/decisions/0047."""
 _CHANGES = "sink_changes"
 _MERGE = """
 merge into {table} t using {changes} s on {same}
@@ -53,8 +56,10 @@ class _Found:
 
     rows: DataFrame
     added: int
-    taken_back: int
-    """How many rows were there before."""
+    gone: int
+    """How many are not there now; the table may never have had them."""
+    are_new: bool
+    """Whether it is known that the table has none of them."""
     span: tuple[int, int] | None
     """The least and the greatest start among them, if a row is known by its start."""
 
@@ -202,30 +207,68 @@ class SinkTable:
     def _difference(self, before: Position, now: Position) -> _Found | None:
         """Return the rows that differ; None if the tables have lost a part of what is between the two positions."""
         of = self.tables.changelog
-        by_start = of.start in of.identity
+        by_start, is_final = of.start in of.identity, self.config.is_final(TABLE)
         try:
-            rows = self._results.latest(before.seen, now.seen).persist(StorageLevel.MEMORY_AND_DISK)
+            # To find in the results which rows were there before would cost more than all else. Only of final ones it is mostly none.
+            rows = (self._results.latest if is_final else self._results.last)(before.seen, now.seen)
+            rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
+            counts = [F.count_if(F.col(SIGN) == sign) for sign in (1, -1)]
+            least = F.min(LEAST_SIGN if is_final else F.lit(-1))
             start = whole(of, of.start) if by_start else F.lit(None)
-            signs = [F.count_if(F.col(SIGN) == 1), F.count_if(F.col(LEAST_SIGN) == -1)]
-            ((added, taken_back, low, high),) = rows.agg(*signs, F.min(start), F.max(start)).collect()
+            ((added, gone, least_sign, low, high),) = rows.agg(*counts, least, F.min(start), F.max(start)).collect()
         except Exception as error:
             if is_gone(error):
                 return None
             raise
-        return _Found(rows, added, taken_back, (low, high) if by_start and low is not None else None)
+        span = (low, high) if by_start and low is not None else None
+        return _Found(rows, added, gone, least_sign != -1, span)
 
     def _write(self, found: _Found, now: Position) -> Step | None:
         """Write the rows, and the position, in one transaction."""
         self._grow(now)
         failpoints.hit("sink_read")
-        added = found.rows.where(F.col(SIGN) == 1).select(*self._columns(now))
         deleted = 0
-        if found.taken_back:
-            deleted = self._merge(found, now)
-        else:  # Each row that is added is new, because otherwise the former one would be taken back.
-            self.table.append(added, STEPS, now.step, now.metadata())
+        if found.are_new:
+            self.table.append(self._put(found, now), STEPS, now.step, now.metadata())
+        else:
+            rewritten = self._rewrite(found, now)
+            deleted = self._merge(found, now) if rewritten is None else rewritten
         failpoints.hit("sunk")
         return Step(now.seen.batch_id, found.added, deleted) if self._was_made(now) else None
+
+    def _put(self, found: _Found, now: Position) -> DataFrame:
+        return found.rows.where(F.col(SIGN) == 1).select(*self._columns(now))
+
+    def _rewrite(self, found: _Found, now: Position) -> int | None:
+        """Replace the files that may hold one of the rows, with half of the work of a MERGE; return the number of deletes.
+
+        None, and nothing is done, if MERGE may be the cheaper way, or if it must be one: the change feed would have all rows of the files.
+        """
+        if self.sink.change_feed or self.sink.deletion_vectors:
+            return None
+        change, identity = self.table.replacement(), list(self.tables.changelog.identity)
+        files = change.holding(_may_hold(self.tables.changelog, found.span))
+        stored = sum(_FILE_ROWS if rows is None else rows for rows in files.values())
+        if stored > _FILE_ROWS and found.added + found.gone < _REWRITE_FROM * stored:
+            return None
+        # Delta looks at commits after the start of the transaction alone: these are the ones before.
+        last = newest_position(self.table)
+        if last is None or last.step >= now.step:
+            return 0
+        if self.table.foreign_change(last.version) is not None:
+            raise FencedError(f"sink.delta: somebody else has changed rows of {self.table.uri!r}, so it is read again")
+        rows, deleted = self._put(found, now), 0
+        if files:
+            there = change.read(list(files))
+            if found.gone:
+                gone = found.rows.where(F.col(SIGN) == -1).select(*identity)
+                deleted = there.select(*identity).join(gone, identity, "left_semi").count()
+            kept = there.join(found.rows.select(*identity), identity, "left_anti")
+            rows = kept.select(*there.columns).unionByName(rows, allowMissingColumns=True)
+        written = change.write(rows)
+        failpoints.hit("sink_written")
+        change.commit(written, list(files), now.metadata(), app=(STEPS, now.step), changes_data=True)
+        return deleted
 
     def _merge(self, found: _Found, now: Position) -> int:
         """Replace the rows that changed, add the new ones, and delete the others that are taken back; return the number of deletes."""
@@ -250,7 +293,8 @@ class SinkTable:
 
     def _grow(self, now: Position) -> None:
         """Add the columns that the table lacks."""
-        lacking = [field for field in self._fields(now) if field.name not in self.table.read().columns]
+        there = {*self.table.read().columns}
+        lacking = [field for field in self._fields(now) if field.name not in there]
         try:
             self.table.add_columns(lacking)
         except Exception:
@@ -289,6 +333,18 @@ class SinkTable:
 
     def _fields(self, now: Position) -> list[StructField]:
         return self._versions.fields(now.seen) if self.sink.history else self._results.fields(now.seen)
+
+
+def _may_hold(of: Changelog, span: tuple[int, int] | None) -> Column:
+    """Return the condition of a file, by its statistics, that may have a row whose start lies in a span."""
+    if span is None:
+        return F.lit(True)
+    least, most = (F.get_json_object("stats", f"$.{end}Values.{of.start}") for end in ("min", "max"))
+    if of.has_times:  # in milliseconds, cut off
+        least, most = (F.unix_micros(F.try_to_timestamp(text)) for text in (least, most))
+        most += 999
+    meets = (least.cast("bigint") <= span[1]) & (most.cast("bigint") >= span[0])
+    return F.coalesce(meets, F.lit(True))
 
 
 def _counted(rows: DataFrame) -> tuple[DataFrame, int, int]:
