@@ -1,17 +1,21 @@
-"""`make bench-sinks`: the steps of sinks on this machine: a table of Delta and one with all versions, a table of PostgreSQL, a topic with transactions and without.
+"""`make bench-sinks`: the steps of sinks on this machine: tables of Delta and one with all versions, a table of PostgreSQL, a topic with transactions and without.
 
-    python -m benchmarks.sinks [--sessions 500000] [--changed 100000]
+    python -m benchmarks.sinks [--sessions 500000] [--changed 100000] [--warm 4] [--steps 5] [--only delta --only history] [--find-replaced]
 
-Sessions, which keep the rows that they replace, are loaded in one step; then some of them grow, which is a second step. Seconds are those of each step from its begin to its commit,
-its difference included; CPU is that of all processes, the server's too. Writes a JSON file to benchmarks/results/.
+Sessions are loaded in one step. Then the same share of them grows again and again, with a step each time: the first of these steps is told alone, `warm` ones
+are left out while Java compiles, and the median of the others counts. Seconds are those of a step from its begin to its commit, its difference included; CPU is
+that of all processes, the server's too. The sessions keep the rows that they replace unless `--find-replaced`, which is the default of a pipeline.
+`--only` names the sinks to measure; the tables of Delta need neither PostgreSQL nor Kafka. Writes a JSON file to benchmarks/results/.
 """
 
 import argparse
 import json
 import os
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -37,14 +41,24 @@ from sessionlake.operators.run import run
 from sessionlake.warehouse.tables import Tables
 
 RESULTS = Path(__file__).parent / "results"
+TABLES: dict[str, dict[str, Any]] = {
+    "delta": {},
+    "delta, change feed": {"change_feed": True},
+    "delta, deletion vectors": {"deletion_vectors": True},
+    "history": {"history": True},
+}
+"""The options of the tables of Delta."""
+OTHERS = ("postgres", "transactions", "kafka")
 console = Console(highlight=False)
 
 
 def write_batch(root: Path, name: str, keys: range, minute: int) -> None:
-    times = pa.array([BASE_US + minute * 60_000_000] * len(keys)).cast(pa.timestamp("us", "UTC"))
+    # Within a second, in no order of the keys: so a step can leave no file out.
+    times = [BASE_US + minute * 60_000_000 + key * 7919 % 1000 * 1000 for key in keys]
     users = pa.array([f"user-{key}" for key in keys])
     amounts = pa.array([key % 100 for key in keys])
-    pq.write_table(pa.table({"key": users, "ts": times, "amount": amounts}), root / "events" / f"{name}.parquet")
+    table = pa.table({"key": users, "ts": pa.array(times).cast(pa.timestamp("us", "UTC")), "amount": amounts})
+    pq.write_table(table, root / "events" / f"{name}.parquet")
 
 
 def stepped(sinks: Mapping[str, Callable[[], object]]) -> dict[str, dict[str, float]]:
@@ -59,30 +73,37 @@ def stepped(sinks: Mapping[str, Callable[[], object]]) -> dict[str, dict[str, fl
 
 
 def steps_of(
-    spark: SparkSession, config: Config, root: Path, url: str, servers: str
+    spark: SparkSession, config: Config, root: Path, servers: Mapping[str, str]
 ) -> dict[str, Callable[[], object]]:
     """Return the steps of sinks, as a publisher that runs on makes them; the plain topic is published anew each time."""
     tables = Tables.of(spark, config)
-    kafka = KafkaSink(bootstrap_servers=servers, topic="exact", transactions=True)
-    sink = SinkSection(postgres=PostgresSink(url=url, table="sessions"), kafka=kafka)
-    exact = config.model_copy(update={"sink": sink})
-    tables_of_delta = {
-        name: config.model_copy(update={"sink": SinkSection(delta=DeltaSink(path=f"{root}/{name}", history=history))})
-        for name, history in (("delta", False), ("history", True))
+
+    def of(**sections: Any) -> Config:
+        return config.model_copy(update={"sink": SinkSection(**sections)})
+
+    found: dict[str, Callable[[], object]] = {
+        name: SinkTable(tables, of(delta=DeltaSink(path=f"{root}/{name}", **options))).step
+        for name, options in TABLES.items()
     }
-    plain = config.model_copy(update={"sink": SinkSection(kafka=KafkaSink(bootstrap_servers=servers, topic="plain"))})
-    return {
-        **{name: SinkTable(tables, of).step for name, of in tables_of_delta.items()},
-        "postgres": PostgresTable(tables, exact).step,
-        "transactions": TransactionalTopic(tables, exact, kafka).step,
-        "kafka": lambda: publish(spark, plain, once=True).batches,
-    }
+    if servers:
+        kafka = KafkaSink(bootstrap_servers=servers["kafka"], topic="exact", transactions=True)
+        exact = of(postgres=PostgresSink(url=servers["postgres"], table="sessions"), kafka=kafka)
+        plain = of(kafka=KafkaSink(bootstrap_servers=servers["kafka"], topic="plain"))
+        found["postgres"] = PostgresTable(tables, exact).step
+        found["transactions"] = TransactionalTopic(tables, exact, kafka).step
+        found["kafka"] = lambda: publish(spark, plain, once=True).batches
+    return found
 
 
-def measure(spark: SparkSession, root: Path, url: str, servers: str, sessions: int, changed: int) -> dict[str, Any]:
+def measure(spark: SparkSession, root: Path, servers: Mapping[str, str], asked: argparse.Namespace) -> dict[str, Any]:
     (root / "events").mkdir()
     raw = {
-        "pipeline": {"name": "bench", "warehouse": "warehouse", "shards": 2, "keep_replaced": True},
+        "pipeline": {
+            "name": "bench",
+            "warehouse": "warehouse",
+            "shards": 2,
+            "keep_replaced": not asked.find_replaced,
+        },
         "source": {"kind": "files", "path": "events", "format": "parquet"},
         "event": {"key": "key", "time": "ts"},
         "session": {"gap": "30 minutes", "grace": "1 hour", "retention": "1 day"},
@@ -90,17 +111,31 @@ def measure(spark: SparkSession, root: Path, url: str, servers: str, sessions: i
     }
     file = root / "bench.toml"
     file.write_text(tomli_w.dumps(raw))
-    found, sinks = dict[str, Any](), dict[str, Callable[[], object]]()
-    for number, (name, keys) in enumerate(
-        (("all rows", range(sessions)), ("warm", range(1000)), ("changes", range(changed)))
-    ):
-        write_batch(root, name, keys, minute=number)
+    steps, sinks = list[dict[str, dict[str, float]]](), dict[str, Callable[[], object]]()
+    for number in range(1 + asked.warm + asked.steps):
+        keys = range(asked.changed if number else asked.sessions)
+        write_batch(root, f"{number:03d}", keys, minute=number)
         config = load_config(file)
         run(spark, config, once=True)
-        sinks = sinks or steps_of(spark, config, root, url, servers)
-        of_sinks = stepped(sinks)
-        rates = {sink: {**one, "rows a second": round(len(keys) / one["seconds"])} for sink, one in of_sinks.items()}
-        found[name] = {"rows": len(keys), **rates}
+        sinks = sinks or {
+            name: step for name, step in steps_of(spark, config, root, servers).items() if name in asked.only
+        }
+        steps.append(stepped(sinks))
+        console.print(f"step {number} of {len(keys):,} rows: {json.dumps(steps[-1])}")
+    return {
+        "all rows": {"rows": asked.sessions, **_middle(steps[:1], asked.sessions)},
+        "first changes": {"rows": asked.changed, **_middle(steps[1:2], asked.changed)},
+        "changes": {"rows": asked.changed, **_middle(steps[1 + asked.warm :], asked.changed)},
+        "steps": steps,
+    }
+
+
+def _middle(steps: list[dict[str, dict[str, float]]], rows: int) -> dict[str, dict[str, float]]:
+    """Return the medians of some steps of each sink."""
+    found = dict[str, dict[str, float]]()
+    for sink in steps[0]:
+        medians = {name: round(statistics.median(one[sink][name] for one in steps), 2) for name in steps[0][sink]}
+        found[sink] = {**medians, "rows a second": round(rows / medians["seconds"])}
     return found
 
 
@@ -108,22 +143,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sessions", type=int, default=500_000)
     parser.add_argument("--changed", type=int, default=100_000)
+    parser.add_argument("--warm", type=int, default=4)
+    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--only", action="append", choices=[*TABLES, *OTHERS])
+    parser.add_argument("--find-replaced", action="store_true")
     asked, load = parser.parse_args(), os.getloadavg()
+    asked.only = asked.only or [*TABLES, *OTHERS]
     spark = build_session("bench-sinks", master="local[2]", shuffle_partitions=2, driver_memory="3g")
     try:
-        with (
-            tempfile.TemporaryDirectory(prefix="sessionlake-sinks-") as root,
-            Server(Path(root, "pg")) as server,
-            Broker(Path(root, "kafka"), java=("-Xmx1g",)) as broker,
-        ):
-            servers = broker.bootstrap_servers
-            found = measure(spark, Path(root), server.url, servers, asked.sessions, asked.changed)
+        with ExitStack() as stack:
+            root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sessionlake-sinks-")))
+            servers = dict[str, str]()
+            if {*asked.only} & {*OTHERS}:
+                server = stack.enter_context(Server(root / "pg"))
+                broker = stack.enter_context(Broker(root / "kafka", java=("-Xmx1g",)))
+                servers = {"postgres": server.url, "kafka": broker.bootstrap_servers}
+            found = measure(spark, root, servers, asked)
     finally:
         spark.stop()
+    settings = {"keep_replaced": not asked.find_replaced, "warm": asked.warm}
     target = RESULTS / f"sinks-{datetime.now(UTC):%Y-%m-%dT%H%M%S}.json"
-    target.write_text(json.dumps({"cores": os.cpu_count(), "load": load, **found}, indent=1) + "\n")
-    for name, one in found.items():
-        console.print(f"{name}: {json.dumps(one)}")
+    target.write_text(json.dumps({"cores": os.cpu_count(), "load": load, **settings, **found}, indent=1) + "\n")
+    for name in ("all rows", "first changes", "changes"):
+        console.print(f"{name}: {json.dumps(found[name])}")
     console.print(str(target))
 
 
