@@ -32,7 +32,7 @@ from sessionlake.warehouse.views import whole
 _ATTEMPTS = 10
 _FILE_ROWS = 1_000_000
 _REWRITE_FROM = 0.05
-"""Share of the rows of files that may hold changed ones, from which to write all of these files again is cheaper than a MERGE even if that
+"""Share of the rows of files that may hold changed ones, from which it is cheaper to write all the files again than a MERGE even if that
 finds that some hold none. Measured: docs/decisions/0047."""
 _CHANGES = "sink_changes"
 _MERGE = """
