@@ -224,6 +224,26 @@ def test_few_changes_of_many_rows_are_merged(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("rows", "stay"), [(49, True), (1000, False)])
+def test_new_rows_of_a_large_table_are_appended(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    rows: int,
+    stay: bool,  # noqa: FBT001
+) -> None:
+    config, out = small(tmp_path), f"{tmp_path}/out"
+    ran(spark, config, "0.json", *((f"user-{n}", n % 3) for n in range(50)))
+    publish(spark, config, once=True)
+    first = {*deltalake.DeltaTable(out).file_uris()}
+    monkeypatch.setattr(module, "_FILE_ROWS", rows)
+    ran(spark, config, "1.json", ("new", 1))
+    publish(spark, config, once=True)
+    assert (first <= {*deltalake.DeltaTable(out).file_uris()}) == stay
+    assert len(assert_in_delta(config)) == 51
+
+
+@pytest.mark.slow
 def test_of_two_that_write_files_again_one_takes_effect(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,6 +25,7 @@ from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.changelog import SIGN, SPARK, Changelog
 from sessionlake.warehouse.delta_log import USER_METADATA
 from sessionlake.warehouse.history import user_metadata
+from sessionlake.warehouse.replacement import Replacement
 from sessionlake.warehouse.sink_position import HISTORY, STEPS, Position, newest_position, position_of, sink_of
 from sessionlake.warehouse.tables import Table, Tables
 from sessionlake.warehouse.views import whole
@@ -33,7 +34,7 @@ _ATTEMPTS = 10
 _FILE_ROWS = 1_000_000
 _REWRITE_FROM = 0.05
 """Share of the rows of files that may hold changed ones, from which it is cheaper to write all the files again than a MERGE even if that
-finds that some hold none. Measured: docs/decisions/0047."""
+finds that some hold none. Measured: docs/decisions/0048."""
 _CHANGES = "sink_changes"
 _MERGE = """
 merge into {table} t using {changes} s on {same}
@@ -48,6 +49,16 @@ when matched then update set t.{ended} = s.{begun}
 when not matched and not s.{closes} then insert ({names}) values ({values})
 """
 _log = logging.getLogger("sessionlake")
+
+
+@dataclass(frozen=True)
+class _Target:
+    """The files of the table that may hold a row of a difference, and a change of them that begins with the table as it is now."""
+
+    change: Replacement
+    files: list[str]
+    is_large: bool
+    """Whether it may be that few of them hold one."""
 
 
 @dataclass(frozen=True)
@@ -112,17 +123,32 @@ class SinkTable:
         now = Position.after(before, self.config, last)
         if self.sink.history:
             return self._replay(before, now)
-        found = self._difference(before, now)
-        if found is None:
+        changes = self._changes(before, now)
+        if changes is None:
             _log.warning(
                 "sink.delta: changes since batch %d are gone from the tables, so all rows are loaded again",
                 before.seen.batch_id,
             )
             return self._load(now)
+        found, target = changes
         try:
-            return self._write(found, now)
+            return self._write(found, target, now)
         finally:
             found.rows.unpersist()
+
+    def _changes(self, before: Position, now: Position) -> tuple[_Found, _Target | None] | None:
+        """Return the difference, and the files that may hold a row of it, unless none is there; None if the tables have lost a part of it."""
+        # To find in the results which rows were there before costs more than all else. It pays if they are mostly new ones, which are appended.
+        mostly_new = self.config.is_final(TABLE) or self.config.section.NEVER_CHANGES
+        found = self._difference(before, now, exact=mostly_new)
+        if found is None:
+            return None
+        self._grow(now)
+        target = None if found.are_new else self._target(found)
+        if target is not None and target.is_large and not (mostly_new or found.gone):
+            found.rows.unpersist()
+            found = self._difference(before, now, exact=True)
+        return None if found is None else (found, target)
 
     def _load(self, now: Position, *, anew: bool = False) -> Step | None:
         """Replace all rows, and the columns by those that there are."""
@@ -204,16 +230,18 @@ class SinkTable:
             raise FencedError(f"sink.delta: another process has made step {now.step} of {self.table.uri!r}")
         return False
 
-    def _difference(self, before: Position, now: Position) -> _Found | None:
-        """Return the rows that differ; None if the tables have lost a part of what is between the two positions."""
+    def _difference(self, before: Position, now: Position, *, exact: bool) -> _Found | None:
+        """Return the rows that differ; None if the tables have lost a part of what is between the two positions.
+
+        Only if the difference is `exact` it is known whether the rows were there before.
+        """
         of = self.tables.changelog
-        by_start, is_final = of.start in of.identity, self.config.is_final(TABLE)
+        by_start = of.start in of.identity
         try:
-            # To find in the results which rows were there before would cost more than all else. Only of final ones it is mostly none.
-            rows = (self._results.latest if is_final else self._results.last)(before.seen, now.seen)
+            rows = (self._results.latest if exact else self._results.last)(before.seen, now.seen)
             rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
             counts = [F.count_if(F.col(SIGN) == sign) for sign in (1, -1)]
-            least = F.min(LEAST_SIGN if is_final else F.lit(-1))
+            least = F.min(LEAST_SIGN if exact else F.lit(-1))
             start = whole(of, of.start) if by_start else F.lit(None)
             ((added, gone, least_sign, low, high),) = rows.agg(*counts, least, F.min(start), F.max(start)).collect()
         except Exception as error:
@@ -223,34 +251,33 @@ class SinkTable:
         span = (low, high) if by_start and low is not None else None
         return _Found(rows, added, gone, least_sign != -1, span)
 
-    def _write(self, found: _Found, now: Position) -> Step | None:
+    def _target(self, found: _Found) -> _Target:
+        """Return the files that may hold one of the rows, as they are now."""
+        change = self.table.replacement()
+        files = change.holding(_may_hold(self.tables.changelog, found.span))
+        stored = sum(_FILE_ROWS if rows is None else rows for rows in files.values())
+        return _Target(change, list(files), stored > _FILE_ROWS and found.added + found.gone < _REWRITE_FROM * stored)
+
+    def _write(self, found: _Found, target: _Target | None, now: Position) -> Step | None:
         """Write the rows, and the position, in one transaction."""
-        self._grow(now)
         failpoints.hit("sink_read")
         deleted = 0
         if found.are_new:
             self.table.append(self._put(found, now), STEPS, now.step, now.metadata())
+        elif target is None or target.is_large or self.sink.change_feed or self.sink.deletion_vectors:
+            # The change feed of files that are written again would have all rows of these.
+            deleted = self._merge(found, now)
         else:
-            rewritten = self._rewrite(found, now)
-            deleted = self._merge(found, now) if rewritten is None else rewritten
+            deleted = self._rewrite(found, target, now)
         failpoints.hit("sunk")
         return Step(now.seen.batch_id, found.added, deleted) if self._was_made(now) else None
 
     def _put(self, found: _Found, now: Position) -> DataFrame:
         return found.rows.where(F.col(SIGN) == 1).select(*self._columns(now))
 
-    def _rewrite(self, found: _Found, now: Position) -> int | None:
-        """Replace the files that may hold one of the rows, with half of the work of a MERGE; return the number of deletes.
-
-        None, and nothing is done, if MERGE may be the cheaper way, or if it must be one: the change feed would have all rows of the files.
-        """
-        if self.sink.change_feed or self.sink.deletion_vectors:
-            return None
-        change, identity = self.table.replacement(), list(self.tables.changelog.identity)
-        files = change.holding(_may_hold(self.tables.changelog, found.span))
-        stored = sum(_FILE_ROWS if rows is None else rows for rows in files.values())
-        if stored > _FILE_ROWS and found.added + found.gone < _REWRITE_FROM * stored:
-            return None
+    def _rewrite(self, found: _Found, target: _Target, now: Position) -> int:
+        """Replace the files that may hold one of the rows, with half of the work of a MERGE; return the number of deletes."""
+        change, files, identity = target.change, target.files, list(self.tables.changelog.identity)
         # Delta looks at commits after the start of the transaction alone: these are the ones before.
         last = newest_position(self.table)
         if last is None or last.step >= now.step:
@@ -259,7 +286,7 @@ class SinkTable:
             raise FencedError(f"sink.delta: somebody else has changed rows of {self.table.uri!r}, so it is read again")
         rows, deleted = self._put(found, now), 0
         if files:
-            there = change.read(list(files))
+            there = change.read(files)
             if found.gone:
                 gone = found.rows.where(F.col(SIGN) == -1).select(*identity)
                 deleted = there.select(*identity).join(gone, identity, "left_semi").count()
@@ -267,7 +294,7 @@ class SinkTable:
             rows = kept.select(*there.columns).unionByName(rows, allowMissingColumns=True)
         written = change.write(rows)
         failpoints.hit("sink_written")
-        change.commit(written, list(files), now.metadata(), app=(STEPS, now.step), changes_data=True)
+        change.commit(written, files, now.metadata(), app=(STEPS, now.step), changes_data=True)
         return deleted
 
     def _merge(self, found: _Found, now: Position) -> int:
