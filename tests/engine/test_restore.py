@@ -3,16 +3,18 @@
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from sessionlake.engine import coordinator
 from sessionlake.engine.exchange import wire_rows
 from sessionlake.engine.operator import BatchContext, Operator
 from sessionlake.engine.pending import Pending
 from sessionlake.engine.shard import ShardTask
+from sessionlake.engine.spark import GENERATED_CODE
 from sessionlake.errors import StoreError
 from sessionlake.warehouse import schemas
 from tests.engine.crash_support import (
@@ -218,3 +220,31 @@ def test_store_of_another_warehouse_is_not_taken(spark: SparkSession, half: Lake
         run_once(spark, lake)
     assert_same(lakes[1], lakes[0])
     assert len(lakes[0].commits()) == len(FIRST) < len(FIRST) + len(SECOND)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("little", [0, 1 << 40])
+def test_a_large_state_is_read_with_generated_code(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, little: int
+) -> None:
+    """The code is generated for the round that restores, and for no other one."""
+    name, seen = "spark.sql.codegen.factoryMode", list[str | None]()
+    before = spark.conf.get(name, None)
+    shards = coordinator.on_shards
+
+    def noted(wire: DataFrame, *others: Any) -> DataFrame:
+        seen.append(wire.sparkSession.conf.get(name, None))
+        return shards(wire, *others)
+
+    lake = Lake(tmp_path / "lake", tmp_path / "events")
+    lake.write_files(FIRST)
+    run_once(spark, lake)
+    delete_all(lake.stores)
+    lake.write_files(range(SECOND[0], SECOND[0] + 1))
+    monkeypatch.setattr(coordinator, "_LITTLE_STATE", little)
+    monkeypatch.setattr(coordinator, "on_shards", noted)
+    run_once(spark, lake)
+    generated = GENERATED_CODE[name]
+    assert before != generated
+    assert seen[-1] == (before if little else generated)
+    assert spark.conf.get(name, None) == before

@@ -237,10 +237,10 @@ def test_new_rows_of_a_large_table_are_appended(
     publish(spark, config, once=True)
     first = {*deltalake.DeltaTable(out).file_uris()}
     monkeypatch.setattr(module, "_FILE_ROWS", rows)
-    ran(spark, config, "1.json", ("new", 1))
+    ran(spark, config, "1.json", ("new", 0), ("newer", 2))
     publish(spark, config, once=True)
     assert (first <= {*deltalake.DeltaTable(out).file_uris()}) == stay
-    assert len(assert_in_delta(config)) == 51
+    assert len(assert_in_delta(config)) == 52
 
 
 @pytest.mark.slow

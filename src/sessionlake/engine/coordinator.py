@@ -31,11 +31,12 @@ from sessionlake.engine.placement import (
 )
 from sessionlake.engine.reports import Outcome, places_of, read_reports
 from sessionlake.engine.shard import LAYOUT, ShardTask
+from sessionlake.engine.spark import GENERATED_CODE
 from sessionlake.engine.split import SplitTask
 from sessionlake.errors import FencedError, PipelineStateError
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.delta_log import Commit
-from sessionlake.warehouse.tables import Tables, spark_schema
+from sessionlake.warehouse.tables import Tables, session_settings, spark_schema
 
 _log = logging.getLogger("sessionlake")
 _ATTEMPTS = 5
@@ -43,6 +44,9 @@ _LOSSES = 10
 _FEW_SHARDS, _FEW_CORES = 8, 2
 """To open a shard's store takes as long as to start a task for it, some 8 ms, and a stage of tasks some 40 ms more. So a stage is worth
 that for many shards on many cores alone."""
+
+_LITTLE_STATE = 8 << 20
+"""Bytes in files of a state that is restored, up to which Spark is through sooner without generated code (docs/decisions/0010)."""
 
 
 @dataclass
@@ -176,13 +180,15 @@ class Coordinator:
         split = SplitTask(operator, context, p.outputs, p.shards)
         task = ShardTask(operator, context, p.outputs, p.store_dir, self._expected(p), cursors=self._cursors(p))
         handed: dict[str, DataFrame] = {}
+        settings: Mapping[str, str] = {}
         causes: dict[int, str] = {}
         for attempt in range(_ATTEMPTS):
             if is_small and attempt == 0:
                 outcome = read_reports(in_one_task(rows, split, task))
             else:
                 wire = rows.mapInArrow(run_by(split), WIRE_DDL)
-                outcome = self._round(reduce(DataFrame.unionAll, handed.values(), wire), task)
+                with session_settings(rows.sparkSession, settings):
+                    outcome = self._round(reduce(DataFrame.unionAll, handed.values(), wire), task)
             causes = {**outcome.stale, **causes}
             if not outcome.stale and not outcome.needs:
                 return replace(outcome, causes=dict.fromkeys(causes, LAYOUT) if self._is_relaid(p) else causes)
@@ -191,6 +197,7 @@ class Coordinator:
                 stored = p.stored_state(operator, dict(context.state))
                 task = replace(task, restoring=restoring, restore_schema=to_arrow_schema(stored.schema))
                 handed[RESTORE] = self._wired(stored, RESTORE, restoring)
+                settings = GENERATED_CODE if _bytes_of(stored) > _LITTLE_STATE else {}
             # A stale shard has not yet named the rows that it needs, so the other shards must ask again in the same attempt.
             elif outcome.needs:
                 needs = pa.concat_tables(outcome.needs)
@@ -300,3 +307,9 @@ class Coordinator:
         )
         seen.batch_id = batch.batch_id
         return seen.version
+
+
+def _bytes_of(rows: DataFrame) -> int:
+    """Return how many bytes of files a query reads, as far as Spark knows before it runs."""
+    plan = rows._jdf.queryExecution().optimizedPlan()  # noqa: SLF001
+    return int(str(plan.stats().sizeInBytes()))

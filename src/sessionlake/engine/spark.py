@@ -25,6 +25,9 @@ LITTLE_JAVA = {
 }
 """For a stream of files, whose rows go through Python while Java plans and commits small jobs, and for runs of a few minutes on little
 data: such a JVM spends more on compiling for throughput than it ever gets back (docs/decisions/0010-the-drivers-java.md)."""
+GENERATED_CODE = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+"""Settings of a session for a query that reads many rows in Java, in place of those of LITTLE_JAVA; to generate and compile the code of
+such a query takes a second or two."""
 SPARK_VERSION, DELTA_VERSION = "4.1", "4.3"
 _CATALOG, _FOLDER = "spark.sql.catalogImplementation", "spark.sql.warehouse.dir"
 DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"

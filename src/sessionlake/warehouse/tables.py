@@ -3,14 +3,14 @@
 import itertools
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from typing import Any
 
 import deltalake
 import pyarrow as pa
 from delta.tables import DeltaTable
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
@@ -37,6 +37,23 @@ def spark_schema(schema: pa.Schema) -> StructType:
             for f, c in zip(fields, comments, strict=True)
         ]
     )
+
+
+@contextmanager
+def session_settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
+    """Hold settings of a session while the block runs."""
+    conf = spark.conf
+    before = {name: conf.get(name, None) for name in values}
+    for name, value in values.items():
+        conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                conf.unset(name)
+            else:
+                conf.set(name, old)
 
 
 class Table(Transactions):
@@ -190,18 +207,6 @@ class Tables(Files, Logs):
         """Give a name to a table outside of the warehouse: it is then found by it, like those inside."""
         self._tables[name] = Table(self, uri)
 
-    @contextmanager
-    def settings(self, values: Mapping[str, str]) -> Iterator[None]:
+    def settings(self, values: Mapping[str, str]) -> AbstractContextManager[None]:
         """Hold settings of the session while the block runs."""
-        conf = self.spark.conf
-        before = {name: conf.get(name, None) for name in values}
-        for name, value in values.items():
-            conf.set(name, value)
-        try:
-            yield
-        finally:
-            for name, old in before.items():
-                if old is None:
-                    conf.unset(name)
-                else:
-                    conf.set(name, old)
+        return session_settings(self.spark, values)
