@@ -49,7 +49,11 @@ class Range:
         """Give the inputs their times; QueryError, at `start`, if there is no range."""
         if not any(self.times):
             place = self.query.place(start[0])
-            raise QueryError("on", f"the join has no range of times, so that a message waits for ever; {FORM}", place)
+            raise QueryError(
+                "on",
+                f"the join has no range of times, so that a message waits for ever; {FORM}, or a [table_join] by hand, whose rows are kept for as long as they are there",
+                place,
+            )
         for read, times in zip(self.inputs, self.times, strict=True):
             tokens = next(iter(times.values()))
             if len(times) > 1:
