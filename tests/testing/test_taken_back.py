@@ -20,6 +20,7 @@ from sessionlake import (
     Sum,
     Windows,
 )
+from sessionlake.config.load import parse_config
 from sessionlake.errors import ConfigError, PipelineStateError
 from sessionlake.testing import Harness
 
@@ -72,6 +73,22 @@ def test_a_row_that_can_not_be_subtracted_is_a_dead_letter(visits: Path) -> None
         output = harness.process([row("ann", 500_000, 3.0)], taken_back=[row("bob", 2, 5.0)])
     assert output.dead == [{**row("bob", 2, 5.0), "reason": "retracted"}]
     assert output.counts["accepted"] == 1
+
+
+def test_a_final_row_of_one_side_is_not_taken_back_although_the_other_side_has_changes(visits: Path) -> None:
+    def side(name: str, rows: Any) -> dict[str, Any]:
+        source = {"kind": "results", "of": "visits", "rows": rows}
+        return {"name": name, "columns": ["revenue"], "source": source, "event": {}}
+
+    sides = {"left": side("one", "final"), "right": side("two", "changes")}
+    raw = {"pipeline": {"name": "both", "warehouse": "both"}, "table_join": {"on": ["session_key"], **sides}}
+    with Harness(parse_config(raw, visits)) as harness:
+        harness.process({name: [row("ann", 1, 3.0)] for name in ("left", "right")})
+        output = harness.process({}, taken_back={"left": [row("ann", 1, 3.0)]})
+        assert [one["reason"] for one in output.dead] == ["retracted"]
+        assert output.changes == []
+        (change,) = harness.process({}, taken_back={"right": [row("ann", 1, 3.0)]}).changes
+    assert change["op"] == "delete"
 
 
 def test_other_sources_take_no_rows_back() -> None:

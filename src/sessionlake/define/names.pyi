@@ -167,7 +167,7 @@ class Groups(Operator):
 class Joins(Operator):
     """Pairs of messages of two streams.
 
-    Its keys are those of [join]: beyond_retention, left, right, on, by, kind, type, size, advance, offset, gap, grace, retention_time, retention_count, idle.
+    Its keys are those of [join]: beyond_retention, left, right, on, type, by, kind, size, advance, offset, gap, grace, retention_time, retention_count, idle.
     """
 
     def __init__(
@@ -177,9 +177,9 @@ class Joins(Operator):
         left: Left,
         right: Right,
         on: list[str],
+        type: Literal["inner", "left", "right", "full"] = ...,
         by: Literal["time", "count"] = ...,
         kind: Literal["sliding", "tumbling", "hopping", "session"] = ...,
-        type: Literal["inner", "left", "right", "full"] = ...,
         size: Duration | int | None = ...,
         advance: Duration | int | None = ...,
         offset: Duration | int | None = ...,

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from sessionlake.columnar.arrays import Ints, combined
 from sessionlake.columnar.texts import sorted_codes
-from sessionlake.operators.joins.control import pack, unpack
 from sessionlake.operators.joins.spec import Side
+from sessionlake.operators.shared.sides.columns import packed, unpacked
 from sessionlake.store.buffered import Part
 from sessionlake.store.messages import HEAD, Messages, MessageStore, together
 from sessionlake.store.segmented import segment_interval
@@ -69,7 +69,7 @@ class RetainedMessages:
         head["x"] = head["time"] if self._room.by_time else position
         event = combined(archived["event"])
         columns = [pa.compute.struct_field(event, name) for name in self._side.columns]
-        new = Messages(codes, head, pack(self._side, columns, len(archived)))
+        new = Messages(codes, head, packed(self._side, columns, len(archived)))
         stored = self._store.around(_SIDE, keys, codes, new["x"], new["x"])
         writes = self._store.writes(_SIDE, keys, together([stored, new]))
         self._store.apply(writes, {}, expired_us if self._room.by_time else NO_WATERMARK)
@@ -105,7 +105,7 @@ def rows_of(side: Side, names: Sequence[bytes], found: Messages) -> list[dict[st
         "key": pa.array([names[code].decode() for code in found.codes.tolist()], pa.string()),
         "time_us": pa.array(found["time"]),
         "position": pa.array(found["position"]),
-        **dict(zip(side.columns, unpack(side, found.columns), strict=True)),
+        **dict(zip(side.columns, unpacked(side, found.columns), strict=True)),
     }
     rows: list[dict[str, Any]] = pa.table(columns).to_pylist()
     return rows

@@ -9,10 +9,11 @@ import pyarrow as pa
 from sessionlake.columnar.arrays import plain_text
 from sessionlake.config.durations import parse_duration
 from sessionlake.local.stream import LocalBatch
-from sessionlake.operators.joins.control import RESTATE, TOMBSTONE, pack
+from sessionlake.operators.joins.control import RESTATE, TOMBSTONE
 from sessionlake.operators.joins.local_tables import JoinTables
 from sessionlake.operators.joins.operator import Joiner
 from sessionlake.operators.joins.spec import POSITION, SIDE, SLIDING, JoinSpec, Side
+from sessionlake.operators.shared.sides.columns import packed
 from sessionlake.operators.shared.sides.names import LEFT, RIGHT, SIDES
 from sessionlake.operators.shared.windowing.policies import BATCH, END, OFF, Policies
 from sessionlake.sources.columns import EventColumns
@@ -152,7 +153,7 @@ class JoinHarness(OperatorHarness[Joiner, JoinTables]):
                 "key": plain_text(events.keys),
                 "start_time": pa.array(events.time_us).cast(TIME),
                 "ordinal": pa.array([row[POSITION] for row in rows], pa.int64()),
-                "state": pack(own, [events.columns[name] for name in own.columns], len(rows)),
+                "state": packed(own, [events.columns[name] for name in own.columns], len(rows)),
             }
             if rows:
                 tables.append(self._corrections(RESTATE[side], columns))

@@ -9,13 +9,12 @@ from functools import partial
 
 import pyarrow as pa
 
-from sessionlake.aggregates.codec import StateCodec
-from sessionlake.aggregates.scalars import from_state, state_type, to_state
 from sessionlake.columnar.arrays import Bools, combined
 from sessionlake.engine.operator import Counted, Keyed, Split
 from sessionlake.operators.joins.mapper import is_late_class
 from sessionlake.operators.joins.rules import JoinProgress
-from sessionlake.operators.joins.spec import POSITION, JoinSpec, Side
+from sessionlake.operators.joins.spec import POSITION, JoinSpec
+from sessionlake.operators.shared.sides.columns import unpacked
 from sessionlake.operators.shared.sides.names import SIDES
 from sessionlake.stream.control import CorrectionKind, is_null, micros, no_time
 
@@ -38,20 +37,6 @@ def kinds_of(spec: JoinSpec, at: JoinProgress) -> Mapping[str, CorrectionKind]:
     return {TOMBSTONE: CorrectionKind(_bad_tombstone, _removals, at_once=True), **restates}
 
 
-def pack(side: Side, columns: list[pa.Array], rows: int) -> pa.Array:
-    """Return a side's columns as one byte string for each row."""
-    return _codec(side).encode([to_state(column) for column in columns], rows)
-
-
-def unpack(side: Side, packed: pa.Array) -> list[pa.Array]:
-    """Invert `pack`."""
-    return [from_state(column, t) for column, t in zip(_codec(side).decode(packed), side.types.values(), strict=True)]
-
-
-def _codec(side: Side) -> StateCodec:
-    return StateCodec((), [state_type(type_, name) for name, type_ in side.types.items()])
-
-
 def _bad_tombstone(table: pa.Table) -> Bools:
     return no_time(table["start_time"]) | is_null(table, "key", "ordinal", "other_ordinal")
 
@@ -69,7 +54,7 @@ def _bad_restate(table: pa.Table) -> Bools:
 
 def _restates(spec: JoinSpec, at: JoinProgress, side: str, rows: pa.Table) -> Split:
     time, keys = micros(rows["start_time"]), combined(rows["key"])
-    columns = unpack(spec.side(side), combined(rows["state"]))
+    columns = unpacked(spec.side(side), combined(rows["state"]))
     table = {
         "key": keys,
         "time_us": pa.array(time),

@@ -1,6 +1,6 @@
 """Joins as everything above the engine sees them: their tables, and how their state is read back from these."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial, reduce
 from typing import Any, ClassVar, cast
 
@@ -9,7 +9,6 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from sessionlake.aggregates import Aggregate
 from sessionlake.columnar.arrays import Ints
 from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator
@@ -34,12 +33,12 @@ from sessionlake.operators.joins.spec import (
     join_schema,
     message_schema,
 )
-from sessionlake.operators.shared.sides.columns import column_names, event_types
+from sessionlake.operators.shared.sides.columns import Sides, column_names
+from sessionlake.operators.shared.sides.kind import SidedKind
 from sessionlake.operators.shared.sides.names import SIDES
 from sessionlake.operators.shared.windowing import emission
 from sessionlake.operators.shared.windowing.policies import CLOSE
 from sessionlake.sources.base import Source
-from sessionlake.stream.ingest import EventSpec
 from sessionlake.stream.kind import ClosingWatermark, State, TableSpec, changelog_output, changelog_table
 from sessionlake.stream.outputs import same_rows
 from sessionlake.stream.pinned import Pinned
@@ -54,7 +53,7 @@ _NUMBER = (1 << NUMBER_BITS) - 1
 _CENTURY_US = 36_525 * DAY_US
 
 
-class Joins:
+class Joins(SidedKind):
     """See `Kind` for the methods."""
 
     changelog: ClassVar[Changelog] = JOINS
@@ -64,32 +63,14 @@ class Joins:
         schemas.commented(POSITION, pa.int64(), "The message's position"),
     )
     numbers_messages: ClassVar[bool] = True
-    redeeming: ClassVar[None] = None
-    lookups: ClassVar[None] = None
 
     def __init__(self, config: Config, spec: JoinSpec) -> None:
         self._config, self.spec = config, spec
 
     @property
-    def inputs(self) -> Mapping[str, EventSpec]:
-        """Return the two sides."""
-        return {name: self.spec.side(name).events for name in SIDES}
-
-    @property
-    def aggregates(self) -> Sequence[Aggregate]:
-        """Return nothing: pairs are not aggregated."""
-        return ()
-
-    @property
-    def event_types(self) -> Mapping[str, pa.DataType]:
-        """Return the columns of both sides, called as in a pair's row."""
-        return event_types(self.spec.both)
-
-    @classmethod
-    def changelogs_in(cls, config: Config) -> tuple[Changelog, ...]:
-        """Return the one."""
-        del config
-        return cls.changelogs
+    def sides(self) -> Sides:
+        """Return both sides."""
+        return self.spec.both
 
     @classmethod
     def make(cls, config: Config, sources: Mapping[str, Source], pinned: Pinned | None) -> "Joins":
@@ -123,11 +104,6 @@ class Joins:
             Output(MESSAGES, name, tables[name].uri, stored, same_rows, key=JOINS.key, guarded=True),
             changelog_output(JOINS, tables, pairs, rows=identified_pairs),
         )
-
-    @classmethod
-    def bound_settings(cls) -> dict[str, Any]:
-        """Return nothing: the config's own settings say all."""
-        return {}
 
     def stored(self, tables: Tables, operator: Operator[Any], state: State) -> DataFrame:
         """Return the messages that may still be joined, of committed batches."""
@@ -176,11 +152,6 @@ class Joins:
         """Return the time before which messages are beyond retention."""
         del config
         return JoinProgress.of(state).at.expired_us
-
-    def checked(self, operator: Operator[Any], state: State, stats: Mapping[str, int]) -> Sequence[str]:
-        """Return nothing: no batch is refused."""
-        del operator, state, stats
-        return ()
 
     @classmethod
     def unneeded(cls, config: Config, state: State) -> dict[str, str]:

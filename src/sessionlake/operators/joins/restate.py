@@ -4,8 +4,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import combined
-from sessionlake.operators.joins.control import RESTATE, pack
+from sessionlake.operators.joins.control import RESTATE
 from sessionlake.operators.joins.spec import POSITION, SIDE, JoinSpec, Side
+from sessionlake.operators.shared.sides.columns import packed
 from sessionlake.operators.shared.sides.names import SIDES
 from sessionlake.stream.ingest import event_struct, events_of
 from sessionlake.stream.restating import RESTATES_SCHEMA
@@ -27,7 +28,7 @@ def restated_messages(spec: JoinSpec, late: pa.Table) -> pa.Table:
             time,
             time,
             pa.repeat(1, rows.num_rows),
-            pack(side, columns, rows.num_rows),
+            packed(side, columns, rows.num_rows),
             pa.repeat(RESTATE[name], rows.num_rows),
             combined(rows[POSITION]),
         ]

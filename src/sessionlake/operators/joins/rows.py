@@ -8,8 +8,8 @@ import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import Ints, combined
 from sessionlake.engine.operator import BatchContext, Inputs
-from sessionlake.operators.joins.control import unpack
 from sessionlake.operators.joins.spec import POSITION, SIDE, JoinSpec, join_schema, message_schema
+from sessionlake.operators.shared.sides.columns import unpacked
 from sessionlake.operators.shared.sides.names import LEFT, RIGHT, SIDES, other_of
 from sessionlake.store.messages import IS_LATE, Messages
 from sessionlake.stream.positions import CHUNK, ROW, Numbering
@@ -27,7 +27,7 @@ def pair_rows(
 
     `messages` are by side; their codes are places among the keys.
     """
-    columns = {side: unpack(spec.side(side), messages[side].columns) for side in SIDES}
+    columns = {side: unpacked(spec.side(side), messages[side].columns) for side in SIDES}
     schema = join_schema(spec, marks=False)
     tables = [schema.empty_table()]
     for of_left, of_right in found:
@@ -63,7 +63,7 @@ def lone_rows(
         "emitted_at": pa.repeat(context.clock_us, n).cast(TIME),
     }
     if op == "upsert":
-        columns = zip(own.columns, unpack(own, messages.columns), strict=True)
+        columns = zip(own.columns, unpacked(own, messages.columns), strict=True)
         found |= {f"{own.name}_{name}": column for name, column in columns}
     return pa.Table.from_arrays([found.get(f.name, pa.nulls(n, f.type)) for f in schema], schema=schema)
 
@@ -91,7 +91,7 @@ def deleted_rows(spec: JoinSpec, removals: pa.Table | None, context: BatchContex
 def message_rows(spec: JoinSpec, side: str, keys: pa.Array, messages: Messages) -> pa.Table:
     """Return the rows of join_messages of a side's messages."""
     own, n, schema = spec.side(side), len(messages), message_schema(spec, marks=False)
-    columns = zip(own.columns, unpack(own, messages.columns), strict=True)
+    columns = zip(own.columns, unpacked(own, messages.columns), strict=True)
     found: dict[str, pa.Array] = {
         SIDE: pa.repeat(side, n),
         "join_key": keys.take(pa.array(messages.codes)),

@@ -1,15 +1,13 @@
 """The sections [join], [join.left], [join.right] and [emit] of a config."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from sessionlake.config.durations import parse_duration, spoken_duration
-from sessionlake.config.lookups import LookupSection
-from sessionlake.config.sections import Duration, EventSection, OperatorSection, Section
-from sessionlake.config.source import SourceSection
+from sessionlake.config.sections import Duration, EventSection, Section
 from sessionlake.errors import ConfigError
 from sessionlake.operators.joins.sides import RESERVED, JoinSideSection, LeftSection, RightSection
 from sessionlake.operators.joins.spec import (
@@ -22,7 +20,7 @@ from sessionlake.operators.joins.spec import (
     least_retention,
 )
 from sessionlake.operators.shared.sides.names import LEFT, RIGHT
-from sessionlake.operators.shared.sides.section import check_sides, pairs_on
+from sessionlake.operators.shared.sides.section import SidedSection
 from sessionlake.operators.shared.windowing.policies import BATCH, CLOSE, END, OFF, Policies
 from sessionlake.operators.shared.windowing.policy import policy
 
@@ -50,14 +48,13 @@ class JoinEmitSection(Section):
         return Policies(early, self.full or END, late, parse_duration(self.tick_offset))
 
 
-class JoinSection(OperatorSection):
+class JoinSection(SidedSection):
     """Pairs of messages of two streams."""
 
+    AT: ClassVar[str] = "join"
     BESIDE: ClassVar[tuple[str, ...]] = ("emit",)
     INSTEAD: ClassVar[Mapping[str, str]] = {"ttl": "join.retention_time or join.retention_count"}
     RESERVED: ClassVar[frozenset[str]] = RESERVED
-    SIDES: ClassVar[tuple[str, ...]] = (LEFT, RIGHT)
-    KEYED: ClassVar[bool] = False
 
     left: LeftSection
     right: RightSection
@@ -90,26 +87,6 @@ class JoinSection(OperatorSection):
     def sides(self) -> dict[str, JoinSideSection]:
         """The two sides, by their names in states and inputs."""
         return {LEFT: self.left, RIGHT: self.right}
-
-    def reading(self, sources: Mapping[str, SourceSection], lookups: Mapping[str, Sequence[LookupSection]]) -> Self:
-        """Return the section with other sources and lookups."""
-        given = {name: {"source": sources[name], "lookup": list(lookups[name])} for name in self.sides}
-        return self.model_copy(update={name: side.model_copy(update=given[name]) for name, side in self.sides.items()})
-
-    @property
-    def own_columns(self) -> list[str]:
-        """The columns of both sides, as pairs have them."""
-        return [f"{side.name}_{column}" for side in self.sides.values() for column in side.columns]
-
-    @property
-    def keys(self) -> dict[str, tuple[str, ...]]:
-        """The equal fields of each side."""
-        return {name: tuple(pair[i] for pair in self.pairs_on) for i, name in enumerate(self.sides)}
-
-    @property
-    def pairs_on(self) -> tuple[tuple[str, str], ...]:
-        """The equal fields of left and right."""
-        return pairs_on("join.on", self.on)
 
     @property
     def grace_us(self) -> int:
@@ -147,11 +124,6 @@ class JoinSection(OperatorSection):
         return parse_duration(self.idle)
 
     @property
-    def outer(self) -> tuple[str, ...]:
-        """The sides whose messages make a row without a partner."""
-        return {"inner": (), "full": (LEFT, RIGHT)}.get(self.type, (self.type,))
-
-    @property
     def unmatched(self) -> str:
         """When such a row is sent."""
         return self.emit.unmatched or CLOSE
@@ -182,11 +154,6 @@ class JoinSection(OperatorSection):
     def ends_inclusive(self) -> bool:
         """A pair has one time."""
         return True
-
-    @property
-    def sums_events(self) -> bool:
-        """A message is in any number of pairs."""
-        return False
 
     @property
     def removes_open(self) -> bool:
@@ -229,8 +196,7 @@ class JoinSection(OperatorSection):
 
     def check(self) -> None:
         """Refuse keys of other kinds, names that clash, and a retention that would drop partners."""
-        _ = self.pairs_on
-        check_sides("join", RESERVED, self.left, self.right)
+        self.check_sides()
         self._check_kind()
         self._check_sizes()
         self._check_retention()
@@ -331,10 +297,6 @@ class JoinSection(OperatorSection):
     def bound_in_time(self) -> bool:
         """By time, all are durations."""
         return self.by == TIME_AXIS
-
-    def reads(self, side: str) -> Mapping[str, Sequence[str] | str | None]:
-        """Return a side's equal fields, and its columns of pairs."""
-        return {"join.on": self.keys[side], f"join.{side}.columns": self.sides[side].columns}
 
     def bound_settings(self) -> dict[str, Any]:
         """Return the settings that decide which pairs there are, and which columns their rows have."""

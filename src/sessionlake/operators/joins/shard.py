@@ -11,13 +11,14 @@ from sessionlake.columnar.arrays import Bools, Ints, combined
 from sessionlake.columnar.texts import sorted_codes
 from sessionlake.engine.operator import RESTORE, TICK, BatchContext, Inputs, ShardResult
 from sessionlake.operators.joins.axis import Session, axis_of
-from sessionlake.operators.joins.control import AGAIN, REMOVE, pack
+from sessionlake.operators.joins.control import AGAIN, REMOVE
 from sessionlake.operators.joins.pairs import Points, pairs
 from sessionlake.operators.joins.rows import deleted_rows, late_rows, lone_rows, message_rows, pair_rows
 from sessionlake.operators.joins.rules import NEVER, JoinProgress, bounds_after, ticks_in
 from sessionlake.operators.joins.spec import MESSAGES, POSITION, SESSION, SIDE, JoinSpec
 from sessionlake.operators.joins.unmatched import Unmatched, at_places, due_lists, open_lists, restored, unmatched
 from sessionlake.operators.joins.until_full import due, full_lists, in_open_window, open_windows, waits
+from sessionlake.operators.shared.sides.columns import packed
 from sessionlake.operators.shared.sides.names import LEFT, RIGHT, SIDES, other_of
 from sessionlake.operators.shared.windowing.emission import (
     MAX_BATCH,
@@ -233,7 +234,7 @@ class JoinShard:
         head["x"] = self.spec.places(head["time"], head["position"])
         is_late = combined(table["is_late"]).to_numpy(zero_copy_only=False)
         head["revision"], head["flags"] = revision, np.where(is_late, IS_LATE, 0)
-        return Messages(codes, head, pack(self.spec.side(side), columns, len(table)))
+        return Messages(codes, head, packed(self.spec.side(side), columns, len(table)))
 
     def _present(
         self,

@@ -9,10 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from sessionlake.aggregates.scalars import state_type
 from sessionlake.columnar.arrays import Ints
 from sessionlake.errors import ConfigError
-from sessionlake.operators.shared.sides.columns import column_fields
+from sessionlake.operators.shared.sides.columns import check_types, column_fields
 from sessionlake.operators.shared.sides.names import LEFT, RIGHT, SIDES
 from sessionlake.operators.shared.windowing.policies import CLOSE, OFF, Policies
 from sessionlake.operators.shared.windowing.retained_counts import RetainedCounts
@@ -125,15 +124,7 @@ class JoinSpec:
 
     def __post_init__(self) -> None:
         """Refuse columns of types that stores can't hold; ConfigError."""
-        for name in SIDES:
-            for column, type_ in self.side(name).types.items():
-                try:
-                    state_type(type_, column)
-                except ConfigError as error:
-                    raise ConfigError(
-                        f"join.{name}.columns: {column!r} is of type {type_}, which can't be kept; "
-                        "leave it out, or make it a number, text or a timestamp in the source"
-                    ) from error
+        check_types("join", self.both)
 
     @property
     def both(self) -> dict[str, Side]:

@@ -1,17 +1,17 @@
 """Joins of tables as everything above the engine sees them: their tables, and how their state is read back from these."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sessionlake.aggregates import Aggregate
 from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator
 from sessionlake.engine.outputs import Output
-from sessionlake.operators.shared.sides.columns import event_types
+from sessionlake.operators.shared.sides.columns import Sides
+from sessionlake.operators.shared.sides.kind import SidedKind
 from sessionlake.operators.table_joins.changelog import JOINED, SIDE_ROWS
 from sessionlake.operators.table_joins.factory import operator_of
 from sessionlake.operators.table_joins.operator import TableJoiner
@@ -24,7 +24,6 @@ from sessionlake.operators.table_joins.spec import (
     side_snapshot_schema,
 )
 from sessionlake.sources.base import Source
-from sessionlake.stream.ingest import EventSpec
 from sessionlake.stream.kind import State, TableSpec, changelog_output, changelog_table
 from sessionlake.stream.outputs import same_rows
 from sessionlake.stream.pinned import Pinned
@@ -39,7 +38,7 @@ _LAYOUT = "1"
 """Version of what stores hold."""
 
 
-class TableJoins:
+class TableJoins(SidedKind):
     """See `Kind` for the methods."""
 
     changelog: ClassVar[Changelog] = JOINED
@@ -47,33 +46,15 @@ class TableJoins:
     late_columns: ClassVar[tuple[pa.Field, ...]] = (SIDE_FIELD,)
     numbers_messages: ClassVar[bool] = False
     restating: ClassVar[None] = None
-    redeeming: ClassVar[None] = None
     closing_watermark: ClassVar[None] = None
-    lookups: ClassVar[None] = None
 
     def __init__(self, config: Config, spec: TableJoinSpec) -> None:
         self._config, self.spec = config, spec
 
     @property
-    def inputs(self) -> Mapping[str, EventSpec]:
-        """Return the two sides."""
-        return {name: side.events for name, side in self.spec.both.items()}
-
-    @property
-    def aggregates(self) -> Sequence[Aggregate]:
-        """Return nothing: rows are not aggregated."""
-        return ()
-
-    @property
-    def event_types(self) -> Mapping[str, pa.DataType]:
-        """Return the columns of both sides, called as in a result."""
-        return event_types(self.spec.both)
-
-    @classmethod
-    def changelogs_in(cls, config: Config) -> tuple[Changelog, ...]:
-        """Return the sides' and the results'."""
-        del config
-        return cls.changelogs
+    def sides(self) -> Sides:
+        """Return both sides."""
+        return self.spec.both
 
     @classmethod
     def make(cls, config: Config, sources: Mapping[str, Source], pinned: Pinned | None) -> "TableJoins":
@@ -99,16 +80,6 @@ class TableJoins:
             changelog_output(SIDE_ROWS, tables, side_schema(marks=True), ROWS, same_rows),
             changelog_output(JOINED, tables, result_schema(self.spec, marks=True), rows=same_rows),
         )
-
-    @classmethod
-    def bound_settings(cls) -> dict[str, Any]:
-        """Return nothing: the config's own settings say all."""
-        return {}
-
-    def checked(self, operator: Operator[Any], state: State, stats: Mapping[str, int]) -> Sequence[str]:
-        """Return nothing: no batch is refused."""
-        del operator, state, stats
-        return ()
 
     def stored(self, tables: Tables, operator: Operator[Any], state: State) -> DataFrame:
         """Return the rows of both sides as of the last commit."""

@@ -10,6 +10,7 @@ from sessionlake.aggregates.base import Events
 from sessionlake.columnar.arrays import Bools, combined
 from sessionlake.columnar.joint_keys import joint_key
 from sessionlake.engine.operator import BatchContext, Counted, Keyed, Split
+from sessionlake.operators.shared.sides.columns import packed
 from sessionlake.operators.shared.sides.pieces import counted, of_side
 from sessionlake.operators.table_joins.spec import CONTENT, TableJoinSpec, TableSide
 from sessionlake.sources.decoding.rows import Rows
@@ -44,7 +45,8 @@ def split_rows(spec: TableJoinSpec, context: BatchContext, side: str, rows: Rows
     yield Counted({max_time_of(side): own.events.moved_to(newest, context.clock_us)})
     index = pa.array(kept)
     names = keys.take(index)
-    content = own.packed(events.columns, len(keys)).take(index)
+    columns = [combined(events.columns[name]) for name in own.columns]
+    content = packed(own, columns, len(keys)).take(index)
     yield Keyed(side, names, pa.table([names, signs[kept], lone[kept], content], schema=ROW_SCHEMA))
 
 

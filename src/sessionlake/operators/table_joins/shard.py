@@ -11,6 +11,7 @@ from sessionlake.columnar.arrays import Bools, Ints, combined, distinct, is_amon
 from sessionlake.columnar.groups import group_events
 from sessionlake.columnar.texts import sorted_codes
 from sessionlake.engine.operator import RESTORE, BatchContext, Inputs, ShardResult
+from sessionlake.operators.shared.sides.columns import unpacked
 from sessionlake.operators.shared.sides.names import LEFT, RIGHT, SIDES, other_of
 from sessionlake.operators.table_joins.changelog import JOINED, SIDE_ROWS
 from sessionlake.operators.table_joins.control import REMOVE, REMOVE_SCHEMA
@@ -167,9 +168,9 @@ class TableJoinShard:
     def _columns(self, side: str, rows: SideRows, at: Ints) -> dict[str, pa.Array]:
         """Return a side's columns of the rows at some places, null for place -1; a row that is there often is unpacked once."""
         used = distinct(at[at >= 0])
-        columns = self.spec.both[side].unpacked(rows.content.take(pa.array(used)))
-        index = pa.array(np.searchsorted(used, at), mask=at < 0)
-        return {name: column.take(index) for name, column in columns.items()}
+        own, index = self.spec.both[side], pa.array(np.searchsorted(used, at), mask=at < 0)
+        columns = unpacked(own, rows.content.take(pa.array(used)))
+        return {f"{own.name}_{n}": column.take(index) for n, column in zip(own.columns, columns, strict=True)}
 
     def _deletes(self, keys: pa.Array, deleted: list[Ints], context: BatchContext) -> pa.Table:
         return _table(result_schema(self.spec, marks=False), "delete", _named(keys, *deleted), JOINED.time, context)

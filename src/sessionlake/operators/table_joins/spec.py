@@ -7,11 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sessionlake.aggregates.codec import StateCodec
-from sessionlake.aggregates.scalars import from_state, state_type, to_state
-from sessionlake.columnar.arrays import combined
-from sessionlake.errors import ConfigError
-from sessionlake.operators.shared.sides.columns import column_fields
+from sessionlake.operators.shared.sides.columns import check_types, column_fields
 from sessionlake.operators.shared.sides.names import LEFT, RIGHT, SIDES
 from sessionlake.operators.table_joins.changelog import JOINED, SIDE_ROWS
 from sessionlake.stream import ingest
@@ -43,28 +39,6 @@ class TableSide:
         """The types of `columns`."""
         return {name: self.events.types[name] for name in self.columns}
 
-    @cached_property
-    def _codec(self) -> StateCodec:
-        return StateCodec((), [state_type(type_, name) for name, type_ in self.types.items()])
-
-    def packed(self, columns: Mapping[str, pa.Array], rows: int) -> pa.Array:
-        """Return the columns of rows as one byte string each: equal rows have equal ones."""
-        return self._codec.encode([to_state(combined(columns[name])) for name in self.columns], rows)
-
-    def unpacked(self, content: pa.Array) -> dict[str, pa.Array]:
-        """Invert `packed`, by the columns' names in results; a null is a row of nulls."""
-        valid = content.drop_null()
-        index = None
-        if len(valid) < len(content):
-            is_there = content.is_valid()
-            place = pa.compute.subtract(pa.compute.cumulative_sum(is_there.cast(pa.int64())), 1)
-            index = pa.compute.if_else(is_there, place, None)
-        found = {}
-        for (name, type_), state in zip(self.types.items(), self._codec.decode(valid), strict=True):
-            column = from_state(state, type_)
-            found[f"{self.name}_{name}"] = column if index is None else column.take(index)
-        return found
-
 
 @dataclass(frozen=True)
 class TableJoinSpec:
@@ -77,15 +51,7 @@ class TableJoinSpec:
 
     def __post_init__(self) -> None:
         """Refuse columns of types that stores can't hold; ConfigError."""
-        for place, side in self.both.items():
-            for column, type_ in side.types.items():
-                try:
-                    state_type(type_, column)
-                except ConfigError as error:
-                    raise ConfigError(
-                        f"table_join.{place}.columns: {column!r} is of type {type_}, which can't be kept; "
-                        "leave it out, or make it a number, text or a timestamp in the source"
-                    ) from error
+        check_types("table_join", self.both)
 
     @property
     def both(self) -> dict[str, TableSide]:

@@ -1,10 +1,13 @@
 """The columns of both inputs in tables: `<name>_<column>`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import pyarrow as pa
 
+from sessionlake.aggregates.codec import StateCodec
+from sessionlake.aggregates.scalars import from_state, state_type, to_state
+from sessionlake.errors import ConfigError
 from sessionlake.stream.ingest import EventSpec
 from sessionlake.warehouse import schemas
 
@@ -27,6 +30,33 @@ class Side(Protocol):
 
 Sides = Mapping[str, Side]
 """Both inputs, LEFT first."""
+
+
+def packed(side: Side, columns: Sequence[pa.Array], rows: int) -> pa.Array:
+    """Return the columns that results have as one byte string for each row: equal rows have equal ones."""
+    return _codec(side).encode([to_state(column) for column in columns], rows)
+
+
+def unpacked(side: Side, content: pa.Array) -> list[pa.Array]:
+    """Invert `packed`."""
+    return [from_state(column, t) for column, t in zip(_codec(side).decode(content), side.types.values(), strict=True)]
+
+
+def _codec(side: Side) -> StateCodec:
+    return StateCodec((), [state_type(type_, name) for name, type_ in side.types.items()])
+
+
+def check_types(at: str, sides: Sides) -> None:
+    """Refuse columns of types that stores can't hold; ConfigError. `at` is the operator's section."""
+    for place, side in sides.items():
+        for column, type_ in side.types.items():
+            try:
+                state_type(type_, column)
+            except ConfigError as error:
+                raise ConfigError(
+                    f"{at}.{place}.columns: {column!r} is of type {type_}, which can't be kept; "
+                    "leave it out, or make it a number, text or a timestamp in the source"
+                ) from error
 
 
 def event_types(sides: Sides) -> dict[str, pa.DataType]:

@@ -1,15 +1,16 @@
 """The sections of the two inputs of an operator, for example [join.left] and [join.right], and the names that the two may have."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field
 
 from sessionlake.config.lookups import LookupSection
-from sessionlake.config.sections import EventSection, Section, equal_columns
+from sessionlake.config.sections import EventSection, OperatorSection, Section, equal_columns
 from sessionlake.config.source import SourceSection
 from sessionlake.errors import ConfigError
-from sessionlake.operators.shared.sides.names import LEFT, RIGHT
+from sessionlake.operators.shared.sides.names import LEFT, RIGHT, SIDES
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
@@ -25,6 +26,66 @@ class SideSection(Section):
     event: EventSection
     lookup: list[LookupSection] = Field(default=[])
     """Tables from which its events are enriched, in this order."""
+
+
+class SidedSection(OperatorSection):
+    """The section of an operator with a left and a right input, whose rows are paired by equal fields."""
+
+    AT: ClassVar[str]
+    """The section's name."""
+    SIDES: ClassVar[tuple[str, ...]] = SIDES
+    KEYED: ClassVar[bool] = False
+
+    left: SideSection
+    right: SideSection
+    on: list[str]
+    """Equal fields, as in "id", or "order_id = id" if left and right call them differently."""
+    type: Literal["inner", "left", "right", "full"] = "inner"
+    """The sides whose rows make a result without a partner, too, for example `left`."""
+
+    @property
+    def sides(self) -> Mapping[str, SideSection]:
+        """The two sides, by their names in states and inputs."""
+        return {LEFT: self.left, RIGHT: self.right}
+
+    def reading(self, sources: Mapping[str, SourceSection], lookups: Mapping[str, Sequence[LookupSection]]) -> Self:
+        """Return the section with other sources and lookups."""
+        given = {name: {"source": sources[name], "lookup": list(lookups[name])} for name in self.sides}
+        return self.model_copy(update={name: side.model_copy(update=given[name]) for name, side in self.sides.items()})
+
+    @property
+    def own_columns(self) -> list[str]:
+        """The columns of both sides, as results have them."""
+        return [f"{side.name}_{column}" for side in self.sides.values() for column in side.columns]
+
+    @property
+    def pairs_on(self) -> tuple[tuple[str, str], ...]:
+        """The equal fields of left and right; ConfigError for a text that names none."""
+        return pairs_on(f"{self.AT}.on", self.on)
+
+    @property
+    def keys(self) -> dict[str, tuple[str, ...]]:
+        """The equal fields of each side."""
+        return {name: tuple(pair[i] for pair in self.pairs_on) for i, name in enumerate(self.sides)}
+
+    @property
+    def outer(self) -> tuple[str, ...]:
+        """The sides whose rows make a result without a partner."""
+        return {"inner": (), "full": SIDES}.get(self.type, (self.type,))
+
+    @property
+    def sums_events(self) -> bool:
+        """A row is in any number of pairs."""
+        return False
+
+    def reads(self, side: str) -> Mapping[str, Sequence[str] | str | None]:
+        """Return a side's equal fields, and its columns of results."""
+        return {f"{self.AT}.on": self.keys[side], f"{self.AT}.{side}.columns": self.sides[side].columns}
+
+    def check_sides(self) -> None:
+        """Refuse equal fields that are none, keys of other kinds, and names that clash; ConfigError."""
+        _ = self.pairs_on
+        check_sides(self.AT, self.RESERVED, self.left, self.right)
 
 
 def pairs_on(at: str, on: Sequence[str]) -> tuple[tuple[str, str], ...]:
