@@ -244,6 +244,19 @@ def test_new_rows_of_a_large_table_are_appended(
 
 
 @pytest.mark.slow
+def test_rows_that_never_change_are_appended(spark: SparkSession, tmp_path: Path) -> None:
+    lake = LAKES["process"](tmp_path / "lake", tmp_path / "events")
+    config, files = in_table(lake, "changes"), list[set[str]]()
+    for some in (FIRST, SECOND):
+        lake.write_files(some)
+        run_once(spark, lake)
+        sink_table(spark, config).step()
+        files.append({*deltalake.DeltaTable(table_in(config, Lake).uri).file_uris()})
+    assert files[0] < files[1]
+    assert assert_in_delta(config)
+
+
+@pytest.mark.slow
 def test_of_two_that_write_files_again_one_takes_effect(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
