@@ -16,7 +16,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from infra.kafka.broker import Broker
 from sessionlake.engine.spark import build_session
-from tests.operators_table import FORMS
+from tests.operator_forms import FORMS
 from tests.parts import dealt, part_of
 
 # No test is judged by the time it takes: others run beside it. `make test` draws few examples, and the same ones each time, so that

@@ -61,14 +61,20 @@ late = "batch"
         assert sent[-1], "nothing waited for the end of the run"
 
     def answer(self) -> Rows:
+        return self.pairs()[0]
+
+    def pairs(self) -> tuple[Rows, dict[tuple[str, int], int]]:
+        """Return the pairs by key and positions, and the time of each accepted message by side and position."""
         reach = joins.Reach("sliding", left=10 * MINUTE_US, right=5 * MINUTE_US)
         model = joins.JoinModel(
             reach, grace=15 * MINUTE_US, retention=40 * MINUTE_US, early=10**18, idle=10**18, late="batch"
         )
+        times = dict[tuple[str, int], int]()
         for batch in self.input():
-            model.batch([joins.Given(s, row["key"], row["time"]) for s in ("left", "right") for row in batch], 0)
+            given = [joins.Given(s, row["key"], row["time"]) for s in ("left", "right") for row in batch]
+            times |= {(m.side, m.position): m.time for m in model.batch(given, 0).accepted}
         model.batch([], 0, flush=True)
-        return sorted(model.sent)
+        return sorted(model.sent), times
 
     def sent(self) -> Rows:
         return sorted(

@@ -24,8 +24,9 @@ from tests.engine.crash_support import (
     run_once,
     run_to_the_end,
 )
+from tests.operator_forms import FORMS
 from tests.operator_lake import OperatorLake
-from tests.operators_table import FORMS, LAKES, SessionLake
+from tests.operators_table import LAKES, SessionLake
 
 # What the JVM sees of a killed worker hangs on what it had written to it and on which end it looks at first.
 WORKER_GONE = "Python worker exited unexpectedly|Connection reset|Broken pipe"

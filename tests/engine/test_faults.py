@@ -28,14 +28,16 @@ from tests.engine.crash_support import (
     run_once,
     undisturbed,
 )
+from tests.operator_forms import FORMS
 from tests.operator_lake import OperatorLake
-from tests.operators_table import FILES, FORMS, LAKES
+from tests.operators_table import FILES, LAKES
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+UNIQUE = [name for name in FORMS if name.startswith("unique")]
 KB, HOUR_NS = 1000, 3_600_000_000_000
 
 
-@pytest.fixture(scope="module", params=[*LAKES, "outer join"])
+@pytest.fixture(scope="module", params=[*LAKES, "outer join", *UNIQUE])
 def expected(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> OperatorLake:

@@ -36,8 +36,9 @@ from tests.jobs.publish_support import (
     vacuum_changes,
     with_sink,
 )
+from tests.operator_forms import GrowingSessionLake
 from tests.operator_lake import OperatorLake
-from tests.operators_table import LAKES, GrowingSessionLake
+from tests.operators_table import LAKES
 from tests.support import make_config, write_rows
 
 

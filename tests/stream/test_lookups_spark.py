@@ -28,7 +28,7 @@ from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import FIRST, crashes
-from tests.operators_table import LookedUpSessionLake
+from tests.operator_forms import LookedUpSessionLake
 from tests.support import make_config, write_rows
 
 SECOND_US = 1_000_000

@@ -14,7 +14,7 @@ from sessionlake.operators.sessions.operator import Sessionizer
 from sessionlake.stream.pinned import Pinned
 from sessionlake.stream.relaid import newest_corrections, newest_rows
 from sessionlake.warehouse import schemas
-from tests.operators_table import FORMS
+from tests.operator_forms import FORMS
 
 (N,) = build_aggregates({"n": "count()"}, {})
 M = Added(build_aggregates({"m": "count()"}, {})[0])

@@ -22,7 +22,7 @@ from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import merged_rows
 from tests.engine.crash_support import FIRST, SECOND, T0, run_once
-from tests.operators_table import PolicyLake
+from tests.operator_forms import PolicyLake
 
 pytestmark = pytest.mark.slow
 DAY_US = 86_400_000_000

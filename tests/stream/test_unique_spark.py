@@ -19,9 +19,9 @@ from sessionlake.warehouse.delta_log import USER_METADATA
 from sessionlake.warehouse.history import user_metadata
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import FIRST, SECOND, events, write_events
-from tests.joined_lakes import JoinLake
+from tests.operator_forms import FORMS
 from tests.operator_lake import MINUTE_US, OperatorLake
-from tests.operators_table import FORMS, without_revisions
+from tests.operators_table import without_revisions
 
 
 @pytest.mark.parametrize("name", ["unique session", pytest.param("unique window", marks=pytest.mark.slow)])
@@ -127,15 +127,7 @@ def archiving(lake: OperatorLake, *, unique: bool) -> None:
     lake.path.write_text(text)
 
 
-class UniqueJoinLake(JoinLake):
-    """Both sides take duplicates out."""
-
-    template = JoinLake.template.replace(
-        'time_unit = "s" }}', 'time_unit = "s", id = "tag", unique_for = "40 minutes" }}'
-    )
-
-
-@pytest.mark.parametrize("form", [FORMS["unique session"], pytest.param(UniqueJoinLake, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("form", [FORMS["unique session"], pytest.param(FORMS["unique join"], marks=pytest.mark.slow)])
 def test_an_archive_tells_which_events_came_before_the_setting(
     spark: SparkSession, tmp_path: Path, form: type[OperatorLake]
 ) -> None:

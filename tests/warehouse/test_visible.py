@@ -19,8 +19,9 @@ from sessionlake.warehouse.seen import Visible
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.visible import View
 from tests.engine.crash_support import FIRST, SECOND, Row, run_once
+from tests.operator_forms import FORMS
 from tests.operator_lake import MINUTE_US, OperatorLake, us
-from tests.operators_table import FORMS, LAKES
+from tests.operators_table import LAKES
 from tests.warehouse.replaced_support import replaced_by
 
 pytestmark = pytest.mark.slow
