@@ -1,6 +1,6 @@
 """Ids of rows: Spark's xxhash64(session_key, session_start) and the like, vectorised, so that SQL can compute them too.
 
-Libraries of XXH64 hash one value a call. Here all values of one length go through the algorithm side by side, a column a
+Libraries of XXH64 hash one value a call. Here all values of one length go through the algorithm side by side, a word of each at a
 step. Its parts are named as in its specification: stripes of 32 bytes over four lanes, a tail, and the final mix (avalanche).
 """
 
@@ -9,9 +9,10 @@ import numpy.typing as npt
 import pyarrow as pa
 from xxhash import xxh64_intdigest
 
-from sessionlake.columnar.arrays import Ints, offsets_of
+from sessionlake.columnar.arrays import Ints, distinct, offsets_of
 
 Hashes = npt.NDArray[np.uint64]
+Bytes = npt.NDArray[np.uint8]
 _P1, _P2, _P3, _P4, _P5 = (
     np.uint64(p)
     for p in (
@@ -24,10 +25,10 @@ _P1, _P2, _P3, _P4, _P5 = (
 )
 SEED = 42
 """Spark's, of `xxhash64`."""
-_BLOCK_BYTES = 1 << 25
-"""Bytes that are hashed at a time; bounds the memory that all steps of one block take."""
-_LONG_BYTES = 256
-"""Strings from here on are copied into their block one by one."""
+_FEW = 64
+"""So few texts of one length are hashed sooner one by one."""
+_ROWS = 1 << 20
+"""Texts that are hashed at a time; bounds the memory that all steps take."""
 
 
 def record_ids(keys: pa.Array, *numbers: Ints) -> Ints:
@@ -58,64 +59,57 @@ def record_id(key: bytes, *numbers: int) -> int:
 
 def hash_bytes(texts: pa.Array, seed: int = SEED) -> Hashes:
     """Return XXH64 of each byte string, with a seed below 2^64."""
-    # Those of one length at a time, as many as make a block of bounded size.
     offsets, data = offsets_of(texts)
-    data = np.frombuffer(data, np.uint8)
     lengths = np.diff(offsets)
     hashes = np.empty(len(lengths), np.uint64)
-    for length in np.unique(lengths):
+    for length in distinct(lengths).tolist():
         same = np.flatnonzero(lengths == length)
-        step = max(1, _BLOCK_BYTES // max(1, int(length)))
-        for at in range(0, len(same), step):
-            rows = same[at : at + step]
-            block = _block(data, offsets[rows], int(length))
+        if len(same) <= _FEW:
+            hashes[same] = [xxh64_intdigest(data[at : at + length].data, seed) for at in offsets[same].tolist()]
+            continue
+        for first in range(0, len(same), _ROWS):
+            rows = same[first : first + _ROWS]
             with np.errstate(over="ignore"):  # arithmetic is modulo 2 ** 64, as the algorithm wants it
-                hashes[rows] = _mix(_tail(_stripes(block, seed), block))
+                hashes[rows] = _hashed(data, offsets[rows], length, np.uint64(seed))
     return hashes
 
 
-def _block(data: npt.NDArray[np.uint8], at: Ints, length: int) -> npt.NDArray[np.uint8]:
-    """Return data[at[i] : at[i] + length] as row i; of long strings without an index, which takes eight bytes a byte."""
-    if length > _LONG_BYTES:
-        return np.stack([data[start : start + length] for start in at.tolist()])
-    return data[at[:, None] + np.arange(length)]
+def _hashed(data: Bytes, at: Ints, length: int, seed: np.uint64) -> Hashes:
+    """Return the hash of data[at[i] : at[i] + length] for each i."""
+    hashes = _stripes(data, at, length, seed)
+    for place in range(length // 32 * 32, length - 7, 8):
+        hashes = _word(hashes, _words(data, at + place, "<u8"))
+    done = length // 8 * 8
+    if length - done >= 4:
+        word = _words(data, at + done, "<u4").astype(np.uint64)
+        hashes = _rotl(hashes ^ (word * _P1), 23) * _P2 + _P3
+        done += 4
+    for place in range(done, length):
+        hashes = _rotl(hashes ^ (data[at + place].astype(np.uint64) * _P5), 11) * _P1
+    return _mix(hashes)
 
 
-def _stripes(block: npt.NDArray[np.uint8], seeded: int) -> Hashes:
+def _stripes(data: Bytes, at: Ints, length: int, seed: np.uint64) -> Hashes:
     """Return the hash of all whole 32-byte stripes, the length added."""
-    rows, length = block.shape
-    seed = np.uint64(seeded)
     if length < 32:
-        return np.full(rows, seed + _P5 + np.uint64(length))
-    words = _words(block[:, : length // 32 * 32], "<u8")
-    lanes = [np.full(rows, v) for v in (seed + _P1 + _P2, seed + _P2, seed, seed - _P1)]
-    for at in range(0, words.shape[1], 4):
-        lanes = [_rotl(lane + words[:, at + i] * _P2, 31) * _P1 for i, lane in enumerate(lanes)]
-    hashes = sum((_rotl(lane, by) for lane, by in zip(lanes, (1, 7, 12, 18), strict=True)), np.zeros(rows, np.uint64))
+        return np.full(len(at), seed + _P5 + np.uint64(length))
+    lanes = [np.full(len(at), v) for v in (seed + _P1 + _P2, seed + _P2, seed, seed - _P1)]
+    for stripe in range(0, length // 32 * 32, 32):
+        for i, lane in enumerate(lanes):
+            lanes[i] = _rotl(lane + _words(data, at + (stripe + 8 * i), "<u8") * _P2, 31) * _P1
+    hashes = sum(
+        (_rotl(lane, by) for lane, by in zip(lanes, (1, 7, 12, 18), strict=True)), np.zeros(len(at), np.uint64)
+    )
     for lane in lanes:
         hashes = (hashes ^ (_rotl(lane * _P2, 31) * _P1)) * _P1 + _P4
     return hashes + np.uint64(length)
 
 
-def _tail(hashes: Hashes, block: npt.NDArray[np.uint8]) -> Hashes:
-    """Mix in the bytes after the last whole stripe: words of 8 bytes, one of 4, single bytes."""
-    length = block.shape[1]
-    at = length // 32 * 32
-    for word in _words(block[:, at : length // 8 * 8], "<u8").T:
-        hashes = _word(hashes, word)
-    at = length // 8 * 8
-    if length - at >= 4:
-        word = _words(block[:, at : at + 4], "<u4")[:, 0].astype(np.uint64)
-        hashes = _rotl(hashes ^ (word * _P1), 23) * _P2 + _P3
-        at += 4
-    for i in range(at, length):
-        hashes = _rotl(hashes ^ (block[:, i].astype(np.uint64) * _P5), 11) * _P1
-    return hashes
-
-
-def _words(block: npt.NDArray[np.uint8], type_: str) -> npt.NDArray[np.unsignedinteger]:
-    """Return each row's bytes as words, little endian."""
-    return np.ascontiguousarray(block).view(type_)
+def _words(data: Bytes, at: Ints, type_: str) -> npt.NDArray[np.unsignedinteger]:
+    """Return the words, little endian, that begin at some bytes, which need not be aligned."""
+    dtype = np.dtype(type_)
+    overlapping: npt.NDArray[np.unsignedinteger] = np.ndarray((len(data) - dtype.itemsize + 1,), dtype, data, 0, (1,))
+    return overlapping[at]
 
 
 def _word(hashes: Hashes, word: Hashes) -> Hashes:
