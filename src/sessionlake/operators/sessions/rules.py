@@ -13,7 +13,7 @@ import pyarrow as pa
 from sessionlake.aggregates import Aggregate, States
 from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.partials import merge_states
-from sessionlake.columnar.arrays import Bools, Groups, Ints, concatenated
+from sessionlake.columnar.arrays import Bools, Groups, Ints, concatenated, is_among
 from sessionlake.columnar.axis import Axis
 from sessionlake.columnar.groups import group_intervals
 from sessionlake.columnar.records import Records
@@ -93,7 +93,9 @@ def apply_batch(
     if finals_last:
         until = until_of(windows, stored)
         closed = np.flatnonzero((until < bounds.open_us) & ~decision.removed)
-        too_late = (arrivals.kind == EVENT) & _joining(arrivals, stored, until, closed)
+        # One that begins later than all closed sessions can join none.
+        may = np.flatnonzero((arrivals.kind == EVENT) & (arrivals.start < bounds.open_us))
+        too_late[may] = _joining(arrivals.codes[may], arrivals.start[may], arrivals.until[may], stored, until, closed)
     new, old = np.flatnonzero(~ignored & ~too_late), np.flatnonzero(~decision.removed)
 
     # Rule 4: the rest of both, concatenated: a row below len(new) is an arrival, the others are stored sessions.
@@ -141,15 +143,16 @@ def apply_batch(
     return Verdict(changed, states, deleted, gone, merged_into, late_rows, decision.stale, decision.applied)
 
 
-def _joining(arrivals: Arrivals, stored: Records, until: Ints, closed: Ints) -> Bools:
-    """Say which arrivals would themselves join one of the closed stored sessions, which are open until a time each."""
-    if not len(closed) or not len(arrivals.codes):
-        return np.zeros(len(arrivals.codes), bool)
+def _joining(codes_of: Ints, start: Ints, last: Ints, stored: Records, until: Ints, closed: Ints) -> Bools:
+    """Say which arrivals, open from `start` to `last`, would themselves join one of the closed stored sessions, which are open until a time each."""
+    closed = closed[is_among(stored.codes[closed], codes_of)]
+    if not len(closed):
+        return np.zeros(len(codes_of), bool)
     closed = closed[np.lexsort((stored.start[closed], stored.codes[closed]))]
     codes = stored.codes[closed]
     # Sessions of a key lie apart: the last one that begins while the arrival is open is the only one to look at.
-    at = Axis(codes, stored.start[closed]).find(arrivals.codes, arrivals.until + 1) - 1
-    joins: Bools = (at >= 0) & (codes[at] == arrivals.codes) & (arrivals.start <= until[closed][at])
+    at = Axis(codes, stored.start[closed]).find(codes_of, last + 1) - 1
+    joins: Bools = (at >= 0) & (codes[at] == codes_of) & (start <= until[closed][at])
     return joins
 
 
