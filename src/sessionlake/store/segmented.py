@@ -21,18 +21,6 @@ from sessionlake.store.layout import pack, unpack
 MIN_SEGMENT_INTERVAL_US = 60_000_000
 SEGMENTS = 3
 """Kafka's default. More of them expire sooner, and make a batch look into more."""
-_WRITTEN_PER_KEY = 8
-"""A read looks through the last batch's writes to a segment before the database, if they are at most this many times its keys.
-
-CPU ms of `find_many` in a store of 400,000 keys, medians of 10. The last batch wrote 70,000 keys.
-| keys asked for | share written last | database only | last writes first |
-| --- | --- | --- | --- |
-| 70,000 | 5 % | 145 | 150 |
-| 70,000 | 15 % | 169 | 143 |
-| 70,000 | 90 % | 146 | 57 |
-| 10,000 | 90 % | 33 | 22 |
-| 9,000 | 12 % | 47 | 47 |"""
-
 _ROOM = 1 << 62
 """Numbers below it fit an int64 with room for a position."""
 _LAST = np.iinfo(np.int64).max
@@ -126,8 +114,6 @@ class SegmentedSessionStore:
         """`with_until` says that each record has its `until` (`store/layout.py`)."""
         self._with_until = with_until
         self._db = opened(path)
-        self._written: dict[int, pa.Table] = {}
-        """The last writes of `apply`, by segment. A key that is in them need not be read from the database."""
         self.interval_us = interval_us
 
     @property
@@ -147,7 +133,7 @@ class SegmentedSessionStore:
             wanted = np.flatnonzero(first <= segment)
             if len(wanted):
                 every = len(wanted) == len(keys)
-                found = self.unpack(self._values(segment, keys if every else keys.take(pa.array(wanted))))
+                found = self.unpack(self._db.find(segment, keys if every else keys.take(pa.array(wanted))))
                 owner = found.codes if every else wanted[found.codes]
                 parts.append((replace(found, codes=owner), segment))
         return _concatenated(parts)
@@ -188,24 +174,6 @@ class SegmentedSessionStore:
     def unpack(self, values: pa.Array) -> Records:
         """Return the sessions of values, in order; codes are the values' places, null stands for no sessions."""
         return unpack(values, with_until=self._with_until)
-
-    def _values(self, segment: int, keys: pa.Array) -> pa.Array:
-        """Return the keys' values in a segment, null if there is none."""
-        written = self._written.get(segment)
-        if written is None or len(written) > _WRITTEN_PER_KEY * len(keys):
-            return self._db.find(segment, keys)
-        # Who has come in one batch mostly comes in the next one, too. Its value is a column's element here; of the database
-        # it would be an object for the key and one for the value.
-        place = pc.index_in(keys, value_set=combined(written["key"]))
-        found = combined(written["value"]).take(place)
-        rest = np.flatnonzero(place.is_null().to_numpy(zero_copy_only=False))
-        if not len(rest):
-            return found
-        read = self._db.find(segment, keys.take(pa.array(rest)))
-        # The values that were read are appended to those that were found, so the indices of the former start at len(keys).
-        at = np.arange(len(keys))
-        at[rest] = len(keys) + np.arange(len(rest))
-        return combined(pa.chunked_array([found, read])).take(pa.array(at))
 
     def writes(
         self, keys: pa.Array, sessions: Records, touched_owner: Ints, touched_segment: Ints, rows: Ints | None = None
@@ -266,17 +234,14 @@ class SegmentedSessionStore:
         oldest = oldest_end_us // self.interval_us
         segments = writes["segment"].to_numpy()
         numbers, starts = np.unique(segments, return_index=True)
-        batch, written = {}, {}
+        batch = {}
         for number, start, stop in zip(
             numbers.tolist(), starts.tolist(), np.append(starts, len(segments))[1:].tolist(), strict=True
         ):
             if number >= oldest:
-                part = written[number] = writes.slice(start, stop - start)
+                part = writes.slice(start, stop - start)
                 batch[number] = (combined(part["key"]), combined(part["value"]))
-        # Emptied first: if the write fails, the content of the database is unknown.
-        self._written = {}
         self._db.write(batch, meta)
-        self._written = written
         self._db.drop_before(oldest)
 
     def meta(self, name: str) -> bytes | None:
@@ -291,7 +256,6 @@ class SegmentedSessionStore:
 
     def clear(self) -> None:
         """Remove everything."""
-        self._written = {}
         self._db.clear()
 
     def close(self) -> None:

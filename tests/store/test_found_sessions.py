@@ -1,9 +1,8 @@
-"""What a batch has just written is not read back from the database, and all that is found is as if it were."""
+"""Sessions that are found, batch after batch, are those of a model."""
 
 import tempfile
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.columnar.records import Records
-from sessionlake.store.files import FileSegments
 from sessionlake.store.segmented import SegmentedSessionStore
 from tests.support import examples
 
@@ -55,7 +53,7 @@ some_keys = st.lists(st.sampled_from(KEYS), unique=True, min_size=1)
 
 @examples(60)
 @given(st.lists(st.tuples(rows, rows, st.integers(0, 250), some_keys, st.integers(0, 299)), min_size=1, max_size=5))
-def test_found_as_in_a_store_that_was_just_opened(batches: list[Any]) -> None:
+def test_found_as_in_the_model(batches: list[Any]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         store, model = SegmentedSessionStore(Path(directory, "db"), INTERVAL), set()
         for put, emptied, oldest, keys, earliest in batches:
@@ -66,17 +64,3 @@ def test_found_as_in_a_store_that_was_just_opened(batches: list[Any]) -> None:
             for some in (keys, KEYS):
                 assert found(store, some, earliest) == expected(model, some, earliest)
         store.close()
-
-
-def test_only_other_keys_are_asked_of_the_database(tmp_path: Path) -> None:
-    store = SegmentedSessionStore(tmp_path / "db", INTERVAL)
-    write(store, {(key, 10) for key in KEYS}, set())
-    write(store, {(key, 20) for key in KEYS[:6]}, {(KEYS[6], 0)})
-    with patch.object(FileSegments, "find", autospec=True, side_effect=FileSegments.find) as find:
-        assert found(store, KEYS, 0) == expected({(KEYS[7], 10), *((key, 20) for key in KEYS[:6])}, KEYS, 0)
-    assert [(number, keys.to_pylist()) for _, number, keys in (call.args for call in find.call_args_list)] == [
-        (0, [KEYS[7].encode()])
-    ]
-    store.clear()
-    assert found(store, KEYS, 0) == set()
-    store.close()
