@@ -216,27 +216,24 @@ class Run:
         bits = _first_bits(hashes, self.rows)
         self._verify(self._parts.starts.start + 4 * bits)
         self._verify(self._parts.starts.start + 4 * (bits + 1))
-        low, stop = self._starts[bits].astype(np.int64), self._starts[bits + 1].astype(np.int64)
-        high = stop.copy()
-        self._verify_each(self._parts.hashes.start + 8 * low, self._parts.hashes.start + 8 * stop)
-        left = np.flatnonzero(low < high)
-        while len(left):  # by halves: somebody may have made keys whose hashes begin with the same bits
-            middle = (low[left] + high[left]) // 2
-            less = self._hashes[middle] < hashes[left]
-            low[left[less]], high[left[~less]] = middle[less] + 1, middle[~less]
-            left = left[low[left] < high[left]]
+        at, stop = self._starts[bits].astype(np.int64), self._starts[bits + 1].astype(np.int64)
+        self._verify_each(self._parts.hashes.start + 8 * at, self._parts.hashes.start + 8 * stop)
         rows = np.full(len(asked), -1)
-        left = np.flatnonzero(low < stop)
-        while len(left := left[self._hashes[low[left]] == hashes[left]]):
-            self._verify(self._parts.places.start + 4 * low[left])
-            candidates = self._places[low[left]].astype(np.int64)
-            same = pc.equal(self._taken(self._keys, candidates), keys.take(pa.array(asked[left])))
-            same = same.to_numpy(zero_copy_only=False)
-            rows[left[same]] = candidates[same]
-            # Another key has the hash, too: the next one of the hash may be the key.
-            left = left[~same]
-            low[left] += 1
-            left = left[low[left] < stop[left]]
+        left = np.flatnonzero(at < stop)
+        at, stop, hashes = at[left], stop[left], hashes[left]
+        # One or two hashes have the same first bits; nobody who does not know the seed can make keys of which more have.
+        while len(left):
+            same = self._hashes[at] == hashes
+            hit = np.flatnonzero(same)
+            if len(hit):
+                self._verify(self._parts.places.start + 4 * at[hit])
+                candidates = self._places[at[hit]].astype(np.int64)
+                equal = pc.equal(self._taken(self._keys, candidates), keys.take(pa.array(asked[left[hit]])))
+                is_equal = equal.to_numpy(zero_copy_only=False)
+                rows[left[hit[is_equal]]] = candidates[is_equal]
+                same[hit[~is_equal]] = False  # another key has the hash, too
+            following = np.flatnonzero(~same & (at + 1 < stop))
+            left, at, stop, hashes = left[following], at[following] + 1, stop[following], hashes[following]
         found = rows >= 0
         return asked[found], rows[found]
 
