@@ -33,7 +33,10 @@ def hashes_of(checked: Checked, at: Ints, number: int) -> Ints:
     """
     index = pa.array(at)
     ids = pa.nulls(len(at), pa.string()) if checked.event_id is None else checked.event_id.take(index)
-    return record_ids(ids, record_ids(plain_text(checked.key.take(index)), np.full(len(at), number, np.int64)))
+    # Many events share a key: each is hashed once.
+    keys = checked.key.dictionary_encode()
+    of_key = record_ids(keys.dictionary, np.full(len(keys.dictionary), number, np.int64))
+    return record_ids(ids, of_key[keys.indices.take(index).to_numpy()])
 
 
 def taken(rows: Rows, at: Ints) -> Rows:

@@ -134,7 +134,7 @@ class Unique(Wrapped):
             yield from accepted_rows(name, rows, rows.table.num_rows if len(good) else 0, chunk)
         hashes = hashes_of(judged.checked, good, [*self.inputs].index(name))
         table = sent(judged, good, hashes, asked, chunk)
-        yield Keyed(_UNIQUE + name, combined(table["key"]), table)
+        yield Keyed(_UNIQUE + name, judged.checked.key.take(pa.array(good)), table)
 
     def _tried(
         self, context: BatchContext, name: str, number: int, rows: Rows
