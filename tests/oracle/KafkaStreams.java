@@ -27,6 +27,7 @@ import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.SessionWindows;
 import org.apache.kafka.streams.kstream.SlidingWindows;
 import org.apache.kafka.streams.kstream.StreamJoined;
+import org.apache.kafka.streams.kstream.Suppressed;
 import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.processor.StateStore;
@@ -40,7 +41,7 @@ import org.apache.kafka.streams.state.WindowStore;
  * <p>A stream is {"topology": {"kind": ...}, "events": [[key, time, value], ...]}, times in milliseconds and not negative; an event of
  * a join has "left" or "right" as its fourth element. The answer has one list an event, of the updates that Kafka forwarded for it, in
  * their order: [key, start, end, count, sum], where the last two are null for a deletion; of a join [key, time, left value, right
- * value]. Nothing is cached, so each update is forwarded.
+ * value]. Nothing is cached, so each update is forwarded. With "finals" in the topology, windows are forwarded once, when they close.
  */
 public class KafkaStreams {
     record Aggregate(long count, double sum) {
@@ -88,8 +89,11 @@ public class KafkaStreams {
         if (join) {
             joined(left, builder.stream("right", typed), topology, current);
         } else {
-            aggregated(left.groupByKey(Grouped.with(Serdes.String(), Serdes.Double())), topology)
-                    .toStream()
+            KTable<Windowed<String>, Aggregate> table = aggregated(left.groupByKey(Grouped.with(Serdes.String(), Serdes.Double())), topology);
+            if (topology.has("finals")) {
+                table = table.suppress(Suppressed.untilWindowCloses(Suppressed.BufferConfig.unbounded().withLoggingDisabled()));
+            }
+            table.toStream()
                     .foreach((window, aggregate) -> add(current[0], window, aggregate));
         }
         Properties settings = new Properties();

@@ -33,7 +33,7 @@ def forwarded(topology: dict[str, Any], events: list[tuple[Any, ...]]) -> list[l
     {"kind": "time", "size", "advance", "grace"}, ends are exclusive; {"kind": "sliding", "difference", "grace"} and
     {"kind": "session", "gap", "grace"}, ends are inclusive; {"kind": "join", "before", "after", "grace"}, whose events have
     "left" or "right" as a fourth element, and whose rows are (key, time, left value, right value). "retention" is the store's,
-    of all but joins, and Kafka's default where it is left out.
+    of all but joins, and Kafka's default if it is left out. With "finals" a session is forwarded once, when it closes.
     """
     process = _process()
     assert process.stdin
