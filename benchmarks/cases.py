@@ -27,6 +27,8 @@ PARTS = (
     "limits",
     "emit",
     "unique",
+    "layouts",
+    "archive",
     "shape",
     "lookup",
 )
@@ -113,12 +115,20 @@ class Bench:
     def _file_to_commit(self) -> Found:
         """From a file's appearance to its commit, in a running stream: ten events, and 10,000."""
         found = {}
-        for name, events, batches in (("ten", 10, 40), ("ten_thousand", 10_000, 16)):
-            case = self._case("file_to_commit", name, max(events, 1000), batches, files=1, users=100_000)
-            for file in Path(case["events"]).iterdir():
-                pq.write_table(pq.read_table(file).slice(0, events), file)
-            found[name] = self._compared(case | {"events_per_batch": events}, rounds=ROUNDS if name == "ten" else 1)
+        for name, case in (("ten", self._ten_case()), ("ten_thousand", self._to_commit("ten_thousand", 10_000, 16))):
+            found[name] = self._compared(case, rounds=ROUNDS if name == "ten" else 1)
         return found
+
+    def _ten_case(self) -> Found:
+        return self._to_commit("ten", 10, 40)
+
+    def _to_commit(self, name: str, events: int, batches: int) -> Found:
+        """Return the case of files of so many events that appear one after the other."""
+        is_new = not (self.work / name).exists()
+        case = self._case("file_to_commit", name, max(events, 1000), batches, files=1, users=100_000)
+        for file in Path(case["events"]).iterdir() if is_new else ():
+            pq.write_table(pq.read_table(file).slice(0, events), file)
+        return case | {"events_per_batch": events}
 
     def _session_window(self) -> Found:
         """Spark's session_window as a stream, in Spark's defaults and with this project's settings for streams."""
@@ -160,21 +170,55 @@ class Bench:
         return {"gap_by and max_length": self._in_turns({"constant": case, "ours": case | {"session": LIMITS}})}
 
     def _emit(self) -> Found:
-        """The million's events, with every change sent and by policies, in turns."""
+        """The million's events, with every change sent and by policies, in turns; finals beside Spark's append mode, which sends the same, if this run has measured that."""
         case = self._million_case() | {"conf": STREAM_SETTINGS}
-        return {
+        found: Found = {
             name: self._in_turns({"constant": case, "ours": case | {"more": {"emit": section}}})
             for name, section in POLICIES.items()
         }
+        finals = found["emit finals alone"]["ours"]
+        for name, append in self.results.get("session_window", {}).get("million", {}).items():
+            ratios = {"ratio": _ratio(append, finals), "cpu_ratio": _ratio(append, finals, "cpu_s")}
+            found[f"finals, Spark's append mode, {name.replace('_', ' ')}"] = {
+                "constant": append,
+                "ours": finals,
+                **ratios,
+            }
+        return found
 
     def _unique(self) -> Found:
-        """The million's events with 0.2 % of copies, taken as they come and each once, in turns."""
-        case, copies = self._million_case() | {"conf": STREAM_SETTINGS}, self.work / "copies"
+        """Events with 0.2 % of copies, taken as they come and each once, in turns: the million's, the small ones, and 50 for each key and batch."""
+        busy = self._case("stream", "busy", 1_000_000, 12, users=20_000)
+        cases = {"1M": self._million_case(), "200k": self._small_case(), "1M, 50 for a key": busy}
+        found = {f"each event once, {name}": self._in_turns(self._once(case, name)) for name, case in cases.items()}
+        ten = self._once(self._ten_case(), "ten")
+        return found | {"each event once, ten, file to commit": self._in_turns(ten)}
+
+    def _once(self, case: Found, name: str) -> dict[str, Found]:
+        """Return a case with copies among its events, as they come and each once."""
+        copies = self.work / f"copies {name}"
         if not copies.exists():
             write_copies(Path(case["events"]), copies, 0.002)
-        case |= {"events": str(copies), "event": {"id": "offset"}}
-        unique = case | {"event": {"id": "offset", "unique_for": RETENTION}}
-        return {"each event once": self._in_turns({"constant": case, "ours": unique})}
+        case |= {"conf": STREAM_SETTINGS, "events": str(copies), "event": {"id": "offset"}}
+        return {"constant": case, "ours": case | {"event": {"id": "offset", "unique_for": RETENTION}}}
+
+    def _layouts(self) -> Found:
+        """Batches over a million stored sessions, with two aggregates from the first one on, and with the second one added after them, in turns."""
+        before = self.work / "one_million"
+        if not before.exists():
+            write_sessions(before, 1_000_000 // self.scale)
+        case = self._case("stored", "half", 500_000, 12, seed=11) | {"before": str(before), "conf": STREAM_SETTINGS}
+        first, second = {"total": "sum(amount)"}, {"most": "max(amount)"}
+        added = case | {"aggregates": first, "added": second}
+        return {
+            "an aggregate added": self._in_turns({"constant": case | {"aggregates": first | second}, "ours": added})
+        }
+
+    def _archive(self) -> Found:
+        """The million's events with the archive of the columns that are read, and with that of whole rows too, in turns."""
+        case = self._million_case() | {"conf": STREAM_SETTINGS}
+        cases = {name: case | {"pipeline": {"archive": kept}} for name, kept in (("constant", True), ("ours", "all"))}
+        return {"whole rows": self._in_turns(cases)}
 
     def _shape(self) -> Found:
         """The million's events as they are, and filtered, with computed columns and filtered aggregates, in turns."""

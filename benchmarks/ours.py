@@ -32,6 +32,7 @@ def make_config(home: Path, case: Found) -> Config:
                 "warehouse": "warehouse",
                 "shards": case["shards"],
                 "trigger": case.get("trigger", "0 s"),
+                **case.get("pipeline", {}),
             },
             "source": source,
             "event": {"key": "key", "time": "ts", **case.get("event", {})},
@@ -143,13 +144,14 @@ def file_to_commit(case: Found) -> Found:
 
 
 def stored(case: Found) -> Found:
-    """Store the sessions of one folder of events by a bootstrap, then run over another's batches."""
+    """Store the sessions of one folder of events by a bootstrap, then run over another's batches, with more aggregates if `added` has any."""
     spark, home = open_session(case), Path(case["home"])
     events = home / "events"
     events.mkdir()
     _appear(Path(case["before"]), events, "a", time.time() - 3600)
-    config = make_config(home, case | {"events": str(events)})
-    run(spark, config, bootstrap=True)
+    run(spark, make_config(home, case | {"events": str(events)}), bootstrap=True)
+    more = {"aggregates": case["aggregates"] | case["added"]} if "added" in case else {}
+    config = make_config(home, case | {"events": str(events)} | more)
     _appear(Path(case["events"]), events, "b", time.time())
     commits = Commits(case["batches"])
     run(spark, config, once=True, on_commit=commits)

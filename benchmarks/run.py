@@ -68,6 +68,8 @@ def _once(results: dict[str, Found]) -> Iterator[tuple[str, Found]]:
         ("limits", "against a constant gap"),
         ("emit", "against every change"),
         ("unique", "against as they come"),
+        ("layouts", "against from the beginning"),
+        ("archive", "against the columns that are read"),
         ("shape", "against the events as they are"),
         ("lookup", "against a column of the event"),
     ):
