@@ -12,10 +12,12 @@ from sessionlake.store.api import IDS_FROM
 from sessionlake.store.files import FileSegments
 from sessionlake.store.ids import MINUTE_US, HiddenIds, Ids, is_of_ids, segment_writes
 from sessionlake.store.secondary import OverlaidSegments, SecondarySegments
+from sessionlake.warehouse.schemas import YEAR_1_US, YEAR_9999_US
 from tests.support import examples
 
 Pair = tuple[int, int]
-times = st.integers(-3 * MINUTE_US, 500 * MINUTE_US) | st.sampled_from([-1, 0, MINUTE_US - 1, MINUTE_US])
+EVER = YEAR_1_US, YEAR_9999_US
+times = st.integers(-3 * MINUTE_US, 500 * MINUTE_US) | st.sampled_from([-1, 0, MINUTE_US - 1, MINUTE_US, *EVER])
 hashes = st.sampled_from([0, 1, -1, 2**63 - 1, -(2**63)]) | st.integers(-(2**63), 2**63 - 1)
 identities = st.sets(st.tuples(times, hashes), max_size=20)
 

@@ -11,7 +11,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sessionlake.columnar.arrays import Bools, Ints, argsort, binary_array, combined, concatenated, offsets_of
+from sessionlake.columnar.arrays import (
+    Bools,
+    Ints,
+    argsort,
+    binary_array,
+    combined,
+    concatenated,
+    distinct,
+    offsets_of,
+)
 from sessionlake.store.api import IDS_FROM, Segments, SegmentWrites, as_array
 from sessionlake.store.segmented import WRITE_SCHEMA
 
@@ -23,6 +32,8 @@ _ENTRY = np.dtype([("at", "<u4"), ("hash", "<u8")])
 _KEY = np.dtype([("minute", ">u8"), ("bucket", "u1")])
 _MINUTES = 1 << 40
 """Added to minutes, so that those before 1970 are no negative numbers."""
+_MOST_PLACES = (1 << 62) // MINUTE_US
+"""Places of entries below it fit 63 bits with the time in a minute; of events that lie a thousand years apart they don't."""
 _BUCKETS, _BUCKET_BITS = 1 << 8, np.uint64(56)
 """The number of buckets of a minute; a hash without its last bits is that of its bucket."""
 
@@ -98,31 +109,28 @@ class Ids:
 
     def known(self, time_us: Ints, hashes: Ints) -> tuple[Bools, pa.Table]:
         """Say which of some distinct identities are stored, and return the writes (WRITE_SCHEMA) that add the others."""
-        minute, at, hashed = time_us // MINUTE_US, time_us % MINUTE_US, hashes.view(np.uint64)
+        minute, hashed = time_us // MINUTE_US, hashes.view(np.uint64)
         first_minute = int(minute.min(initial=0))
         place = (minute - first_minute) * _BUCKETS + (hashed >> _BUCKET_BITS).astype(np.int64)
-        order = argsort(place, int(place.max(initial=0)) + 1)
-        place = place[order]
-        is_first = np.ones(len(order), bool)
-        is_first[1:] = place[1:] != place[:-1]
-        group = np.cumsum(is_first) - 1
-        minute, bucket = place[is_first] // _BUCKETS + first_minute, place[is_first] % _BUCKETS
-        segment = _FIRST + minute * MINUTE_US // self.length_us
-        keys = _keys(minute, bucket)
+        places = distinct(place)
+        minute_of, bucket = places // _BUCKETS + first_minute, places % _BUCKETS
+        segment, keys = _FIRST + minute_of * MINUTE_US // self.length_us, _keys(minute_of, bucket)
+        if int(place.max(initial=0)) >= _MOST_PLACES:
+            places, place = np.arange(len(places)), np.searchsorted(places, place)
         stored, owner = self._stored(segment, keys)
-        # Of equal ones the stored one comes first, because the order is stable.
-        entry = np.concatenate([stored, _entries(at[order], hashed[order])])
-        of = np.concatenate([owner, group])
-        is_new = np.arange(len(entry)) >= len(stored)
-        by_place = _ordered(of * MINUTE_US + entry["at"], entry["hash"])
-        entry, of, is_new = entry[by_place], of[by_place], is_new[by_place]
-        equal = np.zeros(len(entry), bool)
-        equal[1:] = (
-            (of[1:] == of[:-1]) & (entry["at"][1:] == entry["at"][:-1]) & (entry["hash"][1:] == entry["hash"][:-1])
+        # An entry's place and the time within its minute as one number. Of equal ones the stored one comes first: the order is stable.
+        value = np.concatenate(
+            [places[owner] * MINUTE_US + stored["at"], place * MINUTE_US + (time_us - minute * MINUTE_US)]
         )
-        known = np.zeros(len(order), bool)
-        known[order[by_place[equal] - len(stored)]] = True
-        return known, _writes(segment, keys, entry[~equal], of[~equal], changed=of[is_new & ~equal])
+        hashed = np.concatenate([stored["hash"], hashed])
+        order = _ordered(value, hashed)
+        value, hashed = value[order], hashed[order]
+        equal = np.zeros(len(order), bool)
+        equal[1:] = (value[1:] == value[:-1]) & (hashed[1:] == hashed[:-1])
+        known = np.zeros(len(time_us), bool)
+        known[order[equal] - len(stored)] = True
+        is_new = (order >= len(stored))[~equal]
+        return known, _writes(segment, keys, places, value[~equal], hashed[~equal], is_new)
 
     def _stored(self, segment: Ints, keys: list[bytes]) -> tuple[npt.NDArray[np.void], Ints]:
         """Return the identities in some entries, each with the place of its entry; segments are ascending."""
@@ -159,12 +167,6 @@ def _ordered(first: Ints, second: npt.NDArray[np.uint64]) -> Ints:
     return order
 
 
-def _entries(at: Ints, hashed: npt.NDArray[np.uint64]) -> npt.NDArray[np.void]:
-    entries = np.empty(len(at), _ENTRY)
-    entries["at"], entries["hash"] = at, hashed
-    return entries
-
-
 def _keys(minute: Ints, bucket: Ints) -> list[bytes]:
     keys = np.empty(len(minute), _KEY)
     keys["minute"], keys["bucket"] = minute + _MINUTES, bucket
@@ -172,16 +174,21 @@ def _keys(minute: Ints, bucket: Ints) -> list[bytes]:
     return [data[at : at + size] for at in range(0, len(data), size)]
 
 
-def _writes(segment: Ints, keys: list[bytes], entry: npt.NDArray[np.void], of: Ints, *, changed: Ints) -> pa.Table:
-    """Return the writes of the entries that have new identities; `entry` is in the order of the entries."""
-    places = changed[np.diff(changed, prepend=-1) != 0]
-    is_written = np.zeros(len(keys), bool)
-    is_written[places] = True
-    rows = entry[is_written[of]]
-    sizes = np.bincount(of, minlength=len(keys))[places] * _ENTRY.itemsize
-    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    values = binary_array(rows.view(np.uint8) if len(rows) else b"", offsets)
-    arrays = [pa.array(segment[places]), pa.array([keys[place] for place in places.tolist()], pa.binary()), values]
+def _writes(
+    segment: Ints, keys: list[bytes], places: Ints, value: Ints, hashed: npt.NDArray[np.uint64], is_new: Bools
+) -> pa.Table:
+    """Return the writes of the entries that have new identities; identities are in the order of the entries' places."""
+    place = value // MINUTE_US
+    starts = np.flatnonzero(np.diff(place, prepend=place[:1] - 1))
+    is_written = np.logical_or.reduceat(is_new, starts) if len(starts) else np.zeros(0, bool)
+    sizes = np.diff(starts, append=len(place))
+    rows = np.repeat(is_written, sizes)
+    entries = np.empty(int(sizes[is_written].sum()), _ENTRY)
+    entries["at"], entries["hash"] = (value - place * MINUTE_US)[rows], hashed[rows]
+    offsets = np.concatenate([[0], np.cumsum(sizes[is_written])]).astype(np.int64) * _ENTRY.itemsize
+    written = np.searchsorted(places, place[starts[is_written]])
+    values = binary_array(entries.view(np.uint8) if len(entries) else b"", offsets)
+    arrays = [pa.array(segment[written]), pa.array([keys[at] for at in written.tolist()], pa.binary()), values]
     return pa.Table.from_arrays(arrays, schema=WRITE_SCHEMA)
 
 
