@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -130,8 +132,14 @@ revenue = "sum(revenue)"
 [sink.delta]
 path = "out"
 """
+COPIED = """
+[sink.delta]
+path = "copied"
+"""
 STEPS = 40
 READERS = ("days", "sizes", "joined", "latest", "hours")
+SENDING = ("sizes", "latest")
+"""The pipelines that have a sink."""
 
 
 def config_of(root: Path, name: str) -> Config:
@@ -148,6 +156,15 @@ def may_die() -> Iterator[None]:
     except Exception as error:  # Spark's own may be around the one that is raised
         if "CrashError" not in str(error) and not isinstance(error, CrashError):
             raise
+
+
+def values_of(file: Path) -> set[Any]:
+    """Return all values of a data file's texts."""
+    table = pq.read_table(file)
+    texts = (
+        column for column in table.columns if pa.types.is_string(column.type) or pa.types.is_dictionary(column.type)
+    )
+    return {value for column in texts for value in column.unique().to_pylist()}
 
 
 def in_sizes(root: Path) -> tuple[Rows, Rows]:
@@ -212,7 +229,7 @@ class Chain:
         self.ran("clicks", None)
 
     def configure(self) -> None:
-        behind = {"days": days_of(*self.front.columns), "latest": copy_of(self.front.value)}
+        behind = {"days": days_of(*self.front.columns), "latest": copy_of(self.front.value) + COPIED}
         behind["joined"] = joined_of(self.front)
         for name, text in {"clicks": self.front.text, **behind, "sizes": SIZES, "hours": HOURS}.items():
             keeps = "keep_replaced = true\n" if self.keeps and name == "clicks" else ""
@@ -250,8 +267,13 @@ class Chain:
 
     def publishes(self, _: str) -> None:
         with crash_at(self.patch, self.random.choice(("none", "sink_read", "sunk"))), may_die():
-            config = config_of(self.root, "sizes")
-            SinkTable(Tables.of(self.spark, config), config).step()
+            self.sent(self.random.choice(SENDING))
+
+    def sent(self, name: str) -> Config:
+        """Let a sink come to the end of what is there, and return its pipeline's config."""
+        config = config_of(self.root, name)
+        SinkTable(Tables.of(self.spark, config), config).step()
+        return config
 
     def loses(self, name: str) -> None:
         shutil.rmtree(config_of(self.root, name).store_dir, ignore_errors=True)
@@ -291,14 +313,25 @@ class Chain:
             assert found == wanted, self.history
         if self.has_finals:
             assert in_windows(self.root) == self.final, self.history
-        sizes = config_of(self.root, "sizes")
-        SinkTable(Tables.of(self.spark, sizes), sizes).step()
-        assert sum(assert_in_delta(sizes).values()) == len(found)
+        for name in SENDING:
+            assert_in_delta(self.sent(name))
         assert found or self.forgets, self.history
+
+    def erases_everywhere(self) -> None:
+        """Forget a user in all pipelines, those in front first: no file of any of them, or of a sink, has the user."""
+        key = f"u{self.random.randrange(5)}"
+        for name in ("clicks", *self.readers):
+            if name in SENDING:
+                self.sent(name)
+            told = forget(self.spark, config_of(self.root, name), [key], wait="1 minute")
+            assert (told.failed, told.counts["found"]) == (False, 0), (name, self.history)
+        files = [file for file in self.root.rglob("*.parquet") if "/_delta_log/" not in str(file)]
+        assert len(files) > 20
+        assert [file for file in files if key in values_of(file)] == [], self.history
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("front", FRONTS)
 def test_a_chain_equals_a_query_of_the_results_in_front(
@@ -309,3 +342,6 @@ def test_a_chain_equals_a_query_of_the_results_in_front(
         chain.happens()
         if number % (STEPS // 2) == STEPS // 2 - 1:
             chain.check()
+    if chain.forgets:
+        chain.erases_everywhere()
+        chain.check()
