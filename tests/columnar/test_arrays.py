@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sessionlake.columnar.arrays import binary_array, byte_slices, combined, distinct, is_among
@@ -28,6 +28,9 @@ def test_two_gib_of_packed_states_are_an_error_of_one_line() -> None:
 
 @examples(50)
 @given(values=INTS, some=INTS)
+@example(values=[-(2**63), 0], some=[-(2**63)])
+@example(values=[2**63 - 1, 0], some=[2**63 - 1])
+@example(values=[-(2**63), 7], some=[7, 8])
 def test_distinct_numbers_and_those_among_others(values: list[int], some: list[int]) -> None:
     given_, others = (np.array(numbers, np.int64) for numbers in (values, some))
     assert distinct(given_).tolist() == sorted(set(values))

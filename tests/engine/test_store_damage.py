@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from sessionlake.engine import pending as engine_pending
 from sessionlake.engine.pending import Pending
 from sessionlake.engine.shard import KEPT, RESTORED
 from sessionlake.errors import CorruptionError, StoreError
@@ -200,10 +201,19 @@ def test_only_damage_is_damage(text: str, *, damage: bool) -> None:
     assert is_damage(text, Path("/s/0")) is damage
 
 
-def test_pending_file_with_any_byte_flipped_is_never_read_wrong(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_older", [False, True])
+def test_pending_file_with_any_byte_flipped_is_never_read_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_older: bool
+) -> None:
+    """Nor is one that a release before XXH3 has left."""
     pending, writes = Pending(tmp_path), pa.table({"key": [b"a", b"bc", None], "number": [1, None, 3]})
-    pending.write("c", "base", writes.slice(1))
+    with monkeypatch.context() as patch:
+        if is_older:
+            patch.setattr(engine_pending, "_CHECKSUM", engine_pending._OLDER_CHECKSUM)
+            patch.setattr(engine_pending, "_checksum", engine_pending._older_checksum)
+        pending.write("c", "base", writes.slice(1))
     (file,) = tmp_path.iterdir()
+    assert (b"crc32" in file.read_bytes()) == is_older
     whole, refused = file.read_bytes(), 0
     for at in range(len(whole)):
         flip(file, at)

@@ -19,6 +19,7 @@ from sessionlake.errors import StoreError
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+_ROOM = 1 << 62
 _DENSE = 16
 """Numbers whose span is at most so many times their count are looked up in a table of flags."""
 _TOO_MUCH = (
@@ -135,7 +136,7 @@ def is_among(values: Ints, some: Ints) -> Bools:
     if not len(some):
         return np.zeros(len(values), bool)
     low, high = int(some.min()), int(some.max())
-    if high - low <= _DENSE * (len(values) + len(some)):
+    if high - low <= _DENSE * (len(values) + len(some)) and -_ROOM < low <= high < _ROOM:
         # A flag for each number there may be, as of codes of keys, is 30 times as fast. The first and the last one are of all others.
         flags = np.zeros(high - low + 3, bool)
         flags[some - (low - 1)] = True
