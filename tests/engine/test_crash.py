@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionlake.config.operators import OPERATORS
+from sessionlake.config.operators import OPERATORS, named
+from sessionlake.config.unions import leaves
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import read_batches
@@ -64,8 +65,11 @@ def points(undisturbed: Undisturbed[OperatorLake]) -> list[str]:
     return undisturbed[1]
 
 
-def test_every_operator_has_a_pipeline_here() -> None:
+def test_every_operator_has_a_pipeline_here_and_one_with_unique_for_if_it_takes_that() -> None:
     assert list(LAKES) == list(OPERATORS)
+    sections = {name: leaves(named(entry.model)) for name, entry in OPERATORS.items()}
+    able = {name for name, some in sections.items() if any(one.NOT_UNIQUE is None for one in some)}
+    assert {f"unique {name}" for name in able} <= FORMS.keys()
 
 
 @by_operator("session")
