@@ -5,6 +5,8 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from sessionlake.config.load import Config, load_config
@@ -155,3 +157,12 @@ def finals(spark: SparkSession, root: Path, seen: dict[Any, Any]) -> Rows:
 def in_windows(root: Path) -> Rows:
     text = "select window_key, epoch_us(window_start) // 3600000000, sessions, revenue from windows_live order by 1, 2"
     return query(load_config(root / "hours.toml"), text)
+
+
+def values_of(file: Path) -> set[Any]:
+    """Return all values of a data file's texts."""
+    table = pq.read_table(file)
+    texts = (
+        column for column in table.columns if pa.types.is_string(column.type) or pa.types.is_dictionary(column.type)
+    )
+    return {value for column in texts for value in column.unique().to_pylist()}

@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -36,6 +34,7 @@ from tests.project.chain_support import (
     query,
     results_of,
     step,
+    values_of,
     write,
 )
 
@@ -156,15 +155,6 @@ def may_die() -> Iterator[None]:
     except Exception as error:  # Spark's own may be around the one that is raised
         if "CrashError" not in str(error) and not isinstance(error, CrashError):
             raise
-
-
-def values_of(file: Path) -> set[Any]:
-    """Return all values of a data file's texts."""
-    table = pq.read_table(file)
-    texts = (
-        column for column in table.columns if pa.types.is_string(column.type) or pa.types.is_dictionary(column.type)
-    )
-    return {value for column in texts for value in column.unique().to_pylist()}
 
 
 def in_sizes(root: Path) -> tuple[Rows, Rows]:

@@ -38,6 +38,7 @@ from tests.project.chain_support import (
     latest,
     query,
     step,
+    values_of,
     write,
 )
 
@@ -398,3 +399,29 @@ def test_forget_waits_for_what_reads_the_results(ran: Path) -> None:
     )
     assert again.returncode == 0, again.stderr
     assert query(load_config(ran / "days.toml"), AS_DAYS) == grouped(ran)
+
+
+@pytest.mark.slow
+def test_a_user_is_forgotten_in_a_table_of_the_sessions_in_front_whose_key_has_their_starts(
+    spark: SparkSession, root: Path
+) -> None:
+    """The user is one of the columns of that key, and no key that anybody could name."""
+    (root / "latest.toml").write_text(FOLLOWED)
+    for number in range(3):
+        write(root, number)
+        step(spark, root, "clicks", "latest")
+    configs = {name: load_config(root / f"{name}.toml") for name in ("clicks", "latest")}
+    assert configs["latest"].key_columns == ("session_key", "session_start")
+    for config in configs.values():
+        told = forget(spark, config, ["u3"])
+        assert (told.failed, told.counts["found"]) == (False, 0)
+        assert told.counts["stores"] > 0
+    assert told.counts["rows_of_table_changelog"] > 0
+    files = [file for file in root.rglob("*.parquet") if "/_delta_log/" not in str(file)]
+    assert [file for file in files if "u3" in values_of(file)] == []
+    assert [log for log in root.rglob("_delta_log/*.json") if "u3" in log.read_text()] == []
+    write(root, 7)
+    step(spark, root, "clicks", "latest")
+    table, rows = latest(root)
+    assert table == rows
+    assert any(row[0] == "u3" for row in rows), "a later event is a new session"

@@ -8,6 +8,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionlake.config.joint_keys import parts_of
+from sessionlake.config.load import Config
+from sessionlake.config.operators import OPERATORS
 from sessionlake.errors import JobError
 from sessionlake.jobs.forget.texts import word, written
 
@@ -21,6 +23,14 @@ _IN_CSV = r"""(?:^|["',;|\t]\s*)"""
 _IN_STATISTICS = r"""(?:["',;|\t]\s*|\\":\s*)"""
 _IN_CONDITION = r"(?:[=(,]\s*'?)"
 _QUOTE = r"""["']"""
+
+
+def keys_in_front(config: Config) -> list[str]:
+    """Return the columns of a key of several that have the key of rows in front, for example `session_key` of a table of sessions."""
+    if not any(side.source.entry.is_pipeline for side in config.inputs.values()):
+        return []
+    names = {entry.rows.key for entry in OPERATORS.values()}
+    return [column for column in config.table_key_columns if column in names]
 
 
 @dataclass(frozen=True)

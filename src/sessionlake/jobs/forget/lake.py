@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
-from sessionlake.jobs.forget.keys import Keys, matching
+from sessionlake.jobs.forget.keys import Keys, keys_in_front, matching
 from sessionlake.jobs.forget.wait_budget import Waits
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import changelogs_in
@@ -89,7 +89,7 @@ class Lake:
     @property
     def _columns(self) -> list[str]:
         """The columns that are keys: those in the tables of every pipeline, and those in the tables of this one."""
-        return sorted({"key", *(of.key for of in self.changelogs)})
+        return sorted({"key", *(of.key for of in self.changelogs), *keys_in_front(self.config)})
 
     @cached_property
     def holders(self) -> dict[str, list[Holder]]:

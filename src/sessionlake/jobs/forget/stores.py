@@ -15,7 +15,7 @@ from sessionlake.engine import failpoints
 from sessionlake.engine.erasure import FORGET, erase_store, mark, marked, remove_all_marked
 from sessionlake.engine.pending import PENDING
 from sessionlake.errors import LockedError
-from sessionlake.jobs.forget.keys import Keys
+from sessionlake.jobs.forget.keys import Keys, keys_in_front
 from sessionlake.store.directory import RUN
 from sessionlake.store.reading import may_hold, run_holds
 from sessionlake.store.runs import DamagedError
@@ -87,6 +87,9 @@ def _shards(config: Config, keys: Keys) -> set[int]:
     folder, count = Path(config.driver_store_dir), config.pipeline.shards
     own = {int(path.name) for path in _own(config, keys)}
     there = {int(p.name.partition(".")[0]) for p in _folders(config)}
+    if keys_in_front(config):
+        # A key is a part of many of the store's keys, and nobody knows the other parts any more.
+        return own | there
     found = {int(path.relative_to(folder).parts[0].partition(".")[0]) for path in find_in_stores(config, keys)}
     return own | found | {shard for shard in there if shard >= count}
 
