@@ -29,7 +29,7 @@ from sessionlake.columnar.texts import text_order
 _MAGIC = int.from_bytes(b"slake-r1", "little")
 HEAD = np.dtype([(name, "<u8") for name in ("magic", "seed", "rows", "key_bytes", "value_bytes")])
 _PAGE = 1 << 15
-"""Bytes of a page, of which each has a checksum."""
+"""Bytes of a page; each has a checksum."""
 _ALIGN = 8
 
 
@@ -221,7 +221,7 @@ class Run:
         rows = np.full(len(asked), -1)
         left = np.flatnonzero(at < stop)
         at, stop, hashes = at[left], stop[left], hashes[left]
-        # One or two hashes have the same first bits; nobody who does not know the seed can make keys of which more have.
+        # One or two hashes have the same first bits. Who does not know the seed can't make keys whose hashes do.
         while len(left):
             same = self._hashes[at] == hashes
             hit = np.flatnonzero(same)
