@@ -1,5 +1,7 @@
 """session_id against Spark's xxhash64, the definition."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -7,7 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from sessionlake.columnar import identity
 from sessionlake.columnar.identity import record_id, record_ids
+
+
+@pytest.fixture(scope="module", autouse=True, params=["one by one", "side by side"])
+def how(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Few texts of one length, which all are here, are hashed by the library; many by numpy."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "side by side":
+            patch.setattr(identity, "_FEW", 0)
+        yield
 
 
 def test_ids_equal_sparks_xxhash64(spark: SparkSession) -> None:

@@ -189,12 +189,12 @@ def test_a_fault_of_ours_names_the_rows_it_is_at(tmp_path: Path, monkeypatch: py
     )
 
 
-def test_ids_of_long_keys_are_those_of_short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_of_long_keys_are_the_same_one_by_one_and_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(3)
     keys = pa.array([random.bytes(n).hex() for n in (1, 40, 40, 40, 200, 200, 1000, 1000, 5000)])
     starts = np.arange(len(keys))
     ids = record_ids(keys, starts)
-    monkeypatch.setattr("sessionlake.columnar.identity._BLOCK_BYTES", 100)
+    monkeypatch.setattr("sessionlake.columnar.identity._FEW", 0)
     assert record_ids(keys, starts).tolist() == ids.tolist()
-    monkeypatch.setattr("sessionlake.columnar.identity._LONG_BYTES", 1 << 30)
+    monkeypatch.setattr("sessionlake.columnar.identity._ROWS", 2)
     assert record_ids(keys, starts).tolist() == ids.tolist()
