@@ -18,7 +18,7 @@ from sessionlake.config.project import load_project
 from sessionlake.errors import AwaitedError, ExitCode, JobError, NotNeededError, PipelineStateError
 from sessionlake.jobs.compact import compact
 from sessionlake.jobs.expire import expire
-from sessionlake.jobs.forget import forget
+from sessionlake.jobs.forget import check, forget
 from sessionlake.operators.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
@@ -401,6 +401,10 @@ def test_forget_waits_for_what_reads_the_results(ran: Path) -> None:
     assert query(load_config(ran / "days.toml"), AS_DAYS) == grouped(ran)
 
 
+def files_of(folder: Path) -> list[Path]:
+    return [file for file in sorted(folder.rglob("*")) if file.is_file()]
+
+
 @pytest.mark.slow
 def test_a_user_is_forgotten_in_a_table_of_the_sessions_in_front_whose_key_has_their_starts(
     spark: SparkSession, root: Path
@@ -412,13 +416,15 @@ def test_a_user_is_forgotten_in_a_table_of_the_sessions_in_front_whose_key_has_t
         step(spark, root, "clicks", "latest")
     configs = {name: load_config(root / f"{name}.toml") for name in ("clicks", "latest")}
     assert configs["latest"].key_columns == ("session_key", "session_start")
+    assert [file for file in files_of(root / "store") if b'["u3",' in file.read_bytes()]
+    assert check(spark, configs["latest"], ["u3"]).places.keys() >= {"rows of table_changelog", "files of local stores"}
     for config in configs.values():
         told = forget(spark, config, ["u3"])
         assert (told.failed, told.counts["found"]) == (False, 0)
-        assert told.counts["stores"] > 0
     assert told.counts["rows_of_table_changelog"] > 0
-    files = [file for file in root.rglob("*.parquet") if "/_delta_log/" not in str(file)]
-    assert [file for file in files if "u3" in values_of(file)] == []
+    assert [file for file in files_of(root / "store") if b'["u3",' in file.read_bytes()] == []
+    data = [file for file in files_of(root) if file.suffix == ".parquet" and "/_delta_log/" not in str(file)]
+    assert [file for file in data if "u3" in values_of(file)] == []
     assert [log for log in root.rglob("_delta_log/*.json") if "u3" in log.read_text()] == []
     write(root, 7)
     step(spark, root, "clicks", "latest")

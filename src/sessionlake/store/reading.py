@@ -3,6 +3,8 @@
 import time
 from pathlib import Path
 
+import pyarrow as pa
+
 from sessionlake.store.directory import CURRENT
 from sessionlake.store.files import State
 from sessionlake.store.runs import DamagedError, Run
@@ -33,3 +35,9 @@ def run_holds(file: Path, keys: list[bytes]) -> bool:
     """Say whether a run has one of the keys, even if a newer one hides it, or another one has been made of it. Raises DamagedError, and FileNotFoundError."""
     run = Run(file)
     return any(run.row_of(key) >= 0 for key in keys)
+
+
+def run_keys(file: Path) -> pa.Array:
+    """Return all keys of a run, as `run_holds` looks at them; raises what that does."""
+    run = Run(file)
+    return run.between(0, run.rows).keys

@@ -12,7 +12,7 @@ from sessionlake.engine.erasure import FORGET
 from sessionlake.errors import first_line
 from sessionlake.jobs.forget.documents import find_documents
 from sessionlake.jobs.forget.files import find_files
-from sessionlake.jobs.forget.keys import matching
+from sessionlake.jobs.forget.keys import keys_in_front, matching
 from sessionlake.jobs.forget.lake import Lake
 from sessionlake.jobs.forget.logs import find_in_logs
 from sessionlake.jobs.forget.lookups import find_in_versions
@@ -71,8 +71,9 @@ def prove(lake: Lake, hosts: Iterable[str], documents: Path, *, alone: bool) -> 
     places["versions of tables that are looked up"] = len(find_in_versions(lake))
     places[f"validation results and data docs in {documents}"] = len(find_documents(documents, lake.keys))
     if lake.config.sink.postgres is not None:
-        places[f"rows of {lake.config.sink.postgres.table} in PostgreSQL"] = rows_with(
-            lake.config, lake.tables.changelog.key, lake.keys.values
+        columns = (lake.tables.changelog.key, *keys_in_front(lake.config))
+        places[f"rows of {lake.config.sink.postgres.table} in PostgreSQL"] = sum(
+            rows_with(lake.config, column, lake.keys.values) for column in columns
         )
     rows, limits = 0, []
     for name, side in lake.config.inputs.items():

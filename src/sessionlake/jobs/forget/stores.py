@@ -4,12 +4,15 @@ import mmap
 import socket
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sessionlake.columnar.arrays import combined
 from sessionlake.columnar.keys import shard_of
+from sessionlake.config.joint_keys import joint_text, parts_of
 from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.engine.erasure import FORGET, erase_store, mark, marked, remove_all_marked
@@ -17,7 +20,7 @@ from sessionlake.engine.pending import PENDING
 from sessionlake.errors import LockedError
 from sessionlake.jobs.forget.keys import Keys, keys_in_front
 from sessionlake.store.directory import RUN
-from sessionlake.store.reading import may_hold, run_holds
+from sessionlake.store.reading import may_hold, run_holds, run_keys
 from sessionlake.store.runs import DamagedError
 from sessionlake.stream.lock import locked_store
 
@@ -87,9 +90,6 @@ def _shards(config: Config, keys: Keys) -> set[int]:
     folder, count = Path(config.driver_store_dir), config.pipeline.shards
     own = {int(path.name) for path in _own(config, keys)}
     there = {int(p.name.partition(".")[0]) for p in _folders(config)}
-    if keys_in_front(config):
-        # A key is a part of many of the store's keys, and nobody knows the other parts any more.
-        return own | there
     found = {int(path.relative_to(folder).parts[0].partition(".")[0]) for path in find_in_stores(config, keys)}
     return own | found | {shard for shard in there if shard >= count}
 
@@ -104,21 +104,51 @@ def find_in_stores(config: Config, keys: Keys) -> list[Path]:
     folder = Path(config.driver_store_dir)
     folders = _folders(config)
     files = [file for each in folders for file in sorted(each.rglob("*")) if file.is_file()]
-    long = [key for key in keys.encoded if len(key) >= _TELLING]
-    found = [file for file in files if (_writes(file, keys) if _is_pending(file) else _has(file, keys, long))]
+    named = _Named.of(config, keys)
+    found = [file for file in files if (_writes(file, named) if _is_pending(file) else _has(file, named))]
     found += [path for path in folders if path.suffix != PENDING and may_hold(path, keys.encoded)]
     return found + [folder / f"{shard}{FORGET}" for shard in marked(folder)]
 
 
-def _has(file: Path, keys: Keys, long: list[bytes]) -> bool:
+@dataclass(frozen=True)
+class _Named:
+    """The keys as those of a store name them: each is one, or it is a part of many, if rows in front have it as their key."""
+
+    keys: Keys
+    columns: int = 1
+    """How many parts the keys of the store have."""
+    places: tuple[int, ...] = ()
+    """The parts that are keys of rows in front."""
+
+    @classmethod
+    def of(cls, config: Config, keys: Keys) -> "_Named":
+        """Return them for a pipeline's stores."""
+        in_front, columns = keys_in_front(config), config.key_columns
+        return cls(keys, len(columns), tuple(columns.index(column) for column in in_front))
+
+    def among(self, found: pa.Array) -> bool:
+        """Say whether some keys of a store, as bytes, name one."""
+        if pc.any(pc.is_in(found, pa.array(self.keys.encoded, pa.binary()))).as_py():
+            return True
+        return any(self._is_part(found, key) for key in self.keys.values) if self.places else False
+
+    def _is_part(self, found: pa.Array, key: str) -> bool:
+        # As the text of a key of several columns has it, between the brackets.
+        text = joint_text([key])[1:-1].encode()
+        some = found.filter(pc.match_substring(found, text)).to_pylist()
+        parts = (parts_of(name.decode(), self.columns) for name in some)
+        return any(of is not None and key in [of[place] for place in self.places] for of in parts)
+
+
+def _has(file: Path, named: _Named) -> bool:
     """Say whether a file of a store has a key; of half a file, and of one of RocksDB's, if any of its bytes are one that is long."""
     if RUN.fullmatch(file.name):
         with suppress(DamagedError):
             try:
-                return run_holds(file, keys.encoded)
+                return named.among(run_keys(file)) if named.places else run_holds(file, named.keys.encoded)
             except FileNotFoundError:  # a running driver merges
                 return False
-    return _holds(file, long)
+    return _holds(file, [key for key in named.keys.encoded if len(key) >= _TELLING])
 
 
 def _own(config: Config, keys: Keys) -> list[Path]:
@@ -130,14 +160,14 @@ def _is_pending(file: Path) -> bool:
     return file.parent.suffix == PENDING
 
 
-def _writes(pending: Path, keys: Keys) -> bool:
+def _writes(pending: Path, named: _Named) -> bool:
     """Say whether a pending file has a key; half a file, which no batch will use, if any of its bytes are one."""
     try:
         with pa.memory_map(str(pending)) as source:
             column = pa.ipc.open_file(source).read_all()["key"]
     except (OSError, pa.ArrowInvalid):
-        return _holds(pending, keys.encoded)
-    return bool(pc.any(pc.is_in(column.cast(pa.binary()), pa.array(keys.encoded, pa.binary()))).as_py())
+        return _holds(pending, named.keys.encoded)
+    return named.among(combined(column.cast(pa.binary())))
 
 
 def _folders(config: Config) -> list[Path]:

@@ -88,14 +88,10 @@ def apply_batch(
     ignored = np.zeros(len(arrivals.codes), bool)
     if decision.stale and arrivals.correction:
         ignored = np.array([c in decision.stale for c in arrivals.correction])
-    # Rule 264: what would itself join a closed session that stays is late.
-    too_late = np.zeros(len(arrivals.codes), bool)
     if finals_last:
-        until = until_of(windows, stored)
-        closed = np.flatnonzero((until < bounds.open_us) & ~decision.removed)
-        # One that begins later than all closed sessions can join none.
-        may = np.flatnonzero((arrivals.kind == EVENT) & (arrivals.start < bounds.open_us))
-        too_late[may] = _joining(arrivals.codes[may], arrivals.start[may], arrivals.until[may], stored, until, closed)
+        too_late = _too_late(windows, bounds.open_us, arrivals, stored, decision.removed)
+    else:
+        too_late = np.zeros(len(arrivals.codes), bool)
     new, old = np.flatnonzero(~ignored & ~too_late), np.flatnonzero(~decision.removed)
 
     # Rule 4: the rest of both, concatenated: a row below len(new) is an arrival, the others are stored sessions.
@@ -143,17 +139,20 @@ def apply_batch(
     return Verdict(changed, states, deleted, gone, merged_into, late_rows, decision.stale, decision.applied)
 
 
-def _joining(codes_of: Ints, start: Ints, last: Ints, stored: Records, until: Ints, closed: Ints) -> Bools:
-    """Say which arrivals, open from `start` to `last`, would themselves join one of the closed stored sessions, which are open until a time each."""
-    closed = closed[is_among(stored.codes[closed], codes_of)]
-    if not len(closed):
-        return np.zeros(len(codes_of), bool)
-    closed = closed[np.lexsort((stored.start[closed], stored.codes[closed]))]
-    codes = stored.codes[closed]
-    # Sessions of a key lie apart: the last one that begins while the arrival is open is the only one to look at.
-    at = Axis(codes, stored.start[closed]).find(codes_of, last + 1) - 1
-    joins: Bools = (at >= 0) & (codes[at] == codes_of) & (start <= until[closed][at])
-    return joins
+def _too_late(windows: SessionWindows, open_us: int, arrivals: Arrivals, stored: Records, removed: Bools) -> Bools:
+    """Say which events would themselves join a closed session that stays (rule 264)."""
+    late = np.zeros(len(arrivals.codes), bool)
+    until = until_of(windows, stored)
+    # An event that begins after all of them have closed can join none.
+    may = np.flatnonzero((arrivals.kind == EVENT) & (arrivals.start < open_us))
+    closed = np.flatnonzero((until < open_us) & ~removed & is_among(stored.codes, arrivals.codes[may]))
+    if len(closed):
+        closed = closed[np.lexsort((stored.start[closed], stored.codes[closed]))]
+        codes, of = stored.codes[closed], arrivals.codes[may]
+        # Sessions of a key lie apart: the last one that begins while the arrival is open is the only one to look at.
+        at = Axis(codes, stored.start[closed]).find(of, arrivals.until[may] + 1) - 1
+        late[may] = (at >= 0) & (codes[at] == of) & (arrivals.start[may] <= until[closed][at])
+    return late
 
 
 Members = tuple[Ints, Ints]
