@@ -91,6 +91,17 @@ def test_finals_are_sent_once_and_an_event_after_is_late() -> None:
         assert output.counts["late"] == 1
 
 
+@pytest.mark.parametrize(("minute", "late"), [(15, 1), (15 + 1 / MINUTE, 0)])
+def test_the_last_event_that_would_join_a_closed_session_is_late_and_the_next_one_is_not(
+    minute: float, late: int
+) -> None:
+    """A session until 12:15 has closed by a microsecond."""
+    with harness(full="close") as run:
+        run.process(events(("a", 0), ("a", 5)))
+        run.process(events(("b", 20 + 1 / MINUTE)))
+        assert run.process(events(("a", minute))).counts["late"] == late
+
+
 def test_an_event_between_a_closed_session_and_an_open_one_is_late() -> None:
     """Rule 264's example: without [emit] it is accepted."""
     given = events(("a", 30), ("a", 34), ("a", 50), ("b", 60))
