@@ -30,7 +30,7 @@ def input_folder() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def measure(tree: Tree, case: dict[str, Any], work: Path) -> dict[str, Any]:
+def measure(tree: Tree, case: dict[str, Any], work: Path, limit_s: float = _LIMIT_S) -> dict[str, Any]:
     """Run a case of benchmarks.child on a tree's package, in a folder of its own below `work`; return what it found.
 
     `peak_memory_mb` is added to it. SystemExit with the end of its log where it fails.
@@ -47,7 +47,7 @@ def measure(tree: Tree, case: dict[str, Any], work: Path) -> dict[str, Any]:
             )
             try:
                 with peak_memory(pid=process.pid, until=home / MEASURED) as memory:
-                    process.wait(_LIMIT_S)
+                    process.wait(limit_s)
             finally:
                 _end(process)
         if process.returncode or not found.exists():

@@ -8,6 +8,7 @@ peer, a broker's too, and the firmer figures where other load is beside. Where a
 import argparse
 import json
 import os
+import subprocess
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,6 +29,8 @@ from benchmarks.trees import this_tree
 
 Found = dict[str, Any]
 EVENTS, FILES = 1_000_000, 4
+LIMIT_S = 1200
+"""How long a peer may take for a workload; then the run goes on with the next one."""
 PEERS = {
     "duckdb": ("DuckDB, one batch", set(WORKLOADS)),
     "ours": ("this engine", set(WORKLOADS)),
@@ -76,13 +79,19 @@ class Peers:
         case = self._case(workload, batches or workload.batches)
         began, load = time.time(), os.getloadavg()[0]
         kind = {"kind": f"{name}_peer", "conf": STREAM_SETTINGS if name == "ours" else None}
-        found = measure(this_tree(), case | kind, self.work)
+        of_workload = self.results.setdefault(workload.name, {})
+        try:
+            found = measure(this_tree(), case | kind, self.work, LIMIT_S)
+        except subprocess.TimeoutExpired:
+            of_workload[name] = {"not_ended_s": LIMIT_S}
+            console.print(f"  {workload.name}, {name}: not ended after {LIMIT_S} s")
+            return
         stored, batches = case["stored_batches"], case["batches"]
         # One that takes all events as one batch has a single figure.
         of_measured = found | {"seconds": found["seconds"][stored:] or found["seconds"]}
         one = summary([of_measured], case["events_per_batch"])
-        of_workload = self.results.setdefault(workload.name, {"batches": batches - stored, "stored_batches": stored})
         if "expected" not in of_workload:
+            of_workload |= {"batches": batches - stored, "stored_batches": stored}
             of_workload["expected"] = self._expected(workload, case)
         wall_s = time.time() - began
         one["load"] = [round(load, 1), round(os.getloadavg()[0], 1)]
@@ -125,9 +134,13 @@ def show(results: dict[str, Found]) -> None:
     for name, of_workload in results.items():
         ours = of_workload.get("ours")
         for peer, (label, _) in PEERS.items():
-            if one := of_workload.get(peer):
+            one = of_workload.get(peer)
+            if one and "not_ended_s" in one:
+                late = f"not ended after {one['not_ended_s']} s"
+                table.add_row(WORKLOADS[name].label, label, late, *[""] * (len(COLUMNS) - 3))
+            elif one:
                 ratios = ("", "")
-                if ours and peer != "ours":
+                if ours and "runs" in ours and peer != "ours":
                     ratios = (f"{one['median_s'] / ours['median_s']:.2f}x", f"{one['cpu_s'] / ours['cpu_s']:.2f}x")
                 run = one["runs"][0]
                 table.add_row(
@@ -147,7 +160,7 @@ def show(results: dict[str, Found]) -> None:
         peer: one["runs"][0]["settings"]
         for of_workload in results.values()
         for peer, one in of_workload.items()
-        if peer in PEERS
+        if peer in PEERS and "runs" in one
     }
     for peer, settings in told.items():
         console.print(f"{PEERS[peer][0]}: {settings}")
