@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from sessionlake.warehouse.delta_log import DeltaLog
 from sessionlake.warehouse.history import user_metadata
+from sessionlake.warehouse.table_files import files_of
 
 _APPENDED = "DELTA_CONCURRENT_APPEND"
 _REBASES = 20
@@ -168,7 +169,7 @@ class Replacement:
         return [self._known[path] for path in paths if path in self._known]
 
     def _look_up(self, condition: Column) -> list[Any]:
-        found = list(self._transaction.snapshot().allFiles().filter(condition._jc).collect())
+        found = list(files_of(self._spark, self._transaction.snapshot()).filter(condition._jc).collect())
         self._known |= {str(file.path()): file for file in found}
         return found
 

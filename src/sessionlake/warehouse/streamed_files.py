@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sessionlake.errors import SourceError
+from sessionlake.warehouse.table_files import files_of
 from sessionlake.warehouse.tables import Table
 
 BATCH = "batch_id"
@@ -112,7 +113,7 @@ def snapshot_actions(table: Table, version: int) -> list[str]:
     log = table.delta_log()
     rest = [getattr(log, f"getSnapshotAt$default${i}")() for i in (2, 3, 4)]
     try:
-        files = list(log.getSnapshotAt(version, *rest).allFiles().collectAsList())
+        files = list(files_of(table.spark, log.getSnapshotAt(version, *rest)).collectAsList())
     except Exception as error:
         raise _gone(table.uri, version) from error
     return [str(file.json()) for file in sorted(files, key=lambda f: (f.modificationTime(), f.path()))]

@@ -20,6 +20,7 @@ from sessionlake.warehouse.data_file import DataFile
 from sessionlake.warehouse.delta_log import FENCED, DeltaLog
 from sessionlake.warehouse.filesystem import Files, write_bytes
 from sessionlake.warehouse.history import user_metadata
+from sessionlake.warehouse.table_files import files_of
 
 CONCURRENT = "DELTA_CONCURRENT_TRANSACTION"
 
@@ -202,7 +203,7 @@ class Transactions(DeltaLog):
 
     def files(self, version: int | None = None) -> DataFrame:
         """Return the files of a version: path, partitionValues, size, stats (JSON), deletionVector; as the log has them."""
-        return DataFrame(self._snapshot(version).allFiles().toDF(), self.spark)
+        return DataFrame(files_of(self.spark, self._snapshot(version)).toDF(), self.spark)
 
     def id(self) -> str:
         """Return the id that the table got when it was made."""
