@@ -194,6 +194,7 @@ def test_a_database_that_is_killed_or_gone_is_one_line_and_the_next_run_goes_on(
         assert rows == [("ann",), ("bob",)]
 
 
+@pytest.mark.slow
 def test_a_dropped_table_is_loaded_again_and_another_ones_is_refused(
     spark: SparkSession, tmp_path: Path, url: str
 ) -> None:
@@ -222,6 +223,7 @@ def test_a_dropped_table_is_loaded_again_and_another_ones_is_refused(
         step(spark, nowhere)
 
 
+@pytest.mark.slow
 def test_of_two_that_make_a_step_at_once_one_does(
     spark: SparkSession, tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,6 +254,7 @@ def test_what_the_database_can_not_store_is_left_out_and_told(
     assert "2 rows are left out" in caplog.text
 
 
+@pytest.mark.slow
 def test_another_pipeline_needs_resync_and_gets_it(spark: SparkSession, tmp_path: Path, url: str) -> None:
     config = small(tmp_path / "one", url)
     ran(spark, config, "a", ("ann", 100))

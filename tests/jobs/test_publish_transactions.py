@@ -137,6 +137,7 @@ def ran(spark: SparkSession, config: Config, name: str, *rows: tuple[str, int]) 
     run(spark, config, once=True)
 
 
+@pytest.mark.slow
 def test_steps_are_transactions(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     config = small(tmp_path, broker, max_lag=5)
     ran(spark, config, "a.json", ("ann", 100), ("bob", 100), ("bob", 115))
@@ -170,6 +171,7 @@ def test_records_are_those_of_a_topic_without_transactions(spark: SparkSession, 
     assert len(both[0]) > 5
 
 
+@pytest.mark.slow
 def test_another_process_is_fenced(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     config = small(tmp_path, broker)
     assert config.sink.kafka is not None

@@ -173,6 +173,7 @@ def test_rows_of_a_table_hold_from_their_events_on(spark: SparkSession, tmp_path
     assert [row for row in listed(config) if row[0] == "ann"][-2:] == [("ann", 4, 300, 400), ("ann", 6, 400, None)]
 
 
+@pytest.mark.slow
 def test_a_time_that_goes_back_ends_no_version_before_it_began(spark: SparkSession, tmp_path: Path) -> None:
     config = table(tmp_path)
     ran(spark, config, "a.json", ("ann", 100, 1))
@@ -183,6 +184,7 @@ def test_a_time_that_goes_back_ends_no_version_before_it_began(spark: SparkSessi
     assert_whole(config)
 
 
+@pytest.mark.slow
 def test_a_row_that_comes_back_holds_after_it_went(spark: SparkSession, tmp_path: Path) -> None:
     config = table(tmp_path)
     ran(spark, config, "a.json", ("ann", 100, 1))
@@ -217,6 +219,7 @@ def test_columns_may_be_called_as_ours_are(spark: SparkSession, tmp_path: Path) 
     assert sorted(found) == [(number, number, number, number == 2) for number in range(3)]
 
 
+@pytest.mark.slow
 def test_a_lookup_finds_the_version_of_the_time(spark: SparkSession, tmp_path: Path) -> None:
     config = table(tmp_path / "plans")
     ran(spark, config, "a.json", ("ann", 100, 1))

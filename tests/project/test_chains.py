@@ -53,6 +53,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_compact_forgets_the_deletions_of_a_table_that_follows_rows(spark: SparkSession, root: Path) -> None:
     """Nothing can meet them, because rows hold in the order of their source."""
     (root / "latest.toml").write_text(FOLLOWED)

@@ -64,6 +64,7 @@ def test_sessions_of_several_versions_of_a_schema(
     ]
 
 
+@pytest.mark.slow
 def test_json_of_a_registry_has_bytes_before_it(spark: SparkSession, topic: Topic, tmp_path: Path) -> None:
     rows = some_events(8, count=30)
     config = config_of(tmp_path, topic, source="confluent_header = true")
@@ -84,6 +85,7 @@ def test_values_that_nobody_reads_are_not_looked_at(spark: SparkSession, topic: 
     assert (summary.counts["accepted"], summary.counts["dead"]) == (1, 0)
 
 
+@pytest.mark.slow
 def test_a_registry_that_is_away_loses_nothing(
     spark: SparkSession, topic: Topic, registry: Registry, tmp_path: Path
 ) -> None:
@@ -162,6 +164,7 @@ TRUNCATED: Row = {
 }
 
 
+@pytest.mark.slow
 def test_a_table_of_a_database_whose_connector_writes_avro(
     spark: SparkSession, topic: Topic, registry: Registry, tmp_path: Path
 ) -> None:

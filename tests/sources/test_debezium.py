@@ -71,6 +71,7 @@ def test_any_history_with_crashes_and_lost_stores(
     assert_counted(config, database)
 
 
+@pytest.mark.slow
 def test_a_value_that_nothing_says_is_null_and_counted(spark: SparkSession, topic: Topic, config: Config) -> None:
     database = Database(random.Random(2))
     row = {"id": 1, "name": "ann", "notes": UNSAID, "spent": 1.5}
@@ -181,6 +182,7 @@ def test_a_change_that_is_dated_ahead_is_taken_and_moves_the_watermark_no_furthe
         assert (gone.dead, harness.watermark_us) == ([], 102 * minute)
 
 
+@pytest.mark.slow
 def test_the_database_is_followed_also_while_its_clock_is_ahead(
     spark: SparkSession, topic: Topic, config: Config
 ) -> None:
@@ -200,6 +202,7 @@ def test_the_database_is_followed_also_while_its_clock_is_ahead(
     assert config.warnings() == []
 
 
+@pytest.mark.slow
 def test_a_table_of_several_databases_has_the_rows_of_each(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """Their topics are read as one; a row is named by its topic and its key."""
     shops = [(Topic.create(broker), Database(random.Random(seed))) for seed in (5, 6)]

@@ -52,6 +52,7 @@ def test_all_batches_of_few_rows_but_a_runs_first_are_one_task(
     assert_same(ours, expected)
 
 
+@pytest.mark.slow
 def test_a_store_that_is_lost_meanwhile_is_restored_for_the_reason_that_the_one_task_found(
     spark: SparkSession, tmp_path: Path, together: list[int]
 ) -> None:

@@ -127,7 +127,8 @@ def archiving(lake: OperatorLake, *, unique: bool) -> None:
     lake.path.write_text(text)
 
 
-@pytest.mark.parametrize("form", [FORMS["unique session"], pytest.param(FORMS["unique join"], marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("form", [FORMS["unique session"], FORMS["unique join"]])
 def test_an_archive_tells_which_events_came_before_the_setting(
     spark: SparkSession, tmp_path: Path, form: type[OperatorLake]
 ) -> None:

@@ -122,6 +122,7 @@ def test_each_follower_is_told_with_its_batch_and_its_lag(spark: SparkSession, r
     assert ids == {"days": 3, "sink.delta": 2, "sink.python": 0}
 
 
+@pytest.mark.slow
 def test_a_pipeline_whose_tables_are_gone_is_none_any_more(spark: SparkSession, root: Path) -> None:
     batch(spark, root, 0, "days")
     assert told(root)["days"] == (0, 0)
@@ -129,6 +130,7 @@ def test_a_pipeline_whose_tables_are_gone_is_none_any_more(spark: SparkSession, 
     assert "days" not in told(root)
 
 
+@pytest.mark.slow
 def test_positions_in_a_pipeline_that_was_rebuilt_since_are_told(spark: SparkSession, root: Path) -> None:
     batch(spark, root, 0, "days")
     publish(spark, config_of(root), once=True)
@@ -147,6 +149,7 @@ def test_positions_in_a_pipeline_that_was_rebuilt_since_are_told(spark: SparkSes
     assert f"clicks: its follower days can't be read: it has read {another}" in " ".join(text.split())
 
 
+@pytest.mark.slow
 def test_a_database_that_does_not_answer_does_not_hang_the_status(
     spark: SparkSession, root: Path, silent: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
