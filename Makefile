@@ -58,6 +58,10 @@ bench-chain: setup ## measure what a pipeline behind another one costs to follow
 bench-sinks: setup kafka-jars ## measure the steps of tables of Delta and PostgreSQL, and of topics
 	@$(PYTHON) -m benchmarks.sinks
 
+.PHONY: bench-cluster
+bench-cluster: setup ## measure four workers of half a core against one, and ten minutes in which executors are killed; 25 minutes, as root
+	@$(PYTHON) -m benchmarks.cluster
+
 .PHONY: bench-jobs
 bench-jobs: setup ## measure the scheduled jobs on 10M sessions against the plain ways
 	@$(PYTHON) -m benchmarks.compact --only fold

@@ -30,6 +30,8 @@ CASES = {
     "fold": "ttl",
     "expiring": "ttl",
     "updates": "keyed",
+    "on_cluster": "cluster",
+    "with_kills": "cluster",
 }
 """The module of each case's function, which has the case's name."""
 

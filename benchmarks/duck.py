@@ -9,7 +9,7 @@ import duckdb
 from benchmarks.cpu import tree_cpu_s
 from benchmarks.synthetic import GAP
 
-_SESSIONS = """
+SESSIONS = """
     WITH marked AS (
         SELECT key, ts, amount, ts - lag(ts) OVER of_key > INTERVAL '{gap}' AS begins
         FROM read_parquet('{events}') WINDOW of_key AS (PARTITION BY key ORDER BY ts)
@@ -26,7 +26,7 @@ def duckdb_batch(case: dict[str, Any]) -> dict[str, Any]:
     """Return the seconds of sessionizing all files at once into Parquet, on two threads; the first run warms the page cache up."""
     home = Path(case["home"])
     target = home / "sessions.parquet"
-    found = _SESSIONS.format(gap=GAP, events=f"{case['events']}/*.parquet")
+    found = SESSIONS.format(gap=GAP, events=f"{case['events']}/*.parquet")
     connection = duckdb.connect(config={"threads": 2, "temp_directory": str(home / "spilled")})
     seconds, cpu_s = [], []
     for _ in range(case["repeats"]):
