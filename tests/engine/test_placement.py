@@ -12,7 +12,7 @@ from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
 from sessionlake.engine import exchange
-from sessionlake.engine.placement import ExecutorLostError, Placed, anchor_of, on_shards, place, spread, watched
+from sessionlake.engine.placement import ExecutorLostError, Placed, anchor_of, awaited, on_shards, place, spread, watched
 from sessionlake.errors import ConfigError
 
 EXECUTORS = st.lists(st.sampled_from("abcdefg"), min_size=1, max_size=7, unique=True)
@@ -67,6 +67,25 @@ def test_every_shard_has_one_place_and_none_moves_without_need(shards: int, time
         least, more = divmod(shards, len(executors))
         room = [least + 1] * more + [least] * (len(executors) - more)
         assert stayed == sum(map(min, sorted(had, reverse=True), room))
+
+
+@pytest.mark.parametrize(
+    ("looks", "seconds", "found"),
+    [
+        ([("a", "b")], 60, ("a", "b")),
+        ([("b",), ("b",), ("b", "c")], 60, ("b", "c")),
+        ([("b",), ("b", "c", "d")], 60, ("b", "c", "d")),
+        ([("b",)], 0, ("b",)),
+    ],
+    ids=["none is missing", "until the successor is there", "more than before", "not for ever"],
+)
+def test_shards_of_a_lost_executor_wait_for_its_successor(
+    looks: list[tuple[str, ...]], seconds: float, found: tuple[str, ...]
+) -> None:
+    """The list of looks is read to its end: nothing is waited for that is there, and nothing is given up before it is."""
+    left = iter(looks)
+    assert awaited(lambda: next(left), 2, seconds) == found
+    assert next(left, None) is None
 
 
 def slow_count(spark: SparkSession, seconds: float) -> int:

@@ -1,5 +1,6 @@
 """Placement of shards: one partition for each shard, on the executor that holds the shard's store."""
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,6 +28,12 @@ class Placed:
 
 _LEAST = 2
 """Partitions of the shards' stage on a cluster. Spark plans a single one as another kind of shuffle, and shuffles the anchor too, whose locations are lost."""
+_SUCCESSOR_SECONDS, _LOOK_SECONDS = 10.0, 0.1
+"""How long the shards of a lost executor wait for its successor, and between two looks.
+
+A worker starts it at once, with the stores of the lost shards on its disk. The other executors have none of these, so each
+shard would be restored, and again when the successor gets it back. To wait for a Java that starts is less (docs/decisions/0008).
+"""
 _placed: dict[tuple[str, int, int], Placed] = {}
 BEFORE = "spark.sessionlake.shardsBefore"
 """A session's number of shards that the driver's pipelines before this one have: its own are dealt out after them."""
@@ -101,7 +108,10 @@ def watched(spark: SparkSession, placed: Placed | None) -> Iterator[None]:
 
 
 def place(spark: SparkSession, shards: int) -> Placed:
-    """Return the current executors of the shards. A shard moves only if executors were lost or added since the last call."""
+    """Return the current executors of the shards. A shard moves only if executors were lost or added since the last call.
+
+    After a loss this waits some seconds for successors: until there are as many executors as at the last call.
+    """
     if str(spark.sparkContext.getConf().get("spark.dynamicAllocation.enabled", "false")).lower() == "true":
         raise ConfigError(
             "spark.dynamicAllocation.enabled: 'true' removes executors while they hold shards; set it to false for the stream"
@@ -109,7 +119,7 @@ def place(spark: SparkSession, shards: int) -> Placed:
     dealt = int(spark.conf.get(BEFORE, "0") or 0)
     key = (str(spark.sparkContext.applicationId), shards, dealt)
     before = _placed.get(key)
-    live = _executors(spark)
+    live = awaited(lambda: _executors(spark), len(before.held) if before else 1, _SUCCESSOR_SECONDS)
     if before is None or set(before.held) != set(live):
         held = spread(before.held if before else {}, live, shards, dealt)
         _placed[key] = Placed(held, anchor_of(spark, held))
@@ -150,6 +160,14 @@ def spread(
     for executor, own in held.items():
         own.extend(waiting.popleft() for _ in range(room[executor] - len(own)))
     return held
+
+
+def awaited(look: Callable[[], tuple[str, ...]], many: int, seconds: float) -> tuple[str, ...]:
+    """Return what `look` finds, as soon as that is so many or the time is over."""
+    until = time.monotonic() + seconds
+    while len(found := look()) < many and time.monotonic() < until:
+        time.sleep(_LOOK_SECONDS)
+    return found
 
 
 def _executors(spark: SparkSession) -> tuple[str, ...]:
