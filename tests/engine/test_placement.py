@@ -12,7 +12,16 @@ from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
 from sessionlake.engine import exchange
-from sessionlake.engine.placement import ExecutorLostError, Placed, anchor_of, awaited, on_shards, place, spread, watched
+from sessionlake.engine.placement import (
+    ExecutorLostError,
+    Placed,
+    anchor_of,
+    awaited,
+    on_shards,
+    place,
+    spread,
+    watched,
+)
 from sessionlake.errors import ConfigError
 
 EXECUTORS = st.lists(st.sampled_from("abcdefg"), min_size=1, max_size=7, unique=True)
