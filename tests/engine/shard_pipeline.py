@@ -36,12 +36,15 @@ class Totals:
 
     def commit(self, store: FileSegments, writes: pa.Table, meta: dict[str, bytes], context: BatchContext) -> None:
         del context
+        if not len(writes):  # the end of a restore, in the stores' own columns
+            store.write({}, meta)
+            return
         keys = [k.encode() for k in writes["key"].to_pylist()]
         store.write({0: (keys, [str(total).encode() for total in writes["total"].to_pylist()])}, meta)
 
-    def restored(self, inputs: Inputs, store: FileSegments) -> Iterator[pa.Table]:
-        del store
-        yield inputs["restore"]
+    def restored(self, rows: pa.Table, store: FileSegments, part: int) -> Iterator[pa.Table]:
+        del store, part
+        yield rows.select(TOTALS.names)
 
 
 class Pipeline:
@@ -61,7 +64,7 @@ class Pipeline:
         if kind == exchange.STALE:
             self.causes.append(json.loads(payload)["cause"])
             totals = pa.table({"key": self.totals.keys(), "total": self.totals.values()}, schema=TOTALS)
-            kind, payload = self._run(disk, commit_id, {**events, "restore": totals}, restoring=True)
+            kind, payload = self._run(disk, commit_id, {**events, "restore 0": totals}, restoring=True)
         assert kind == exchange.DONE
         report = json.loads(payload)
         if committed:
@@ -77,7 +80,6 @@ class Pipeline:
             str(self.root / disk),
             (self.commit or None,),
             frozenset({0} if restoring else ()),
-            TOTALS,
         )
         wire = exchange.wire_rows((0, kind, table) for kind, table in inputs.items())
         (report,) = task.run(wire)

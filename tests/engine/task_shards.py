@@ -10,9 +10,13 @@ from typing import Any
 import pyarrow as pa
 
 from sessionlake.engine import exchange
-from sessionlake.engine.operator import RESTORE, BatchContext, Operator, Piece, ShardResult
+from sessionlake.engine.handed import handed_pieces
+from sessionlake.engine.operator import BatchContext, Operator, Piece, ShardResult
 from sessionlake.engine.shard import ShardTask
 from sessionlake.local.shards import LocalShards
+
+_PARTS = 3
+"""In how many parts a shard is handed its state. The harness has few keys, so a part has few, too."""
 
 
 class DiedError(Exception):
@@ -127,12 +131,13 @@ class TaskShards(LocalShards[Any]):
         recorded: Any = Recorded(operator, self._open)
         cursors = tuple(self._cursors.get(n, {}) for n in range(self.shards))
         task = ShardTask(recorded, context, (), str(self.directory), tuple(self.expected), cursors=cursors)
-        (report,) = task._run_shard(shard, kinds)
+        (report,) = task.run_shard(shard, kinds)
         if report["kind"][0].as_py() == exchange.STALE:
             assert self.expected[shard] is not None, json.loads(report["payload"][0].as_py())
             rows = self._stored()
-            handed = self._parted([(RESTORE, rows, rows["key"].combine_chunks())]).get(shard, {})
-            task = replace(task, restoring=frozenset({shard}), restore_schema=rows.schema)
-            (report,) = task._run_shard(shard, {**kinds, **handed})
+            restoring = frozenset({shard})
+            handed = handed_pieces(rows.combine_chunks().to_batches(), restoring, self.shards, _PARTS)
+            own = ((shard, kind, table) for kind, table in kinds.items())
+            (report,) = replace(task, restoring=restoring).run(exchange.wire_rows([*own, *handed]))
         assert report["kind"][0].as_py() in (exchange.DONE, exchange.NEEDS)
         return recorded.result

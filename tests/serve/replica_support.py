@@ -110,7 +110,7 @@ class Stream:
         operator: Any = Recorded(self.operator, changes)
         task = ShardTask(operator, context, (), str(self.root / "store/p"), tuple(self.expected))
         for shard, kinds in sorted(inputs.items()):
-            list(task._run_shard(shard, kinds))
+            list(task.run_shard(shard, kinds))
         touched = {s for s in inputs if (self.root / f"store/p/{s}.pending/{commit_id}.arrow").exists()}
         stats: dict[str, int] = {}
         for told in operator.stats:

@@ -12,12 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from sessionlake.columnar.keys import by_shard, shard_of
 from sessionlake.engine import exchange, failpoints
 from sessionlake.engine.exchange import WIRE_DDL
-from sessionlake.engine.operator import LOOKUP, RESTORE, BatchContext, counts_of
+from sessionlake.engine.handed import RESTORE, handed_pieces, parts_of
+from sessionlake.engine.operator import LOOKUP, BatchContext, counts_of
 from sessionlake.engine.outputs import Output
 from sessionlake.engine.pipeline import Pipeline
 from sessionlake.engine.placement import (
@@ -195,15 +195,16 @@ class Coordinator:
             if outcome.stale:
                 restoring = task.restoring | outcome.stale.keys()
                 stored = p.stored_state(operator, dict(context.state))
-                task = replace(task, restoring=restoring, restore_schema=to_arrow_schema(stored.schema))
-                handed[RESTORE] = self._wired(stored, RESTORE, restoring)
-                settings = GENERATED_CODE if _bytes_of(stored) > _LITTLE_STATE else {}
+                task = replace(task, restoring=restoring)
+                size = _bytes_of(stored)
+                handed[RESTORE] = self._handed(stored, restoring, parts_of(size, p.shards))
+                settings = GENERATED_CODE if size > _LITTLE_STATE else {}
             # A stale shard has not yet named the rows that it needs, so the other shards must ask again in the same attempt.
             elif outcome.needs:
                 needs = pa.concat_tables(outcome.needs)
                 asked_rows = self._spark.createDataFrame(needs, spark_schema(needs.schema))
                 asked = p.asked_for(operator, dict(context.state), asked_rows)
-                handed[LOOKUP] = self._wired(asked, LOOKUP, None)
+                handed[LOOKUP] = self._wired(asked, LOOKUP)
                 task = replace(task, context=replace(context, handed_in=True))
         raise PipelineStateError(
             f"batch {context.batch_id}: shards {sorted(outcome.stale)} stayed stale after {_ATTEMPTS} attempts; "
@@ -247,17 +248,25 @@ class Coordinator:
     def _cursors(self, p: Pipeline) -> tuple[Mapping[str, Any], ...]:
         return () if self.last is None or self._is_relaid(p) else self.last.cursors
 
-    def _wired(self, rows: DataFrame, kind: str, shards: frozenset[int] | None) -> DataFrame:
-        """Return rows with a column `key` as wire rows of a kind, for some shards or (None) all."""
+    def _wired(self, rows: DataFrame, kind: str) -> DataFrame:
+        """Return rows with a column `key` as wire rows of a kind."""
         count = self._pipeline.shards
 
         def split(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
             for batch in batches:
                 table = pa.Table.from_batches([batch])
-                pieces = by_shard(kind, table, shard_of(batch["key"], count))
-                yield from exchange.wire_rows(p for p in pieces if shards is None or p[0] in shards)
+                yield from exchange.wire_rows(by_shard(kind, table, shard_of(batch["key"], count)))
 
         return rows.mapInArrow(split, WIRE_DDL)
+
+    def _handed(self, stored: DataFrame, restoring: frozenset[int], parts: int) -> DataFrame:
+        """Return stored state as wire rows of the shards that are restored, each shard's in so many parts."""
+        count = self._pipeline.shards
+
+        def split(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+            yield from exchange.wire_rows(handed_pieces(batches, restoring, count, parts))
+
+        return stored.mapInArrow(split, WIRE_DDL)
 
     def _batch(
         self, p: Pipeline, context: BatchContext, outcome: Outcome, started_us: int, planned: str | None

@@ -1,7 +1,7 @@
 """The columnar exchange: Arrow tables travel through Spark's shuffle as a few binary rows."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
@@ -25,9 +25,9 @@ def to_payload(table: pa.Table) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-def from_payload(payload: pa.Scalar) -> pa.Table:
+def from_payload(payload: pa.Buffer) -> pa.Table:
     """Return the table of an IPC stream, without a copy."""
-    return pa.ipc.open_stream(payload.as_buffer()).read_all()
+    return pa.ipc.open_stream(payload).read_all()
 
 
 def wire_rows(pieces: Iterable[tuple[int, str, pa.Table]]) -> Iterator[pa.RecordBatch]:
@@ -39,14 +39,20 @@ def wire_rows(pieces: Iterable[tuple[int, str, pa.Table]]) -> Iterator[pa.Record
         )
 
 
-def read_wire(batches: Iterable[pa.RecordBatch]) -> dict[int, dict[str, pa.Table]]:
-    """Return the tables of each shard by kind. A column that a piece lacks is null; for example, ticks differ by task."""
+def read_wire(
+    batches: Iterable[pa.RecordBatch], take: Callable[[int, str, pa.Buffer], bool] = lambda *_: False
+) -> dict[int, dict[str, pa.Table]]:
+    """Return the tables of each shard by kind. A column that a piece lacks is null; for example, ticks differ by task.
+
+    A row that `take` takes, given its shard, kind and payload, is not among them.
+    """
     parts: dict[int, dict[str, list[pa.Table]]] = {}
     for batch in batches:
         for shard, kind, payload in zip(
             batch["shard"].to_pylist(), batch["kind"].to_pylist(), batch["payload"], strict=True
         ):
-            parts.setdefault(shard, {}).setdefault(kind, []).append(from_payload(payload))
+            if not take(shard, kind, payload.as_buffer()):
+                parts.setdefault(shard, {}).setdefault(kind, []).append(from_payload(payload.as_buffer()))
     return {
         shard: {kind: pa.concat_tables(tables, promote_options="default") for kind, tables in kinds.items()}
         for shard, kinds in parts.items()

@@ -16,8 +16,8 @@ from sessionlake.store.api import OpenSegments, ShardStore
 
 Inputs = Mapping[str, pa.Table]
 """Rows of one shard by kind; a kind without rows is absent."""
-RESTORE, LOOKUP, TICK = "restore", "cold", "tick"
-"""Kinds of the rows that the engine supplies: a shard's stored state; rows that shards asked for; for operators with
+LOOKUP, TICK = "cold", "tick"
+"""Kinds of the rows that the engine supplies: rows that shards asked for; for operators with
 `ticks` one row from each map task, which has its numbers (`Counted`) as columns."""
 _STATE_STATS = "state_stats"
 
@@ -206,8 +206,11 @@ class Operator(Protocol[Store]):
     def commit(self, store: Store, writes: pa.Table, meta: dict[str, bytes], context: BatchContext) -> None:
         """Apply writes and metadata to the store, atomically."""
 
-    def restored(self, inputs: Inputs, store: Store) -> Iterator[pa.Table]:
-        """Yield the writes that load handed-in state (inputs of kind RESTORE) into an empty store: one table, or several of other keys each."""
+    def restored(self, rows: pa.Table, store: Store, part: int) -> Iterator[pa.Table]:
+        """Yield the writes that load a part of stored state into a store that has the parts with smaller numbers: tables of other keys each.
+
+        A part has all rows of its keys. `restored_list(part)` is the number of lists that it makes.
+        """
 
     def next_state(self, state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[str, Any]:
         """Return the state after a batch with these numbers; JSON values."""

@@ -31,7 +31,7 @@ _LEAST = 2
 _SUCCESSOR_SECONDS, _LOOK_SECONDS = 10.0, 0.1
 """How long the shards of a lost executor wait for its successor, and between two looks.
 
-A worker starts it at once, with the stores of the lost shards on its disk. The other executors have none of these, so each
+A worker starts it at once, with the stores of the lost shards on its disk. The other executors do not have them, so each
 shard would be restored, and again when the successor gets it back. To wait for a Java that starts is less (docs/decisions/0008).
 """
 _placed: dict[tuple[str, int, int], Placed] = {}

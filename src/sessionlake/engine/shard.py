@@ -5,6 +5,7 @@ import os
 import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,14 @@ import pyarrow as pa
 from sessionlake.config.paths import expanded
 from sessionlake.engine import exchange, failpoints
 from sessionlake.engine.erasure import remove_marked
-from sessionlake.engine.operator import RESTORE, BatchContext, Inputs, Operator, ShardResult, reported
+from sessionlake.engine.handed import HandedIn
+from sessionlake.engine.operator import BatchContext, Inputs, Operator, ShardResult, reported
 from sessionlake.engine.outputs import CHANGES, REPLACED, Output, write_output
 from sessionlake.engine.pending import PENDING, Pending
 from sessionlake.errors import CorruptionError, LayoutError, StoreHeldError
 from sessionlake.store.api import ShardStore
 from sessionlake.store.directory import remove_store
+from sessionlake.store.segmented import WRITE_SCHEMA
 
 COMMIT = "commit_id"
 NEW, KEPT, RESTORED = "new", "kept", "restored"
@@ -52,26 +55,26 @@ class ShardTask:
     """Per shard: the commit_id that its store must be at; None if no batch has touched it."""
     restoring: frozenset[int] = frozenset()
     """Shards that receive their stored state, which replaces the content of their store."""
-    restore_schema: pa.Schema | None = None
-    """Schema of the handed-in state: a shard that has none gets no rows of kind RESTORE."""
     cursors: tuple[Mapping[str, Any], ...] = ()
     """Per shard what its last task left for the next; empty if nothing was left."""
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the reports of the shards among the wire rows (one in a Spark partition)."""
-        for shard, inputs in sorted(exchange.read_wire(batches).items()):
-            for report in exchange.reports_among(inputs):
-                yield exchange.report_batch(exchange.SPLIT, report)
-            if inputs:
-                yield from self._run_shard(shard, inputs)
+        with closing(HandedIn(Path(expanded(self.store_dir)))) as handed:
+            for shard, inputs in sorted(exchange.read_wire(batches, handed.take).items()):
+                for report in exchange.reports_among(inputs):
+                    yield exchange.report_batch(exchange.SPLIT, report)
+                if inputs:
+                    yield from self.run_shard(shard, inputs, handed.parts(shard))
 
-    def _run_shard(self, shard: int, inputs: Inputs) -> Iterator[pa.RecordBatch]:
+    def run_shard(self, shard: int, inputs: Inputs, handed: Iterable[pa.Table] = ()) -> Iterator[pa.RecordBatch]:
+        """Yield the report of a shard; `handed` is its stored state if it is to be restored, in parts of other keys each."""
         path = Path(expanded(self.store_dir)) / str(shard)
         pending = Pending(path.with_suffix(PENDING))
         # The supplied state may be older than a removal marker: then the store is removed before another batch uses it.
         forgotten = shard not in self.restoring and remove_marked(path)
         try:
-            result, state = self._computed(shard, inputs, path, pending)
+            result, state = self._computed(shard, inputs, handed, path, pending)
         except CorruptionError as error:
             pending.clear()
             remove_store(path)
@@ -86,14 +89,16 @@ class ShardTask:
             else:
                 yield exchange.report_batch(exchange.DONE, self._written(shard, result, state))
 
-    def _computed(self, shard: int, inputs: Inputs, path: Path, pending: Pending) -> tuple[ShardResult, str]:
+    def _computed(
+        self, shard: int, inputs: Inputs, handed: Iterable[pa.Table], path: Path, pending: Pending
+    ) -> tuple[ShardResult, str]:
         """Return the operator's result for the shard, and the state of its store (NEW, KEPT or RESTORED).
 
         Raises _StaleError, or CorruptionError if the store is damaged. In both cases the shard needs its stored state.
         """
         store = self._open(shard, path)
         try:
-            state = self._prepare(shard, inputs, store, pending)
+            state = self._prepare(shard, handed, store, pending)
             cursor = self.cursors[shard] if self.cursors else {}
             result = self.operator.apply(inputs, store, replace(self.context, cursor=cursor))
             if result.needs is None and result.writes is not None:
@@ -144,16 +149,14 @@ class ShardTask:
         }
         return json.dumps(report).encode()
 
-    def _prepare(self, shard: int, inputs: Inputs, store: ShardStore, pending: Pending) -> str:
+    def _prepare(self, shard: int, handed: Iterable[pa.Table], store: ShardStore, pending: Pending) -> str:
         """Bring the store to the expected commit and say how; _StaleError if it can't be."""
         expected = self.expected[shard]
         if shard in self.restoring:
             store.clear()
             pending.clear()
             if expected is not None:
-                if self.restore_schema is not None:
-                    inputs = {RESTORE: self.restore_schema.empty_table(), **inputs}
-                self._restore(store, inputs, expected)
+                self._restore(store, handed, expected)
             return NEW if expected is None else RESTORED
         current = _commit_of(store)
         if current == expected:
@@ -167,19 +170,14 @@ class ShardTask:
         pending.clear()
         return KEPT
 
-    def _restore(self, store: ShardStore, inputs: Inputs, expected: str) -> None:
-        """Load handed-in state in parts. The last one brings the commit's id: a store that lacks it is restored again."""
-        parts = (
-            writes.slice(first, _WRITTEN_AT_A_TIME)
-            for writes in self.operator.restored(inputs, store)
-            for first in range(0, max(len(writes), 1), _WRITTEN_AT_A_TIME)
-        )
-        part = next(parts)
-        for following in parts:
-            self.operator.commit(store, part, {}, self.context)
-            failpoints.hit("worker_restoring")
-            part = following
-        self.operator.commit(store, part, {COMMIT: expected.encode()}, self.context)
+    def _restore(self, store: ShardStore, handed: Iterable[pa.Table], expected: str) -> None:
+        """Load handed-in state. The last commit brings the id: a store that lacks it is restored again."""
+        for number, rows in enumerate(handed):
+            for writes in self.operator.restored(rows, store, number):
+                for first in range(0, len(writes), _WRITTEN_AT_A_TIME):
+                    self.operator.commit(store, writes.slice(first, _WRITTEN_AT_A_TIME), {}, self.context)
+                    failpoints.hit("worker_restoring")
+        self.operator.commit(store, WRITE_SCHEMA.empty_table(), {COMMIT: expected.encode()}, self.context)
 
 
 def _executor_of_this() -> str:

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from sessionlake.columnar.arrays import combined
 from sessionlake.columnar.keys import by_shard, shard_of
+from sessionlake.engine.handed import RESTORE
 from sessionlake.engine.operator import (
     LOOKUP,
-    RESTORE,
     TICK,
     BatchContext,
     Counted,
@@ -28,6 +28,8 @@ Answer = Callable[[pa.Table], pa.Table]
 """Returns the rows (key, ...) that shards asked for."""
 KEY, TIME_US = "key", "time_us"
 """The columns of an event's key and time."""
+_PARTS = 2
+"""In how many parts a shard's stored state is loaded: more than one, so that tests see an operator that takes a part for the whole."""
 
 
 class LocalShards(Generic[Store]):
@@ -72,14 +74,15 @@ class LocalShards(Generic[Store]):
         return list(results.values()), stats
 
     def restore(self, operator: Operator[Store], rows: pa.Table, context: BatchContext) -> None:
-        """Empty every store and load handed-in state (key, ...), as after the loss of a disk."""
-        parts = self._parted([(RESTORE, rows, combined(rows[KEY]))])
+        """Empty every store and load stored state (key, ...) in parts, as after the loss of a disk."""
         for shard in range(self.shards):
+            self.store(operator, shard).clear()
+        places = shard_of(combined(rows[KEY]), self.shards * _PARTS)
+        for place, _, piece in by_shard(RESTORE, rows, places):
+            part, shard = divmod(place, self.shards)
             store = self.store(operator, shard)
-            store.clear()
-            if shard in parts:
-                for writes in operator.restored(parts[shard], store):
-                    operator.commit(store, writes, {}, context)
+            for writes in operator.restored(piece, store, part):
+                operator.commit(store, writes, {}, context)
 
     def close(self) -> None:
         """Release the stores."""

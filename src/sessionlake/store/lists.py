@@ -23,6 +23,12 @@ LISTS = (1 << 62) + 1
 LIST_ROWS = 65_536
 """Rows of a list: more are parted."""
 _SIGN = 1 << 63
+_RESTORED = 1 << 62
+
+
+def restored_list(part: int) -> int:
+    """Return the number of the lists that a part of a restore makes: no other part has it, and no batch."""
+    return _RESTORED + part
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from sessionlake.aggregates.layouts import Layouts
 from sessionlake.columnar.arrays import Ints, combined
-from sessionlake.engine.operator import LOOKUP, RESTORE, BatchContext, Inputs, Operator, ShardResult, Split
+from sessionlake.engine.operator import LOOKUP, BatchContext, Inputs, Operator, ShardResult, Split
 from sessionlake.stream.event_operator import EventOperator
 from sessionlake.stream.wrapped import Wrapped
 from sessionlake.warehouse.schemas import LAYOUT
@@ -37,16 +37,13 @@ class Relaid(Wrapped):
 
     def apply(self, inputs: Inputs, store: Any, context: BatchContext) -> ShardResult:
         """Compute the shard; rows that it has asked for come from tables."""
-        return self.operator.apply(self._newest(inputs, LOOKUP), store, context)
+        if LOOKUP in inputs:
+            inputs = {**inputs, LOOKUP: newest_rows(self.operator, self.layouts, inputs[LOOKUP])}
+        return self.operator.apply(inputs, store, context)
 
-    def restored(self, inputs: Inputs, store: Any) -> Iterator[pa.Table]:
+    def restored(self, rows: pa.Table, store: Any, part: int) -> Iterator[pa.Table]:
         """Yield the operator's writes."""
-        return self.operator.restored(self._newest(inputs, RESTORE), store)
-
-    def _newest(self, inputs: Inputs, kind: str) -> Inputs:
-        if kind not in inputs:
-            return inputs
-        return {**inputs, kind: newest_rows(self.operator, self.layouts, inputs[kind])}
+        return self.operator.restored(newest_rows(self.operator, self.layouts, rows), store, part)
 
 
 def relaid(operator: Operator[Any], layouts: Layouts | None) -> Operator[Any]:

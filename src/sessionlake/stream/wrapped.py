@@ -62,9 +62,9 @@ class Wrapped(EventOperator):
         """Apply the operator's writes."""
         self.operator.commit(store, writes, meta, context)
 
-    def restored(self, inputs: Inputs, store: Any) -> Iterator[pa.Table]:
+    def restored(self, rows: pa.Table, store: Any, part: int) -> Iterator[pa.Table]:
         """Yield the operator's writes."""
-        return self.operator.restored(inputs, store)
+        return self.operator.restored(rows, store, part)
 
     def next_state(self, state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[str, Any]:
         """Return the operator's."""

@@ -122,13 +122,16 @@ def test_every_batch_sends_what_a_machine_per_window_sends(
         Kind("session", 2, per_key=False),
     ],
 )
-def test_windows_get_full_with_the_messages_of_others(kind: Kind) -> None:
+@pytest.mark.parametrize("loses", [False, True], ids=["stores are kept", "stores are restored, in parts"])
+def test_windows_get_full_with_the_messages_of_others(kind: Kind, *, loses: bool) -> None:
     """A message a batch: nothing but lists tells which keys' windows it fills."""
     machine = Machine(kind.name, kind.size, kind.advance, kind.offset, per_key=False, early="off", retention=1000)
     with WindowHarness(kind.definition.until("1000 us"), {"s": "sum(v)"}, schema={"v": "long"}) as harness:
         for number, key in enumerate("abcdabeacdbbeadcaebd"):
             rows: list[Message] = [(key, int(number % 5 == 4), number, number)]
             expected, _ = machine.batch(rows, number)
+            if loses:
+                harness.lose_stores()
             assert plain(harness.process(rows_of(rows), number).changes) == expected
 
 

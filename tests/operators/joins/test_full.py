@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sessionlake.engine.operator import RESTORE, BatchContext
+from sessionlake.engine.operator import BatchContext
 from sessionlake.operators.joins import until_full
 from sessionlake.testing.joins import JoinHarness
 from tests.operators.joins.streams_support import (
@@ -233,7 +233,7 @@ def test_a_restore_lists_no_message_of_a_full_window(tmp_path: Path) -> None:
         operator = run._operator
         assert operator is not None
         store = operator.open_store(tmp_path / "store")
-        (writes,) = operator.restored({RESTORE: run._tables.stored(operator, run._state)}, store)
+        (writes,) = operator.restored(run._tables.stored(operator, run._state), store, 0)
         operator.commit(store, writes, {}, BatchContext(0, "", run._state))
         assert store.lists(b"F")[1].x.tolist() == [at("12:11")] * 2
         store.close()

@@ -91,6 +91,16 @@ def test_finals_are_sent_once_and_an_event_after_is_late() -> None:
         assert output.counts["late"] == 1
 
 
+@pytest.mark.parametrize("shards", [1, 2])
+def test_sessions_that_wait_are_sent_after_a_restore_in_parts(shards: int) -> None:
+    """Each part of the state brings lists of its own, and takes none of another part's away."""
+    keys = "abcdefgh"
+    with harness(full="close", shards=shards) as run:
+        run.process(events(*((key, 0) for key in keys)))
+        run.lose_stores()
+        assert sorted(told(run.process(events(("z", 30))))) == [("upsert", key, 0, 0, "full") for key in keys]
+
+
 @pytest.mark.parametrize(("minute", "late"), [(15, 1), (15 + 1 / MINUTE, 0)])
 def test_the_last_event_that_would_join_a_closed_session_is_late_and_the_next_one_is_not(
     minute: float, late: int

@@ -168,7 +168,7 @@ class PythonFunction:
         parted = rows.select(op, *names).repartition(-(-count // most)) if count > most else rows.select(op, *names)
         held, size = list[pa.Table](), 0
         for row in parted.mapInArrow(_packed, f"{_PAYLOAD} binary").toLocalIterator():
-            table = from_payload(pa.scalar(row[0], pa.binary()))
+            table = from_payload(pa.py_buffer(row[0]))
             while size + table.num_rows >= most:
                 yield pa.concat_tables([*held, table.slice(0, most - size)])
                 table, held, size = table.slice(most - size), [], 0

@@ -71,9 +71,9 @@ class Counter(OneInputOperator):
         """Apply writes; series that have had no message for the retention are dropped."""
         store.apply(writes, meta, Progress.of(context.state).expired_us)
 
-    def restored(self, inputs: Inputs, store: SeriesStore) -> Iterator[pa.Table]:
+    def restored(self, rows: pa.Table, store: SeriesStore, part: int) -> Iterator[pa.Table]:
         """Yield the writes of handed-in slices."""
-        yield CountShard(self.spec).restored(inputs, store)
+        yield CountShard(self.spec).restored(rows, store, part)
 
     def next_state(self, state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[str, Any]:
         """Return how far the windows are, and the number of messages that each partition had."""

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from sessionlake.aggregates.partials import values_of
 from sessionlake.columnar.arrays import Bools, Ints, combined, distinct, within_group
 from sessionlake.columnar.texts import sorted_codes
-from sessionlake.engine.operator import RESTORE, TICK, BatchContext, Inputs, ShardResult
+from sessionlake.engine.operator import TICK, BatchContext, Inputs, ShardResult
 from sessionlake.operators.counts.batch import Batch, messages_of, numbers_by_key, numbers_by_partition
 from sessionlake.operators.counts.rules import Merged, Messages, is_kept, merge, sent_windows
 from sessionlake.operators.counts.series import partitions_of, series_of
@@ -70,9 +70,9 @@ class CountShard:
         side = {STATE: rows} if rows.num_rows else {}
         return ShardResult(self._window_rows(batch, merged.slices, sent), writes if len(writes) else None, side, stats)
 
-    def restored(self, inputs: Inputs, store: SeriesStore) -> pa.Table:
+    def restored(self, rows: pa.Table, store: SeriesStore, part: int) -> pa.Table:
         """Return the writes of a restore's slices. All slices are listed; whether a change was sent follows from the slices."""
-        spec, rows = self.spec, inputs[RESTORE].combine_chunks()
+        spec, rows = self.spec, rows.combine_chunks()
         start = rows["start"].to_numpy()
         partition = start * 0 if spec.per_key else start // PARTITION
         codes, series = sorted_codes(series_of(combined(rows["key"]), partition))
@@ -90,7 +90,7 @@ class CountShard:
         order = order[head["first"][order] == since[codes[order]]]
         slices = Slices(codes, head, combined(rows["state"])).take(order)
         writes = store.writes(series, np.arange(len(series)), slices, np.full(len(series), -(1 << 62)))
-        return pa.concat_tables([writes, *UnsentLists(spec, store).restored(series, slices, since)])
+        return pa.concat_tables([writes, *UnsentLists(spec, store).restored(series, slices, since, part)])
 
     def _batch(self, inputs: Inputs, store: SeriesStore, context: BatchContext, numbering: Numbering) -> Batch:
         spec, at = self.spec, Progress.of(context.state)

@@ -12,6 +12,7 @@ from sessionlake.operators.counts.series import partitions_of
 from sessionlake.operators.counts.spec import CountSpec, Grid, Sessions, Sliding
 from sessionlake.operators.shared.windowing.emission import UNSENT_EARLY
 from sessionlake.operators.shared.windowing.policies import BATCH
+from sessionlake.store.lists import restored_list
 from sessionlake.store.series import SeriesStore
 from sessionlake.store.slices import Slices
 from sessionlake.stream.positions import Numbering
@@ -52,13 +53,14 @@ class UnsentLists:
             tables += self._due_writes(batch.series, merged.slices, batch.numbers, batch.batch_id, merged)
         return tables, unsent
 
-    def restored(self, series: pa.Array, slices: Slices, since: Ints) -> list[pa.Table]:
-        """Return the writes of lists that name all slices of a restore; `since` has the number of each series' first message."""
+    def restored(self, series: pa.Array, slices: Slices, since: Ints, part: int) -> list[pa.Table]:
+        """Return the writes of lists that name all slices of a part of a restore; `since` has the number of each series' first message."""
         # The frontiers do not matter here: a later batch finds that a listed window is full, and removes it from the list.
         never = np.full(len(series), -(1 << 60))
-        lists = self._due_writes(series, slices, Numbers(since * 0 + 1, since, never, never), 0)
+        number = restored_list(part)
+        lists = self._due_writes(series, slices, Numbers(since * 0 + 1, since, never, never), number)
         if self._waits_early:
-            lists.insert(0, self.store.list_writes(_EARLY, 0, np.zeros(len(series), np.int64), series))
+            lists.insert(0, self.store.list_writes(_EARLY, number, np.zeros(len(series), np.int64), series))
         return lists
 
     @property

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sessionlake.engine.operator import RESTORE, BatchContext, Inputs, ShardResult, Split
+from sessionlake.engine.operator import BatchContext, Inputs, ShardResult, Split
 from sessionlake.operators.groups.control import KINDS
 from sessionlake.operators.groups.mapper import split_events
 from sessionlake.operators.groups.shard import GroupShard
@@ -58,11 +58,11 @@ class Grouper(OneInputOperator):
         del context
         store.apply(writes, meta, OLDEST_US)
 
-    def restored(self, inputs: Inputs, store: SegmentedSessionStore) -> Iterator[pa.Table]:
+    def restored(self, rows: pa.Table, store: SegmentedSessionStore, part: int) -> Iterator[pa.Table]:
         """Yield the writes of a restore's rows, in pieces."""
-        table = inputs[RESTORE]
-        for first in range(0, max(len(table), 1), _RESTORED_AT_A_TIME):
-            yield GroupShard(self.spec).restored(table.slice(first, _RESTORED_AT_A_TIME), store)
+        del part
+        for first in range(0, len(rows), _RESTORED_AT_A_TIME):
+            yield GroupShard(self.spec).restored(rows.slice(first, _RESTORED_AT_A_TIME), store)
 
     def next_state(self, state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[str, Any]:
         """Return the watermark, which says how far events have come, and closes nothing."""

@@ -56,9 +56,9 @@ class Joiner(EventOperator):
         at = JoinProgress.of(context.state)
         store.apply(writes, meta, min(at.horizon(side) for side in SIDES))
 
-    def restored(self, inputs: Inputs, store: MessageStore) -> Iterator[pa.Table]:
+    def restored(self, rows: pa.Table, store: MessageStore, part: int) -> Iterator[pa.Table]:
         """Yield the writes of handed-in messages."""
-        yield JoinShard(self.spec).restored(inputs, store)
+        yield JoinShard(self.spec).restored(rows, store, part)
 
     def split_corrections(self, context: BatchContext, table: pa.Table) -> Split:
         """Split restates and tombstones."""

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import Bools, Ints, combined
 from sessionlake.columnar.texts import sorted_codes
-from sessionlake.engine.operator import RESTORE, TICK, BatchContext, Inputs, ShardResult
+from sessionlake.engine.operator import TICK, BatchContext, Inputs, ShardResult
 from sessionlake.operators.joins.axis import Session, axis_of
 from sessionlake.operators.joins.control import AGAIN, REMOVE
 from sessionlake.operators.joins.pairs import Points, pairs
@@ -27,6 +27,7 @@ from sessionlake.operators.shared.windowing.emission import (
     UNSENT_LATE,
     Ticks,
 )
+from sessionlake.store.lists import restored_list
 from sessionlake.store.messages import (
     HEAD,
     IS_LATE,
@@ -147,9 +148,9 @@ class JoinShard:
         stats = {"upserts": len(rows) - deletes, "deletes": deletes, **marks, **_unsent(present)}
         return ShardResult(rows, writes if len(writes) else None, outputs, stats)
 
-    def restored(self, inputs: Inputs, store: MessageStore) -> pa.Table:
+    def restored(self, rows: pa.Table, store: MessageStore, part: int) -> pa.Table:
         """Return the writes of a restore's messages, and the lists of messages that wait."""
-        rows = inputs[RESTORE].combine_chunks()
+        rows, number = rows.combine_chunks(), restored_list(part)
         codes, keys = sorted_codes(rows["key"])
         messages: dict[str, Messages] = {}
         kept: dict[str, Bools] = {}
@@ -166,7 +167,7 @@ class JoinShard:
         if self.spec.outer and len(rows):
             alone = restored(self.spec, messages, kept, int(rows["close_us"][0].as_py()))
             messages = {side: alone[side].messages if side in alone else messages[side] for side in SIDES}
-            tables += open_lists(self.spec, store, keys, alone, 0)
+            tables += open_lists(self.spec, store, keys, alone, number)
         for side in SIDES:
             tables.append(store.writes(_LETTERS[side], keys, messages[side].take(np.flatnonzero(kept[side]))))
         x = self.spec.places(rows["time_us"].to_numpy(), rows[POSITION].to_numpy())
@@ -177,7 +178,7 @@ class JoinShard:
         for policy in (0, 1):
             at = np.flatnonzero(waiting & (late == (policy == 1)))
             sides, named = (combined(rows[name]).take(pa.array(at)) for name in (SIDE, "key"))
-            tables += self._lists(store, policy, 0, ListedMessages(sides, x[at], named))
+            tables += self._lists(store, policy, number, ListedMessages(sides, x[at], named))
         return _by_segment(tables)
 
     def _lists(self, store: MessageStore, policy: int, batch_id: int, waiting: ListedMessages) -> list[pa.Table]:

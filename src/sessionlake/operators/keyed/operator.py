@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sessionlake.engine.operator import RESTORE, BatchContext, Inputs, ShardResult, Split
+from sessionlake.engine.operator import BatchContext, Inputs, ShardResult, Split
 from sessionlake.operators.keyed.control import KINDS
 from sessionlake.operators.keyed.expiry.ttl import hidden_us
 from sessionlake.operators.keyed.mapper import split_updates
@@ -60,11 +60,11 @@ class TableKeeper(OneInputOperator):
         """Apply writes; markers that nothing can meet any more are dropped, and rows that the last commit hides."""
         store.apply(writes, meta, Progress.of(context.state).horizon_us, hidden_us(context.state))
 
-    def restored(self, inputs: Inputs, store: RowStore) -> Iterator[pa.Table]:
+    def restored(self, rows: pa.Table, store: RowStore, part: int) -> Iterator[pa.Table]:
         """Yield the writes of a restore's rows and markers, in pieces."""
-        table = inputs[RESTORE]
-        for first in range(0, max(len(table), 1), _RESTORED_AT_A_TIME):
-            yield KeyedShard(self.spec).restored(table.slice(first, _RESTORED_AT_A_TIME), store)
+        del part
+        for first in range(0, len(rows), _RESTORED_AT_A_TIME):
+            yield KeyedShard(self.spec).restored(rows.slice(first, _RESTORED_AT_A_TIME), store)
 
     def next_state(self, state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[str, Any]:
         """Return how far the table is."""

@@ -61,10 +61,10 @@ class Process(OneInputOperator):
         del context
         store.apply(writes, meta)
 
-    def restored(self, inputs: Inputs, store: StateStore) -> Iterator[pa.Table]:
+    def restored(self, rows: pa.Table, store: StateStore, part: int) -> Iterator[pa.Table]:
         """Yield the writes of the given states."""
-        del store
-        yield from ProcessShard(self.spec).restored(inputs)
+        del store, part
+        yield from ProcessShard(self.spec).restored(rows)
 
     def next_state(self, state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[str, Any]:
         """Return the progress of the rows and timers."""

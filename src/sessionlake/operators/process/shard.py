@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import combined
 from sessionlake.columnar.texts import sorted_codes
-from sessionlake.engine.operator import RESTORE, TICK, BatchContext, Inputs, ShardResult
+from sessionlake.engine.operator import TICK, BatchContext, Inputs, ShardResult
 from sessionlake.operators.process.api import Row, Timer
 from sessionlake.operators.process.changelog import STATES
 from sessionlake.operators.process.control import RESET, TOMBSTONE
@@ -32,7 +32,6 @@ from sessionlake.operators.process.spec import (
 from sessionlake.operators.process.state import KeyState
 from sessionlake.operators.process.store import CLOCK, EVENT, Change, StateStore, index_entries, writes_of
 from sessionlake.operators.process.tables import KeyedRows, TableRun
-from sessionlake.store.segmented import WRITE_SCHEMA
 from sessionlake.stream.control import MAX_ADVANCE
 from sessionlake.stream.ingest import DEAD, DEAD_SCHEMA, EVENTS
 from sessionlake.stream.positions import CHUNK, ROW, Numbering
@@ -149,13 +148,12 @@ class ProcessShard:
         counts = {"upserts": len(sent), "deletes": len(deleted), **numbers}
         return ShardResult(pa.concat_tables([sent, deleted]), writes, side, counts)
 
-    def restored(self, inputs: Inputs) -> Iterator[pa.Table]:
+    def restored(self, rows: pa.Table) -> Iterator[pa.Table]:
         """Yield the writes of states (`RESTORED_SCHEMA`), of a bounded number of keys each."""
-        table = inputs[RESTORE]
-        for first in range(0, max(len(table), 1), _RESTORED_AT_A_TIME):
-            rows = table.slice(first, _RESTORED_AT_A_TIME).to_pylist()
-            changes = {row["key"].encode(): Change([], _restored_state(row)) for row in rows}
-            yield writes_of(changes, self.spec.retention_us) if changes else WRITE_SCHEMA.empty_table()
+        for first in range(0, len(rows), _RESTORED_AT_A_TIME):
+            some = rows.slice(first, _RESTORED_AT_A_TIME).to_pylist()
+            changes = {row["key"].encode(): Change([], _restored_state(row)) for row in some}
+            yield writes_of(changes, self.spec.retention_us)
 
     def _arrived(self, inputs: Inputs, context: BatchContext) -> Arrived:
         if ROWS not in inputs:

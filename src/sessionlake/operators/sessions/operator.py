@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from sessionlake.columnar.records import Records
 from sessionlake.columnar.texts import sorted_codes
-from sessionlake.engine.operator import RESTORE, BatchContext, Inputs, ShardResult, Split
+from sessionlake.engine.operator import BatchContext, Inputs, ShardResult, Split
 from sessionlake.operators.sessions.control import archived_tombstones, kinds_of, limits_of
 from sessionlake.operators.sessions.kernel import until_of
 from sessionlake.operators.sessions.mapper import split_events
@@ -24,6 +24,7 @@ from sessionlake.operators.shared.windowing.emission import Progress
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.store.api import OpenSegments
 from sessionlake.store.files import FileSegments
+from sessionlake.store.lists import restored_list
 from sessionlake.store.segmented import SegmentedSessionStore, segment_interval
 from sessionlake.store.session_lists import ListedSessionStore
 from sessionlake.stream.control import split_corrections
@@ -96,17 +97,17 @@ class Sessionizer(OneInputOperator):
         """Apply writes; segments in which all is cold are dropped, or not made at all."""
         store.apply(writes, meta, self.bounds(context).oldest_end_us)
 
-    def restored(self, inputs: Inputs, store: SegmentedSessionStore) -> Iterator[pa.Table]:
+    def restored(self, rows: pa.Table, store: SegmentedSessionStore, part: int) -> Iterator[pa.Table]:
         """Yield the writes of a restore's sessions (columns key, start_us, end_us, event_count, revision, state, and until_us if it is kept)."""
-        table = inputs[RESTORE]
-        owner, keys = sorted_codes(table["key"])
-        sessions = Records.from_table(owner, table)
+        owner, keys = sorted_codes(rows["key"])
+        sessions = Records.from_table(owner, rows)
         none = np.zeros(0, np.int64)
         writes = [store.writes(keys, sessions, none, none)]
         if isinstance(store, ListedSessionStore) and len(sessions):
             # All are listed: whether a change was sent follows from the session.
             names, until = keys.take(pa.array(owner)).cast(pa.string()), until_of(self.spec.windows, sessions)
-            writes += [store.list_writes(letter, 0, until, names) for letter in sorted(WAITING.values())]
+            number = restored_list(part)
+            writes += [store.list_writes(letter, number, until, names) for letter in sorted(WAITING.values())]
         yield pa.concat_tables(writes)
 
     def next_state(self, state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[str, Any]:

@@ -59,9 +59,10 @@ class TableJoiner(EventOperator):
         del context
         store.apply(writes, meta)
 
-    def restored(self, inputs: Inputs, store: SideStore) -> Iterator[pa.Table]:
+    def restored(self, rows: pa.Table, store: SideStore, part: int) -> Iterator[pa.Table]:
         """Yield the writes of the given rows of both sides."""
-        yield from TableJoinShard(self.spec).restored(inputs, store)
+        del part
+        yield from TableJoinShard(self.spec).restored(rows, store)
 
     def next_state(self, state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[str, Any]:
         """Return the watermark of each side, and the lesser one."""

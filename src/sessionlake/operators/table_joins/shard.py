@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from sessionlake.columnar.arrays import Bools, Ints, combined, distinct, is_among
 from sessionlake.columnar.groups import group_events
 from sessionlake.columnar.texts import sorted_codes
-from sessionlake.engine.operator import RESTORE, BatchContext, Inputs, ShardResult
+from sessionlake.engine.operator import BatchContext, Inputs, ShardResult
 from sessionlake.operators.shared.sides.columns import unpacked
 from sessionlake.operators.shared.sides.names import LEFT, RIGHT, SIDES, other_of
 from sessionlake.operators.table_joins.changelog import JOINED, SIDE_ROWS
@@ -100,16 +100,14 @@ class TableJoinShard:
             stats,
         )
 
-    def restored(self, inputs: Inputs, store: SideStore) -> Iterator[pa.Table]:
+    def restored(self, rows: pa.Table, store: SideStore) -> Iterator[pa.Table]:
         """Yield the writes of a restore's rows."""
-        rows = inputs[RESTORE].combine_chunks()
+        rows = rows.combine_chunks()
         codes, keys = sorted_codes(rows["key"])
         names = keys.cast(pa.binary())
         order = np.argsort(codes, kind="stable")
         cuts = np.searchsorted(codes[order], distinct(codes[order][::_RESTORED_AT_A_TIME]))
         for at in np.split(order, cuts[1:]):
-            if not len(at):
-                continue
             part, of = rows.take(pa.array(at)), codes[at]
             writes = []
             for side in SIDES:

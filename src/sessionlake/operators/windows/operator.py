@@ -83,9 +83,9 @@ class Windower(OneInputOperator):
         """Apply writes; segments below the horizon are dropped."""
         store.apply(writes, meta, Progress.of(context.state).horizon_us(self.spec.windows.span_us))
 
-    def restored(self, inputs: Inputs, store: SliceStore) -> Iterator[pa.Table]:
+    def restored(self, rows: pa.Table, store: SliceStore, part: int) -> Iterator[pa.Table]:
         """Yield the writes of handed-in slices."""
-        yield WindowShard(self.spec).restored(inputs, store)
+        yield WindowShard(self.spec).restored(rows, store, part)
 
     def next_state(self, state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[str, Any]:
         """Return how far the windows are."""

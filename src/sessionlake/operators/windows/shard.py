@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import Ints, combined
 from sessionlake.columnar.texts import sorted_codes
-from sessionlake.engine.operator import RESTORE, BatchContext, Inputs, ShardResult
+from sessionlake.engine.operator import BatchContext, Inputs, ShardResult
 from sessionlake.operators.shared.corrections.outcomes import with_outcomes
 from sessionlake.operators.shared.windowing.batch_times import WAITING, BatchTimes, batch_times
 from sessionlake.operators.shared.windowing.emission import MAX_BATCH, MAX_CLOCK, RESTATE, Progress
@@ -40,6 +40,7 @@ from sessionlake.operators.windows.rows import named_windows, slice_rows, window
 from sessionlake.operators.windows.rules import Merged, merge_slices, sent_windows
 from sessionlake.operators.windows.spec import WindowSpec
 from sessionlake.operators.windows.unsent_lists import list_writes
+from sessionlake.store.lists import restored_list
 from sessionlake.store.segmented import WRITE_SCHEMA
 from sessionlake.store.slices import GRID, SLIDING, Blocks, Slices, SliceStore
 
@@ -93,9 +94,9 @@ class WindowShard:
         )
         return with_outcomes(result, inputs, DECIDED, corrected.stale, corrected.numbers) if decides else result
 
-    def restored(self, inputs: Inputs, store: SliceStore) -> pa.Table:
+    def restored(self, rows: pa.Table, store: SliceStore, part: int) -> pa.Table:
         """Return the writes of a restore's slices. All slices are listed; whether a change was sent follows from the slices."""
-        rows = inputs[RESTORE].combine_chunks()
+        rows = rows.combine_chunks()
         codes, keys = sorted_codes(rows["key"])
         head = np.zeros(len(rows), SLIDING if self.spec.is_sliding else GRID)
         for name in head.dtype.names or ():
@@ -104,8 +105,8 @@ class WindowShard:
         order = np.lexsort((head["start"], codes))
         slices = Slices(codes, head, combined(rows["state"])).take(order)
         kinds = [] if self.spec.emit.updates else list(WAITING.values())
-        named = keys.take(pa.array(slices.codes))
-        lists = [store.list_writes(kind, 0, slices["start"], named) for kind in sorted(kinds)]
+        named, number = keys.take(pa.array(slices.codes)), restored_list(part)
+        lists = [store.list_writes(kind, number, slices["start"], named) for kind in sorted(kinds)]
         return pa.concat_tables([store.writes(keys, slices), *lists])
 
     def _merged(self, plan: Plan, store: SliceStore, times: BatchTimes) -> Merged:

@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import Bools, Ints, combined, is_among
 from sessionlake.engine.operator import (
-    RESTORE,
     Aside,
     BatchContext,
     Counted,
@@ -212,11 +211,10 @@ class Unique(Wrapped):
             store.hidden.write({}, {})
         store.ids.drop_before(watermark_of(context.state) - self.remembered_us)
 
-    def restored(self, inputs: Inputs, store: UniqueStore) -> Iterator[pa.Table]:
+    def restored(self, rows: pa.Table, store: UniqueStore, part: int) -> Iterator[pa.Table]:
         """Yield the writes of the identities among a restore's rows, then those of the operator."""
-        rows = inputs[RESTORE]
         if ID_HASH not in rows.column_names:
-            yield from self.operator.restored(inputs, store.store)
+            yield from self.operator.restored(rows, store.store, part)
             return
         of_ids = combined(rows[ID_HASH]).is_valid()
         ids = rows.select([ID_TIME, ID_HASH]).filter(of_ids)
@@ -224,7 +222,7 @@ class Unique(Wrapped):
             _, writes = store.ids.known(*(combined(ids[name]).to_numpy() for name in (ID_TIME, ID_HASH)))
             yield writes
         own = rows.drop_columns([ID_TIME, ID_HASH]).filter(pc.invert(of_ids))
-        yield from self.operator.restored({**inputs, RESTORE: own}, store.store)
+        yield from self.operator.restored(own, store.store, part)
 
 
 @dataclass

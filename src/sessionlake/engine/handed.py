@@ -1,0 +1,91 @@
+"""The stored state that shards are handed to restore their stores: parts of other keys each, on disk until they are loaded.
+
+A shard's whole state in memory would be several times its size: as it comes, as rows, sorted, and as writes (docs/decisions/0049).
+"""
+
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+import pyarrow as pa
+
+from sessionlake.columnar.keys import by_shard, shard_of
+from sessionlake.config.paths import make_private
+from sessionlake.engine.exchange import from_payload
+from sessionlake.errors import StoreError
+
+RESTORE = "restore"
+"""The kind of the wire rows of stored state, before the number of the part."""
+_PART_BYTES, _MOST_PARTS = 16 << 20, 64
+"""Bytes in the tables' files for which a shard's state gets another part, some 800,000 sessions of two aggregates, and how many parts at most.
+
+Spark's estimate of a query with joins may be far too large; 64 parts of little state cost a shard less than a second.
+"""
+
+
+def parts_of(state_bytes: int, shards: int) -> int:
+    """Return into how many parts the state of each shard goes, given the bytes of all of it in the tables' files.
+
+    >>> parts_of(1_000, 8), parts_of(1 << 30, 8), parts_of(1 << 60, 8)
+    (1, 9, 64)
+    """
+    return min(1 + state_bytes // (shards * _PART_BYTES), _MOST_PARTS)
+
+
+def handed_pieces(
+    rows: Iterable[pa.RecordBatch], restoring: frozenset[int], shards: int, parts: int
+) -> Iterator[tuple[int, str, pa.Table]]:
+    """Yield rows with a column `key` as wire pieces of the shards that are restored; a key is in one part."""
+    for batch in rows:
+        table = pa.Table.from_batches([batch])
+        # A hash modulo shards x parts is, modulo shards, the shard.
+        for place, _, piece in by_shard(RESTORE, table, shard_of(batch["key"], shards * parts)):
+            part, shard = divmod(place, shards)
+            if shard in restoring:
+                yield shard, f"{RESTORE} {part}", piece
+
+
+class HandedIn:
+    """The wire rows of `handed_pieces` that a task has taken, in a file without a name: a kill leaves nothing of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._file: IO[bytes] | None = None
+        self._places: dict[int, dict[int, list[tuple[int, int]]]] = {}
+
+    def take(self, shard: int, kind: str, payload: pa.Buffer) -> bool:
+        """Take a wire row, and say whether it is one of handed-in state. StoreError if it can't be written."""
+        name, _, part = kind.partition(" ")
+        if name != RESTORE or not part:
+            return False
+        try:
+            if self._file is None:
+                make_private(self._folder)
+                self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 (`close` closes it)
+            place = self._file.tell()
+            self._file.write(payload)
+        except OSError as error:
+            raise StoreError(
+                f"store: a shard's state can't be written to {str(self._folder)!r} ({error}); mend that and start again"
+            ) from error
+        self._places.setdefault(shard, {}).setdefault(int(part), []).append((place, payload.size))
+        return True
+
+    def parts(self, shard: int) -> Iterator[pa.Table]:
+        """Yield the rows of each part of a shard, none of which is empty; each is read when it is asked for."""
+        if self._file is None:
+            return
+        self._file.flush()
+        number = self._file.fileno()
+        for _, places in sorted(self._places.get(shard, {}).items()):
+            pieces = (from_payload(pa.py_buffer(os.pread(number, size, place))) for place, size in places)
+            yield pa.concat_tables(pieces, promote_options="default")
+
+    def close(self) -> None:
+        """Let the file go."""
+        if self._file is not None:
+            with suppress(OSError):
+                self._file.close()

@@ -1,0 +1,67 @@
+"""The stored state that shards are handed: each row once, each key in one part, in a file that nothing is left of."""
+
+import itertools
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sessionlake.columnar.keys import shard_of_key
+from sessionlake.engine.exchange import read_wire, wire_rows
+from sessionlake.engine.handed import HandedIn, handed_pieces
+from sessionlake.errors import StoreError
+from tests.engine.shard_pipeline import Pipeline
+
+EVENTS = pa.table({"key": ["a"]})
+
+
+@given(
+    st.lists(st.lists(st.text(max_size=3), max_size=20), max_size=4),
+    st.integers(1, 5),
+    st.integers(1, 7),
+    st.sets(st.integers(0, 4)),
+)
+def test_each_row_is_in_one_part_of_its_shard(
+    batches: list[list[str]], shards: int, parts: int, restoring: set[int]
+) -> None:
+    numbers = itertools.count()
+    read = [
+        pa.record_batch(
+            {"key": pa.array(keys, pa.string()), "number": pa.array([next(numbers) for _ in keys], pa.int64())}
+        )
+        for keys in batches
+    ]
+    rows = [row for batch in read for row in batch.to_pylist()]
+    pieces = handed_pieces(read, frozenset(restoring), shards, parts)
+    with TemporaryDirectory() as folder:
+        handed = HandedIn(Path(folder))
+        others = read_wire(wire_rows([*pieces, (0, "events", EVENTS)]), handed.take)
+        found = {shard: [table.to_pylist() for table in handed.parts(shard)] for shard in range(5)}
+        assert list(Path(folder).iterdir()) == []
+        handed.close()
+    assert others == {0: {"events": EVENTS}}
+    for shard, tables in found.items():
+        own = [r for r in rows if shard in restoring and shard_of_key(r["key"].encode(), shards) == shard]
+        assert sorted((r for table in tables for r in table), key=lambda r: r["number"]) == own
+        assert len(tables) <= parts
+        of_tables = [{r["key"] for r in table} for table in tables]
+        assert all(of_tables)
+        assert sum(map(len, of_tables)) == len({r["key"] for r in own})
+
+
+def test_a_disk_that_refuses_it_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match=r"store: a shard's state can't be written to '.*/file/store' \("):
+        HandedIn(tmp_path / "file/store").take(0, "restore 0", pa.py_buffer(b"rows"))
+
+
+def test_a_shard_without_a_row_in_the_tables_is_restored(tmp_path: Path) -> None:
+    """For example one whose last session has been erased."""
+    pipeline = Pipeline(tmp_path)
+    pipeline.batch("a", ["x"])
+    pipeline.totals.clear()
+    assert pipeline.batch("b", ["y"]) == ("restored", {"y": 1})
+    assert pipeline.batch("b", ["y"]) == ("kept", {"y": 2})
