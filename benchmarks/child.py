@@ -22,6 +22,7 @@ CASES = {
     "kafka_streams_peer": "peers.kafka_streams",
     "flink_peer": "peers.flink",
     "spark_peer": "peers.spark",
+    "transform_with_state_peer": "peers.transform_with_state",
     "duckdb_peer": "peers.duck",
     "full_at_once": "windows",
     "more_state": "windows",

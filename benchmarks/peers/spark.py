@@ -1,6 +1,6 @@
 """Spark's own operators as a stream of files into Delta; state in RocksDB, all else Spark's defaults."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +19,24 @@ SETTINGS = "local[2], 2 partitions, RocksDB with changelog, else Spark's default
 UPDATED = ("tumbling", "stored")
 """Workloads of which each change is sent."""
 _LOOK_S = 0.2
+Operator = Callable[[Callable[[str], DataFrame], Workload], DataFrame]
+"""Returns the results of a workload, given the events of a folder by its name."""
 
 
 def spark_peer(case: dict[str, Any]) -> dict[str, Any]:
     """Return the seconds of each micro-batch with input."""
+    return spark_measured(case, _OPERATORS)
+
+
+def spark_measured(case: dict[str, Any], operators: Mapping[str, Operator]) -> dict[str, Any]:
+    """Run the operator of the case's workload as a stream; return what was measured, and what the results add up to."""
     home, workload = Path(case["home"]), WORKLOADS[case["workload"]]
     spark = plain_session(case)
     spark.conf.set("spark.sql.shuffle.partitions", "2")
     spark.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
     spark.conf.set("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")
     target = str(home / "out")
-    running = _started(spark, workload, case, target)
+    running = _started(operators[workload.name], spark, workload, case, target)
     batches = case["batches"]
     first = first_measured(case)
     cpu_s: dict[int, float] = {}
@@ -54,13 +61,13 @@ def spark_peer(case: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _started(spark: SparkSession, workload: Workload, case: dict[str, Any], target: str) -> Any:
+def _started(operator: Operator, spark: SparkSession, workload: Workload, case: dict[str, Any], target: str) -> Any:
     def events(name: str) -> DataFrame:
         reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", case["files"])
         rows = reader.option("maxFileAge", "1000000d").parquet(f"{case['input']}/{name}")
         return rows.withWatermark("ts", f"{workload.grace_ms // 60_000} minutes")
 
-    found = _OPERATORS[workload.name](events, workload)
+    found = operator(events, workload)
     writer = found.writeStream.option("checkpointLocation", f"{case['home']}/checkpoint").trigger(availableNow=True)
     if workload.name in UPDATED:
         return writer.outputMode("update").foreachBatch(_appended(target)).start()
