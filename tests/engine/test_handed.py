@@ -58,6 +58,17 @@ def test_a_disk_that_refuses_it_is_named(tmp_path: Path) -> None:
         HandedIn(tmp_path / "file/store").take(0, "restore 0", pa.py_buffer(b"rows"))
 
 
+def test_a_full_disk_is_named_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small piece fits into the file's buffer: only its flush fails."""
+    with Path("/dev/full").open("r+b") as full:
+        monkeypatch.setattr("tempfile.TemporaryFile", lambda **_: full)
+        handed = HandedIn(tmp_path)
+        assert handed.take(0, "restore 0", pa.py_buffer(b"rows"))
+        with pytest.raises(StoreError, match="No space left on device"):
+            next(handed.parts(0))
+        handed.close()
+
+
 def test_a_shard_without_a_row_in_the_tables_is_restored(tmp_path: Path) -> None:
     """For example one whose last session has been erased."""
     pipeline = Pipeline(tmp_path)

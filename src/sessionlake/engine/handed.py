@@ -6,7 +6,7 @@ A shard's whole state in memory would be several times its size: as it comes, as
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -22,7 +22,7 @@ RESTORE = "restore"
 _PART_BYTES, _MOST_PARTS = 16 << 20, 64
 """Bytes in the tables' files for which a shard's state gets another part, some 800,000 sessions of two aggregates, and how many parts at most.
 
-Spark's estimate of a query with joins may be far too large; 64 parts of little state cost a shard less than a second.
+The bound is there because Spark's estimate of a query with joins may be far too large.
 """
 
 
@@ -61,28 +61,34 @@ class HandedIn:
         name, _, part = kind.partition(" ")
         if name != RESTORE or not part:
             return False
-        try:
+        with self._naming_the_folder():
             if self._file is None:
                 make_private(self._folder)
                 self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 (`close` closes it)
             place = self._file.tell()
             self._file.write(payload)
-        except OSError as error:
-            raise StoreError(
-                f"store: a shard's state can't be written to {str(self._folder)!r} ({error}); mend that and start again"
-            ) from error
         self._places.setdefault(shard, {}).setdefault(int(part), []).append((place, payload.size))
         return True
 
     def parts(self, shard: int) -> Iterator[pa.Table]:
-        """Yield the rows of each part of a shard, none of which is empty; each is read when it is asked for."""
+        """Yield the rows of each part of a shard that has rows; each is read when it is asked for. StoreError as of `take`."""
         if self._file is None:
             return
-        self._file.flush()
+        with self._naming_the_folder():
+            self._file.flush()
         number = self._file.fileno()
         for _, places in sorted(self._places.get(shard, {}).items()):
             pieces = (from_payload(pa.py_buffer(os.pread(number, size, place))) for place, size in places)
             yield pa.concat_tables(pieces, promote_options="default")
+
+    @contextmanager
+    def _naming_the_folder(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StoreError(
+                f"store: a shard's state can't be written to {str(self._folder)!r} ({error}); mend that and start again"
+            ) from error
 
     def close(self) -> None:
         """Let the file go."""
