@@ -44,6 +44,7 @@ class Totals:
 
     def restored(self, rows: pa.Table, store: FileSegments, part: int) -> Iterator[pa.Table]:
         del store, part
+        assert len(rows), "a part without rows is none"
         yield rows.select(TOTALS.names)
 
 
@@ -64,7 +65,9 @@ class Pipeline:
         if kind == exchange.STALE:
             self.causes.append(json.loads(payload)["cause"])
             totals = pa.table({"key": self.totals.keys(), "total": self.totals.values()}, schema=TOTALS)
-            kind, payload = self._run(disk, commit_id, {**events, "restore 0": totals}, restoring=True)
+            kind, payload = self._run(
+                disk, commit_id, {**events, **({"restore 0": totals} if len(totals) else {})}, restoring=True
+            )
         assert kind == exchange.DONE
         report = json.loads(payload)
         if committed:
