@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -315,3 +316,25 @@ def test_a_file_that_is_gone_or_that_says_less_is_damage(tmp_path: Path) -> None
             FileSegments(path)
         (path / name).write_bytes(kept)
     FileSegments(path).close()
+
+
+@pytest.mark.parametrize("many", [1, 50, 20_000])
+def test_a_damaged_byte_is_no_other_answer(tmp_path: Path, many: int) -> None:
+    """It is seen by the look-up that needs its page, and by each of so many keys that all pages are verified."""
+    path = tmp_path / "p" / "0"
+    db = FileSegments(path)
+    values: dict[bytes, bytes | None] = {b"%07d" % key: b"%d" % key * 20 for key in range(0, 40_000, 2)}
+    db.write({1: arrays(values)}, {})
+    db.close()
+    whole, rng = (path / "0.run").read_bytes(), np.random.default_rng(0)
+    found = []
+    for at in rng.integers(0, len(whole), 60).tolist():
+        (path / "0.run").write_bytes(whole[:at] + bytes([whole[at] ^ 64]) + whole[at + 1 :])
+        asked = [b"%07d" % key for key in rng.choice(40_000, many, replace=False)]
+        try:
+            with closing(FileSegments(path)) as db:
+                assert db.get(1, asked) == [values.get(key) for key in asked]
+            found.append(False)
+        except CorruptionError:
+            found.append(True)
+    assert all(found) if many == 20_000 else not all(found)

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from xxhash import xxh3_64_intdigest, xxh64_intdigest
 
-from sessionlake.columnar.arrays import Ints, offsets_of
+from sessionlake.columnar.arrays import Ints, offsets_of, within_group
 from sessionlake.columnar.identity import Hashes, hash_bytes
 from sessionlake.columnar.texts import text_order
 
@@ -31,6 +31,8 @@ HEAD = np.dtype([(name, "<u8") for name in ("magic", "seed", "rows", "key_bytes"
 _PAGE = 1 << 15
 """Bytes of a page; each has a checksum."""
 _ALIGN = 8
+_PAGES_A_KEY = 2
+"""If so many keys are looked up that there are no more pages than this for each, all pages are verified at once: they are needed soon."""
 
 
 class DamagedError(Exception):
@@ -160,6 +162,8 @@ class Run:
         self._parts = parts
         self._sums = np.frombuffer(self._bytes[parts.values.stop :].tobytes(), "<u8")
         self._unchecked = np.ones(pages, bool)
+        self._left = pages
+        """How many pages are unchecked, at least."""
         self._verify_all(slice(0, HEAD.itemsize))
         self._starts, self._places = self._view(parts.starts, "<u4"), self._view(parts.places, "<u4")
         self._hashes = self._view(parts.hashes, "<u8")
@@ -212,34 +216,33 @@ class Run:
 
         `hashes` are those of all keys.
         """
-        hashes = hashes[asked]
-        bits = _first_bits(hashes, self.rows)
-        self._verify(self._parts.starts.start + 4 * bits)
-        self._verify(self._parts.starts.start + 4 * (bits + 1))
-        at, stop = self._starts[bits].astype(np.int64), self._starts[bits + 1].astype(np.int64)
-        self._verify_each(self._parts.hashes.start + 8 * at, self._parts.hashes.start + 8 * stop)
-        rows = np.full(len(asked), -1)
-        left = np.flatnonzero(at < stop)
-        at, stop, hashes = at[left], stop[left], hashes[left]
+        if self._left and len(self._unchecked) <= _PAGES_A_KEY * len(asked):
+            self._verify_pages(np.flatnonzero(self._unchecked))
+        parts, wanted = self._parts, hashes[asked]
+        bits = _first_bits(wanted, self.rows)
+        if self._left:
+            self._verify(parts.starts.start + 4 * bits)
+            self._verify(parts.starts.start + 4 * (bits + 1))
+        first = self._starts[bits].astype(np.int64)
         # One or two hashes have the same first bits. Who does not know the seed can't make keys whose hashes do.
-        while len(left):
-            same = self._hashes[at] == hashes
-            hit = np.flatnonzero(same)
-            if len(hit):
-                self._verify(self._parts.places.start + 4 * at[hit])
-                candidates = self._places[at[hit]].astype(np.int64)
-                equal = pc.equal(self._taken(self._keys, candidates), keys.take(pa.array(asked[left[hit]])))
-                is_equal = equal.to_numpy(zero_copy_only=False)
-                rows[left[hit[is_equal]]] = candidates[is_equal]
-                same[hit[~is_equal]] = False  # another key has the hash, too
-            following = np.flatnonzero(~same & (at + 1 < stop))
-            left, at, stop, hashes = left[following], at[following] + 1, stop[following], hashes[following]
-        found = rows >= 0
-        return asked[found], rows[found]
+        many = self._starts[bits + 1] - first
+        if self._left:
+            self._verify_each(parts.hashes.start + 8 * first, parts.hashes.start + 8 * (first + many))
+        of = np.repeat(np.arange(len(asked)), many)
+        at = first[of] + within_group(many)
+        same = np.flatnonzero(self._hashes[at] == wanted[of])
+        of, at = of[same], at[same]
+        if self._left:
+            self._verify(parts.places.start + 4 * at)
+        rows, which = self._places[at].astype(np.int64), asked[of]
+        # Another key may have the hash, too.
+        equal = pc.equal(self._taken(self._keys, rows), keys.take(pa.array(which))).to_numpy(zero_copy_only=False)
+        return which[equal], rows[equal]
 
     def values(self, rows: Ints) -> pa.Array:
         """Return the values of rows, in any order."""
-        self._verify(self._parts.bits.start + rows // 8)
+        if self._left:
+            self._verify(self._parts.bits.start + rows // 8)
         return self._taken(self._values, rows)
 
     def _taken(self, array: pa.Array, rows: Ints) -> pa.Array:
@@ -249,9 +252,10 @@ class Run:
             if is_key
             else (self._parts.values, self._value_ends, self._parts.value_ends)
         )
-        self._verify(np.concatenate([at.start + 4 * rows, at.start + 4 * (rows + 1)]))
-        low, high = part.start + ends[rows].astype(np.int64), part.start + ends[rows + 1].astype(np.int64)
-        self._verify_each(low, high)
+        if self._left:
+            self._verify(np.concatenate([at.start + 4 * rows, at.start + 4 * (rows + 1)]))
+            low, high = part.start + ends[rows].astype(np.int64), part.start + ends[rows + 1].astype(np.int64)
+            self._verify_each(low, high)
         return array.take(pa.array(rows))
 
     def key(self, row: int) -> bytes:
@@ -308,6 +312,8 @@ class Run:
 
     def _verify_all(self, part: slice) -> None:
         """Compare the checksums of the pages that a part lies in."""
+        if not self._left:
+            return
         first, last = part.start // _PAGE, -(-part.stop // _PAGE)
         if last - first == 1 and not self._unchecked[first]:
             return
@@ -319,6 +325,9 @@ class Run:
             if _checksum(self._bytes[page * _PAGE : end]) != self._sums[page]:
                 raise self._damaged(f"page {page} is not as it was written")
             self._unchecked[page] = False
+        if len(pages):
+            # Never too few, whatever other threads do meanwhile.
+            self._left = int(np.count_nonzero(self._unchecked))
 
     def _damaged(self, what: str) -> DamagedError:
         return DamagedError(f"{self._path}: {what}")
