@@ -1,15 +1,17 @@
-"""A table is the same whichever way it was created."""
+"""A table is the same whichever way it was created, and however many add its columns at once."""
 
 import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.tables import Tables, spark_schema
+from sessionlake.warehouse.tables import Table, Tables, spark_schema
 
 SETTINGS = {"checkpointInterval": "20"}
 
@@ -42,3 +44,32 @@ def test_same_as_sparks(spark: SparkSession, tmp_path: Path, folder: str) -> Non
     assert created(Path(here.uri)) == created(Path(there.uri))
     assert writer_of(Path(here.uri)) == ("Apache-Spark" if "%" in folder else "delta-rs")
     assert here.read().schema == there.read().schema
+
+
+@pytest.mark.parametrize("asked", ["ka", "kab"])
+def test_two_who_add_columns_at_one_moment(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    """As two drivers do that are started at once: the second adds what the first one has left."""
+    table = Tables(spark, str(tmp_path), CHANGELOG)[schemas.CORRECTIONS]
+    of = {name: pa.schema([(column, pa.int64()) for column in name]) for name in ("k", "ka", "kab")}
+    add = Table.add_columns
+
+    def after_another(self: Table, fields: Any) -> None:
+        monkeypatch.setattr(Table, "add_columns", add)
+        self.grow(of["ka"])
+        add(self, fields)
+
+    table.create(of["k"], "")
+    monkeypatch.setattr(Table, "add_columns", after_another)
+    table.grow(of[asked])
+    assert table.read().columns == [*asked]
+    monkeypatch.setattr(Table, "add_columns", lambda *_: pytest.fail("there is nothing to add"))
+    table.grow(of[asked])
+
+
+def test_columns_that_can_not_be_added_are_no_end_without_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    table = Tables(spark, str(tmp_path), CHANGELOG)[schemas.CORRECTIONS]
+    table.create(pa.schema([("a", pa.int64())]), "")
+    with pytest.raises(AnalysisException, match="INVALID"):
+        table.grow(pa.schema([("a", pa.int64()), ("b c", pa.int64())]))

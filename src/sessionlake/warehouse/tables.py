@@ -79,10 +79,13 @@ class Table(Transactions):
 
     def grow(self, schema: pa.Schema, names: Collection[str] | None = None) -> None:
         """Add the columns of a schema that the table, which is there, lacks; or those of `names`. They are null in its rows."""
-        known = self.read().columns
         wanted = schema.names if names is None else names
-        fields = pa.schema([field for field in schema if field.name in wanted and field.name not in known])
-        self.add_columns(spark_schema(fields).fields)
+
+        def lacking() -> list[StructField]:
+            known = self.read().columns
+            return spark_schema(pa.schema([f for f in schema if f.name in wanted and f.name not in known])).fields
+
+        self._add(lacking, self.add_columns)
 
     def add_columns(self, fields: Sequence[StructField]) -> None:
         """Add columns, which are null in the rows that are there."""
@@ -95,12 +98,27 @@ class Table(Transactions):
 
     def grow_struct(self, field: pa.Field) -> None:
         """Add the fields of a struct column that the table's column lacks. They are null in its rows."""
-        known = self.read().select(f"{SPARK.named(field.name)}.*").columns
-        new = [f for f in spark_schema(pa.schema(list(field.type))) if f.name not in known]
-        if new:
-            name = SPARK.named(field.name)
+        name = SPARK.named(field.name)
+
+        def lacking() -> list[StructField]:
+            known = self.read().select(f"{name}.*").columns
+            return [f for f in spark_schema(pa.schema(list(field.type))) if f.name not in known]
+
+        def add(new: Sequence[StructField]) -> None:
             columns = ", ".join(f"{name}.{SPARK.named(f.name)} {f.dataType.simpleString()}" for f in new)
             self.spark.sql(f"alter table {self.sql_name()} add columns ({columns})")
+
+        self._add(lacking, add)
+
+    def _add(self, lacking: Callable[[], list[StructField]], add: Callable[[list[StructField]], None]) -> None:
+        """Add what is lacking."""
+        while fields := lacking():
+            try:
+                add(fields)
+            except Exception:
+                # Delta refuses the second of two who add the same at one moment.
+                if len(lacking()) == len(fields):
+                    raise
 
     def _create_here(
         self,
