@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from sessionlake.columnar.arrays import Ints, binary_array, byte_slices, offsets_of
 from sessionlake.columnar.records import Records
 
-FORMAT = 2
+FORMAT = 3
 """Version of this layout, of the runs, and of the segments' and metadata's names; another one's stores are restored, never read."""
 
 # All heads stand before all states, so that numpy reads them as one structured array.

@@ -1,8 +1,9 @@
 """Runs: files of keys and values, sorted by key, that are written once, mapped to be read, and never changed.
 
 A run has each key once. A null value says that the key is deleted, whatever older runs have. Beside the rows, which lie by key, a
-run has a hash table: the sorted hashes of its keys, the row of each, and where the hashes with the same first bits begin. So keys are
-looked up by their hashes, and a range of keys by a search of the keys themselves. Every page of a file has a checksum, which is
+run has a hash table: of all hashes with the same first bits where they begin and which next bits they have, and in the order of the
+hashes 32 bits of each and the row. So keys are looked up by their hashes, most of those that the run lacks at one place, and a range of
+keys by a search of the keys themselves. Every page of a file has a checksum, which is
 compared before the page's bytes are used.
 
 All numbers are little endian: a head (HEAD), then parts that begin at multiples of 8 bytes, in the order of `_Parts`, then the
@@ -26,7 +27,7 @@ from sessionlake.columnar.arrays import Ints, offsets_of, within_group
 from sessionlake.columnar.identity import Hashes, hash_bytes
 from sessionlake.columnar.texts import text_order
 
-_MAGIC = int.from_bytes(b"slake-r1", "little")
+_MAGIC = int.from_bytes(b"slake-r2", "little")
 HEAD = np.dtype([(name, "<u8") for name in ("magic", "seed", "rows", "key_bytes", "value_bytes")])
 _PAGE = 1 << 15
 """Bytes of a page; each has a checksum."""
@@ -57,10 +58,11 @@ class Rows:
 class _Parts(NamedTuple):
     """The parts of a file, as slices of its bytes."""
 
-    starts: slice
-    """Of all hashes with the same first bits (`_bits`) the place of the first, and the number of all hashes at the end."""
+    table: slice
+    """Of all hashes with the same first bits (`_bits`) the place of the first, and a flag for the next bits of each (`_flags`); at the end
+    the number of all hashes."""
     hashes: slice
-    """Ascending."""
+    """Of each the 32 bits after the first ones (`_rest`), in the order of the hashes."""
     places: slice
     """The row of each hash."""
     key_ends: slice
@@ -72,11 +74,15 @@ class _Parts(NamedTuple):
     values: slice
 
 
+_PLACE = (1 << 32) - 1
+"""The bits of a place in an entry of the table; the others are flags."""
+
+
 def _parts(rows: int, key_bytes: int, value_bytes: int) -> _Parts:
     found, at = list[slice](), HEAD.itemsize
     ends = 4 * (rows + 1)
-    starts = 4 * ((1 << _bits(rows)) + 1)
-    for size in (starts, 8 * rows, 4 * rows, ends, ends, -(-rows // 8), key_bytes, value_bytes):
+    table = 8 * ((1 << _bits(rows)) + 1)
+    for size in (table, 4 * rows, 4 * rows, ends, ends, -(-rows // 8), key_bytes, value_bytes):
         at = -(-at // _ALIGN) * _ALIGN
         found.append(slice(at, at + size))
         at += size
@@ -92,6 +98,25 @@ def _first_bits(hashes: Hashes, rows: int) -> Ints:
     return (hashes >> np.uint64(64 - _bits(rows))).astype(np.int64)
 
 
+def _rest(hashes: Hashes, rows: int) -> npt.NDArray[np.uint32]:
+    return (hashes >> np.uint64(32 - _bits(rows))).astype("<u4")
+
+
+def _flags(hashes: Hashes, rows: int) -> Hashes:
+    """Return one of 32 flags for the five bits of each hash after the first ones."""
+    return np.uint64(1 << 32) << ((hashes >> np.uint64(59 - _bits(rows))) & np.uint64(31))
+
+
+def _table(hashes: Hashes) -> Hashes:
+    """Return the table of ascending hashes."""
+    rows = len(hashes)
+    first = _first_bits(hashes, rows)
+    table = np.searchsorted(first, np.arange((1 << _bits(rows)) + 1)).astype("<u8")
+    begins = np.flatnonzero(np.diff(first, prepend=-1))
+    table[first[begins]] |= np.bitwise_or.reduceat(_flags(hashes, rows), begins)
+    return table
+
+
 def write_run(path: Path, rows: Rows, seed: int) -> None:
     """Write a run of at least one row; keys are hashed with a seed that nobody can guess. FileExistsError if there is a file.
 
@@ -104,8 +129,8 @@ def write_run(path: Path, rows: Rows, seed: int) -> None:
     value_ends, values = _compact(rows.values)
     live = rows.values.is_valid().to_numpy(zero_copy_only=False)
     content = (
-        np.searchsorted(_first_bits(hashes, len(rows)), np.arange((1 << _bits(len(rows))) + 1)).astype("<u4"),
-        hashes,
+        _table(hashes),
+        _rest(hashes, len(rows)),
         place.astype("<u4"),
         key_ends.astype("<i4"),
         value_ends.astype("<i4"),
@@ -165,8 +190,8 @@ class Run:
         self._left = pages
         """How many pages are unchecked, at least."""
         self._verify_all(slice(0, HEAD.itemsize))
-        self._starts, self._places = self._view(parts.starts, "<u4"), self._view(parts.places, "<u4")
-        self._hashes = self._view(parts.hashes, "<u8")
+        self._table, self._places = self._view(parts.table, "<u8"), self._view(parts.places, "<u4")
+        self._hashes = self._view(parts.hashes, "<u4")
         self._key_ends, self._value_ends = self._view(parts.key_ends, "<i4"), self._view(parts.value_ends, "<i4")
 
     def is_file(self, path: Path) -> bool:
@@ -192,12 +217,13 @@ class Run:
         """Return the row of one key; -1 if there is none. A tenth of the time of `find`."""
         hashed, parts = xxh64_intdigest(key, self.seed), self._parts
         bits = hashed >> (64 - _bits(self.rows))
-        at = parts.starts.start + 4 * bits
-        self._verify_all(slice(at, at + 8))
-        first, stop = int(self._starts[bits]), int(self._starts[bits + 1])
-        self._verify_all(slice(parts.hashes.start + 8 * first, parts.hashes.start + 8 * stop))
-        for place in range(bisect_left(self._hashes, hashed, first, stop), stop):
-            if self._hashes[place] != hashed:
+        at = parts.table.start + 8 * bits
+        self._verify_all(slice(at, at + 16))
+        first, stop = (int(entry) & _PLACE for entry in self._table[bits : bits + 2])
+        self._verify_all(slice(parts.hashes.start + 4 * first, parts.hashes.start + 4 * stop))
+        rest = hashed >> (32 - _bits(self.rows)) & _PLACE
+        for place in range(bisect_left(self._hashes, rest, first, stop), stop):
+            if self._hashes[place] != rest:
                 break
             at = parts.places.start + 4 * place
             self._verify_all(slice(at, at + 4))
@@ -221,21 +247,25 @@ class Run:
         parts, wanted = self._parts, hashes[asked]
         bits = _first_bits(wanted, self.rows)
         if self._left:
-            self._verify(parts.starts.start + 4 * bits)
-            self._verify(parts.starts.start + 4 * (bits + 1))
-        first = self._starts[bits].astype(np.int64)
+            self._verify(parts.table.start + 8 * bits)
+            self._verify(parts.table.start + 8 * (bits + 1))
+        # Most keys that the run lacks have no flag.
+        entries = self._table[bits]
+        flagged = np.flatnonzero(entries & _flags(wanted, self.rows))
+        wanted, asked, entries, bits = wanted[flagged], asked[flagged], entries[flagged], bits[flagged]
+        first = (entries & np.uint64(_PLACE)).astype(np.int64)
         # One or two hashes have the same first bits. Who does not know the seed can't make keys whose hashes do.
-        many = self._starts[bits + 1] - first
+        many = (self._table[bits + 1] & np.uint64(_PLACE)).astype(np.int64) - first
         if self._left:
-            self._verify_each(parts.hashes.start + 8 * first, parts.hashes.start + 8 * (first + many))
+            self._verify_each(parts.hashes.start + 4 * first, parts.hashes.start + 4 * (first + many))
         of = np.repeat(np.arange(len(asked)), many)
         at = first[of] + within_group(many)
-        same = np.flatnonzero(self._hashes[at] == wanted[of])
+        same = np.flatnonzero(self._hashes[at] == _rest(wanted, self.rows)[of])
         of, at = of[same], at[same]
         if self._left:
             self._verify(parts.places.start + 4 * at)
         rows, which = self._places[at].astype(np.int64), asked[of]
-        # Another key may have the hash, too.
+        # Another key may have these bits, too.
         equal = pc.equal(self._taken(self._keys, rows), keys.take(pa.array(which))).to_numpy(zero_copy_only=False)
         return which[equal], rows[equal]
 
