@@ -1,9 +1,9 @@
-"""Writes of batches that may or may not be committed, as files next to a shard's store."""
+"""Writes of batches that may or may not be committed, as files next to a shard's store: a stream of Arrow, and its checksum."""
 
+import io
 import os
-import zlib
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from xxhash import xxh3_64
@@ -14,9 +14,8 @@ from sessionlake.store.layout import FORMAT
 
 PENDING = ".pending"
 """Suffix of the directory, next to a store."""
-_BASE, _CHECKSUM, _FORMAT = b"base", b"xxh3", b"format"
-_OLDER_CHECKSUM = b"crc32"
-"""That of files which a release before this one has left."""
+_BASE, _FORMAT = b"base", b"format"
+_CHECKSUM_BYTES = 8
 
 
 class Pending:
@@ -27,14 +26,14 @@ class Pending:
 
     def write(self, commit_id: str, base: str | None, writes: pa.Table) -> None:
         """Write the file durably: it is whole or absent. `base` is the store's commit that the writes build on."""
-        marks = {_BASE: (base or "").encode(), _FORMAT: str(FORMAT).encode()}
-        schema = writes.schema.with_metadata({**marks, _CHECKSUM: _checksum(writes, marks)})
+        schema = writes.schema.with_metadata({_BASE: (base or "").encode(), _FORMAT: str(FORMAT).encode()})
         make_private(self._directory)
         temporary = self._directory / f"{commit_id}.{os.getpid()}.tmp"
-        with temporary.open("wb") as file:
-            with pa.ipc.new_file(file, schema) as writer:
+        with temporary.open("wb", buffering=0) as file:
+            summed = _Summed(file)
+            with pa.ipc.new_stream(summed, schema) as writer:
                 writer.write_table(writes.replace_schema_metadata(schema.metadata))
-            file.flush()
+            file.write(summed.digest.digest())
             os.fsync(file.fileno())
         temporary.replace(self._path(commit_id))
 
@@ -45,7 +44,7 @@ class Pending:
         """
         path = self._path(commit_id)
         try:
-            writes = read_pending(path)
+            writes = _read(path)
         except FileNotFoundError:
             return None
         except Exception as error:
@@ -71,39 +70,32 @@ class Pending:
         return self._directory / f"{commit_id}.arrow"
 
 
-def read_pending(path: Path) -> pa.Table:
-    """Return the content of a pending file. If the file is damaged, any error of Arrow may be raised."""
+class _Summed(io.RawIOBase):
+    """A file that is written through a checksum."""
+
+    def __init__(self, file: io.RawIOBase) -> None:
+        self.digest, self._file = xxh3_64(), file
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self.digest.update(data)
+        left = memoryview(data)
+        while left:
+            left = left[self._file.write(left) :]
+        return len(data)
+
+
+def _read(path: Path) -> pa.Table:
+    """Return the content of a file. If the file is damaged, any error of Arrow may be raised."""
     with pa.memory_map(str(path)) as source:
-        writes = pa.ipc.open_file(source).read_all()
-    writes.validate(full=True)
-    marks = dict(writes.schema.metadata or {})
-    checksum, older = marks.pop(_CHECKSUM, None), marks.pop(_OLDER_CHECKSUM, None)
-    # Releases that wrote none had this format.
-    format_ = marks.get(_FORMAT, b"1")
+        content = source.read_buffer()
+    size = max(content.size - _CHECKSUM_BYTES, 0)
+    if xxh3_64(content[:size]).digest() != content[size:].to_pybytes():
+        raise pa.ArrowInvalid("its checksum is another one")
+    writes = pa.ipc.open_stream(content[:size]).read_all()
+    format_ = (writes.schema.metadata or {}).get(_FORMAT, b"")
     if format_ != str(FORMAT).encode():
         raise pa.ArrowInvalid(f"format {format_.decode(errors='replace')}, not {FORMAT}")
-    is_as_written = checksum is None or checksum == _checksum(writes, marks)
-    if not is_as_written or (older is not None and older != _older_checksum(writes, marks)):
-        raise pa.ArrowInvalid("its checksum is another one")
     return writes
-
-
-def _checksum(writes: pa.Table, marks: dict[bytes, bytes]) -> bytes:
-    digest = xxh3_64()
-    for part in _parts(writes, marks):
-        digest.update(part)
-    return digest.hexdigest().encode()
-
-
-def _older_checksum(writes: pa.Table, marks: dict[bytes, bytes]) -> bytes:
-    crc = 0
-    for part in _parts(writes, marks):
-        crc = zlib.crc32(part, crc)
-    return b"%08x" % crc
-
-
-def _parts(writes: pa.Table, marks: dict[bytes, bytes]) -> Iterator[bytes | pa.Buffer]:
-    """Yield all that a checksum is of."""
-    yield repr(sorted(marks.items())).encode()
-    for batch in writes.to_batches():
-        yield batch.serialize()
