@@ -2,8 +2,8 @@
 
     python -m benchmarks.scale [--sessions 100000000] [--shards 16] [--jobs]
 
-Batches of 2.5M events bring new keys. At 1M, 10M, 30M and all sessions, five batches of 500,000 events follow, half of known keys, spread
-over all of them. At the end one key is looked up; with --jobs all stores are lost and restored and the changelog is compacted, too. Prints
+Batches of 2.5M events bring new keys. At 1M, 10M, 30M and all sessions, 16 batches of 500,000 events follow in one run of the stream, half of known
+keys, spread over all of them. At the end one key is looked up; with --jobs all stores are lost and restored and the changelog is compacted, too. Prints
 lines, and writes a JSON file after each step. 100M sessions need about 40 GB of disk.
 """
 
@@ -13,7 +13,8 @@ import os
 import platform
 import shutil
 import statistics
-import tempfile
+import subprocess
+import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,16 +23,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import tomli_w
 from pyspark.sql import SparkSession
 from rich.console import Console
 
 from benchmarks.cpu import tree_cpu_s
 from benchmarks.memory import peak_memory
+from benchmarks.processes import input_folder
 from benchmarks.sizing import table_bytes, timed_batches
 from benchmarks.synthetic import BASE_US
 from sessionlake.config.load import Config, parse_config
 from sessionlake.engine.spark import LITTLE_JAVA, build_session
-from sessionlake.jobs.compact import compact
+from sessionlake.operators.run import run
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.serve.queries import find_rows
 from sessionlake.warehouse import schemas
@@ -42,21 +45,36 @@ LOADED, PROBED = 2_500_000, 500_000
 """Events of a batch that brings new keys, and of one that is measured."""
 MARKS = (1_000_000, 10_000_000, 30_000_000)
 FILES = 4
+CONFIG = "scale.toml"
 console = Console(highlight=False)
 
 
 def config_of(root: Path, shards: int) -> Config:
     """Return sessions that never expire; a batch has FILES files."""
-    return parse_config(
-        {
-            "pipeline": {"name": "scale", "warehouse": "warehouse", "shards": shards, "trigger": "0 s"},
-            "source": {"kind": "files", "path": "events", "format": "parquet", "max_files_per_batch": FILES},
-            "event": {"key": "key", "time": "ts"},
-            "session": {"gap": "30 minutes", "grace": "2 hours", "retention": "36500 days"},
-            "aggregates": {"total": "sum(amount)"},
-        },
-        root,
+    told = {
+        "pipeline": {"name": "scale", "warehouse": "warehouse", "shards": shards, "trigger": "0 s"},
+        "source": {"kind": "files", "path": "events", "format": "parquet", "max_files_per_batch": FILES},
+        "event": {"key": "key", "time": "ts"},
+        "session": {"gap": "30 minutes", "grace": "2 hours", "retention": "36500 days"},
+        "aggregates": {"total": "sum(amount)"},
+    }
+    (root / CONFIG).write_text(tomli_w.dumps(told))
+    return parse_config(told, root)
+
+
+def spark_of_stream() -> SparkSession:
+    return build_session(
+        "scale", master="local[2]", shuffle_partitions=2, driver_memory="4g", extra_conf=dict(LITTLE_JAVA)
     )
+
+
+def compacted(root: Path) -> dict[str, Any]:
+    """Compact as a user does, in a process of its own."""
+    began = time.monotonic()
+    with peak_memory() as memory:
+        command = [sys.executable, "-m", "sessionlake", "compact", CONFIG]
+        subprocess.run(command, cwd=root, check=True)
+    return {"seconds": round(time.monotonic() - began, 1), "peak_memory_mb": memory}
 
 
 class Growing:
@@ -93,21 +111,27 @@ class Growing:
                 file.unlink()  # they are of committed batches
         return took
 
-    def probe(self, batches: int = 5) -> dict[str, Any]:
-        """Measure batches of events, half of known keys and half of new ones."""
-        took, cpu = [], []
-        for _ in range(batches + 1):
+    def probe(self, batches: int = 16) -> dict[str, Any]:
+        """Run batches of events, half of known keys and half of new ones; the figures are those of the second half.
+
+        In the first ones each worker maps and verifies what it reads, and the very first applies the writes of a large batch.
+        """
+        for _ in range(batches):
             known, fresh = self.rng.integers(0, self.keys, PROBED // 2), np.arange(self.keys, self.keys + PROBED // 2)
             self.keys += PROBED // 2
             self.write(np.concatenate([known, fresh]))
-            before = tree_cpu_s()
-            took += timed_batches(self.spark, self.config)
-            cpu.append(tree_cpu_s() - before)
-        # The first one applies the writes of a large batch before it. CPU has the beginning and the end of a run in it.
+        took, cpu = [], []
+
+        def on_commit(batch: Any) -> None:
+            took.append((batch.committed_us - batch.started_us) / 1e6)
+            cpu.append(tree_cpu_s())
+
+        run(self.spark, self.config, once=True, on_commit=on_commit)
+        half = batches // 2
         return {
-            "seconds": [round(s, 3) for s in took[1:]],
-            "median_s": round(statistics.median(took[1:]), 3),
-            "cpu_s": round(statistics.median(cpu[1:]), 2),
+            "seconds": [round(s, 3) for s in took],
+            "median_s": round(statistics.median(took[half:]), 3),
+            "cpu_s": round((cpu[-1] - cpu[half - 1]) / (batches - half), 2),
         }
 
     def bytes(self) -> dict[str, float]:
@@ -145,7 +169,6 @@ def main() -> None:
     parser.add_argument("--shards", type=int, default=16)
     parser.add_argument("--jobs", action="store_true", help="also restore all stores, and compact")
     asked = parser.parse_args()
-    work = Path(tempfile.mkdtemp(prefix="sessionlake-scale-"))
     file = RESULTS / f"scale-{datetime.now(UTC):%Y-%m-%dT%H%M%S}.json"
     found: dict[str, Any] = {"at": datetime.now(UTC).isoformat(timespec="seconds"), "cpus": os.cpu_count()}
     found |= {
@@ -160,35 +183,33 @@ def main() -> None:
         file.write_text(json.dumps(found, indent=1) + "\n")
         console.print(f"{name}: {json.dumps(value)}")
 
-    spark = build_session(
-        "scale", master="local[2]", shuffle_partitions=2, driver_memory="4g", extra_conf=dict(LITTLE_JAVA)
-    )
-    try:
-        stream = Growing(spark, work, asked.shards)
-        with peak_memory() as memory:
-            for mark in (*(mark for mark in MARKS if mark < asked.sessions), asked.sessions):
-                at = found["at_sessions"].setdefault(f"{mark:,}", {})
-                took = stream.load(mark)
-                if took:
-                    note("batches that bring 2.5M keys, s", [round(s, 2) for s in took], at)
-                note("batches of 500,000 events", stream.probe(), at)
-                note("bytes a session", stream.bytes(), at)
-        note("peak_memory_mb", memory)
-        note("sessions", stream.sessions)
-        note("look-up before compaction, s", stream.looked_up())
-        if not asked.jobs:
-            return
-        note("restore of all stores", stream.restored())
-        began = time.monotonic()
-        compact(spark, stream.config)
-        note("compaction, s", round(time.monotonic() - began, 1))
-        note("look-up after compaction, s", stream.looked_up())
-        snapshot = table_bytes(spark, stream.tables, schemas.SESSIONS)
-        note("snapshot, bytes a session", round(snapshot / stream.sessions, 1))
-        note("restore from the snapshot", stream.restored())
-    finally:
-        spark.stop()
-        shutil.rmtree(work, ignore_errors=True)
+    with input_folder() as work:
+        spark = spark_of_stream()
+        try:
+            stream = Growing(spark, work, asked.shards)
+            with peak_memory() as memory:
+                for mark in (*(mark for mark in MARKS if mark < asked.sessions), asked.sessions):
+                    at = found["at_sessions"].setdefault(f"{mark:,}", {})
+                    took = stream.load(mark)
+                    if took:
+                        note("batches that bring 2.5M keys, s", [round(s, 2) for s in took], at)
+                    note("batches of 500,000 events", stream.probe(), at)
+                    note("bytes a session", stream.bytes(), at)
+            note("peak_memory_mb", memory)
+            note("sessions", stream.sessions)
+            note("look-up before compaction, s", stream.looked_up())
+            if not asked.jobs:
+                return
+            note("restore of all stores", stream.restored())
+            spark.stop()
+            note("compaction", compacted(work))
+            spark = stream.spark = spark_of_stream()
+            note("look-up after compaction, s", stream.looked_up())
+            snapshot = table_bytes(spark, stream.tables, schemas.SESSIONS)
+            note("snapshot, bytes a session", round(snapshot / stream.sessions, 1))
+            note("restore from the snapshot", stream.restored())
+        finally:
+            spark.stop()
     console.print(f"written to {file}")
 
 
