@@ -78,7 +78,7 @@ bench-latency: setup kafka-jars ## measure event to Delta row through Kafka at 1
 	@$(PYTHON) -m benchmarks.latency
 
 .PHONY: bench-peers
-bench-peers: setup kafka-jars kstreams-jars ## measure Kafka Streams, Flink, Spark's own operators and DuckDB on the same events
+bench-peers: setup kafka-jars kstreams-jars ## measure Kafka Streams, Flink, Spark's own operators, Pathway and DuckDB on the same events
 	@$(PYTHON) -m sessionlake.jars infra/flink/jars.toml >/dev/null
 	@$(PYTHON) -m benchmarks.peers.run
 

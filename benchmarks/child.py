@@ -23,6 +23,7 @@ CASES = {
     "flink_peer": "peers.flink",
     "spark_peer": "peers.spark",
     "transform_with_state_peer": "peers.transform_with_state",
+    "pathway_peer": "peers.pathway",
     "duckdb_peer": "peers.duck",
     "full_at_once": "windows",
     "more_state": "windows",

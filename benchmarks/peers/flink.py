@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.jvm import watched
+from benchmarks.peers.programs import java_program, watched
 from benchmarks.peers.results import added_up
 from benchmarks.peers.workloads import GRACE_MS, WORKLOADS
 from sessionlake.jars import load_list
@@ -20,7 +20,8 @@ def flink_peer(case: dict[str, Any]) -> dict[str, Any]:
     numbers = (case["events_per_batch"], case["events"], *times, workload.messages)
     inputs = ("left", "right") if workload.name == "join" else ("events",)
     folders = [str(Path(case["input"], name)) for name in inputs]
-    found = watched(JARS, "FlinkPeer.java", [workload.name, str(work), *map(str, numbers), *folders], home, heap="3g")
+    command = java_program(JARS, "FlinkPeer.java", home, heap="3g")
+    found = watched([*command, workload.name, str(work), *map(str, numbers), *folders], home)
     rows = f"read_parquet('{work}/out/**')"
     if workload.name == "sessions":
         rows = f'(SELECT key, start, "end" - {workload.step_ms} AS "end", count, total FROM {rows})'

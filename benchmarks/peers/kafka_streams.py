@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.inputs import write_lines
-from benchmarks.peers.jvm import watched
+from benchmarks.peers.programs import java_program, watched
 from benchmarks.peers.results import added_up
 from benchmarks.peers.workloads import GRACE_MS, WORKLOADS
 from infra.kafka.broker import Broker
@@ -23,7 +23,8 @@ def kafka_streams_peer(case: dict[str, Any]) -> dict[str, Any]:
     numbers = (case["events_per_batch"], case["events"], GRACE_MS, workload.size_ms, workload.step_ms)
     with Broker(home / "broker", java=("-Xmx1g", "-XX:+UseParallelGC")) as broker:
         arguments = [workload.name, broker.bootstrap_servers, str(work), *map(str, numbers)]
-        found = watched(JARS, "KafkaStreamsPeer.java", arguments, home, heap="3g")
+        command = java_program(JARS, "KafkaStreamsPeer.java", home, heap="3g")
+        found = watched([*command, *arguments], home)
     columns = {"key": "VARCHAR", "start": "BIGINT", "end": "BIGINT", "count": "BIGINT", "total": "BIGINT"}
     rows = f"(SELECT row_number() OVER () AS place, * FROM read_csv('{work}/out.tsv', delim = '\t', header = false, columns = {columns}))"
     if workload.name == "join":

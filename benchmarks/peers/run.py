@@ -1,4 +1,4 @@
-"""`make bench-peers`: this engine, Kafka Streams, Flink, Spark's own operators and DuckDB on the same events; a table and a JSON file.
+"""`make bench-peers`: this engine, Kafka Streams, Flink, Spark's own operators, Pathway and DuckDB on the same events; a table and a JSON file.
 
 All have two cores. A stream's figure is the median over the last three quarters of its batches, which are the same files for all; one that
 knows no batches is timed as it has taken each batch's events. CPU seconds are those of all processes of a
@@ -40,6 +40,7 @@ PEERS = {
     "transform_with_state": ("Spark, transformWithState in Python", {"sessions"}),
     "flink": ("Flink", set(WORKLOADS) - {"sliding_exits", "stored"}),
     "kafka_streams": ("Kafka Streams", set(WORKLOADS) - {"count", "sliding", "stored"}),
+    "pathway": ("Pathway", {"sessions", "tumbling", "hopping", "join"}),
 }
 """What each is called, and the workloads that it has an operator for."""
 DURABLE = {
@@ -49,6 +50,7 @@ DURABLE = {
     "transform_with_state": "Delta",
     "flink": "Parquet",
     "kafka_streams": "a topic",
+    "pathway": "a CSV file",
 }
 COLUMNS = (
     *("workload", "peer", "events/s", "CPU s a batch", "against ours", "CPU"),
@@ -67,7 +69,7 @@ def early(peer: str, workload: Workload) -> str:
         return "when full"
     if workload.final or (workload.name == "sessions" and peer in ("spark", "transform_with_state", "flink")):
         return "when closed"
-    return {"ours": "each batch", "spark": "each batch"}.get(peer, "each 2 s")
+    return {"ours": "each batch", "spark": "each batch", "pathway": "each batch"}.get(peer, "each 2 s")
 
 
 def _equality(found: list[int], expected: list[int]) -> str:

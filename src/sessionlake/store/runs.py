@@ -32,8 +32,8 @@ HEAD = np.dtype([(name, "<u8") for name in ("magic", "seed", "rows", "key_bytes"
 _PAGE = 1 << 15
 """Bytes of a page; each has a checksum."""
 _ALIGN = 8
-_PAGES_A_KEY = 2
-"""If so many keys are looked up that there are no more pages than this for each, all pages are verified at once: they are needed soon."""
+_KEYS_A_PAGE = 2
+"""If so many keys are looked up for each page, all pages are verified at once: they are needed soon."""
 
 
 class DamagedError(Exception):
@@ -242,7 +242,7 @@ class Run:
 
         `hashes` are those of all keys.
         """
-        if self._left and len(self._unchecked) <= _PAGES_A_KEY * len(asked):
+        if self._left and len(asked) >= _KEYS_A_PAGE * len(self._unchecked):
             self._verify_pages(np.flatnonzero(self._unchecked))
         parts, wanted = self._parts, hashes[asked]
         bits = _first_bits(wanted, self.rows)

@@ -1,5 +1,6 @@
-"""Peers that are Java programs: compiled, run, and watched from batch to batch by what they print."""
+"""Peers that are programs of their own: run, and watched from batch to batch by what they print."""
 
+import os
 import subprocess
 import time
 from itertools import pairwise
@@ -15,21 +16,27 @@ HERE = Path(__file__).resolve().parent
 _OPENS = ["java.base/java.lang", "java.base/java.util", "java.base/java.time", "java.base/java.nio"]
 
 
-def watched(jars: Path, source: str, arguments: list[str], home: Path, *, heap: str) -> dict[str, Any]:
-    """Run a program; return the seconds of each batch, and CPU seconds a batch from the end of the first quarter on.
-
-    CPU is that of this process and all it started, a broker too. RuntimeError with the end of its log where it fails.
-    """
+def java_program(jars: Path, source: str, home: Path, *, heap: str) -> list[str]:
+    """Compile a program beside this module; return its command."""
     path = class_path(jars, [HERE / source], home / "classes")
     flags = [f"-Xmx{heap}", "-XX:+UseParallelGC", f"-Djava.io.tmpdir={home}"]
     flags += [f"--add-opens={name}=ALL-UNNAMED" for name in _OPENS]
+    return [java_command(), *flags, "-cp", path, source.removesuffix(".java")]
+
+
+def watched(command: list[str], home: Path, variables: dict[str, str] | None = None) -> dict[str, Any]:
+    """Run a program that prints "start", "batch ..." after each batch, and "end"; return the seconds of each batch, and CPU seconds a batch from the end of the first quarter on.
+
+    CPU is that of this process and all it started, a broker too. RuntimeError with the end of its log where it fails.
+    """
     log = home / "peer.log"
     with log.open("wb") as errors:
         process = subprocess.Popen(
-            [java_command(), *flags, "-cp", path, source.removesuffix(".java"), *arguments],
+            command,
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
+            env={**os.environ, **(variables or {})},
             preexec_fn=die_with_parent,  # noqa: PLW1509 (sets one flag; no lock is taken)
         )
         at: list[tuple[float, float]] = []
@@ -40,7 +47,7 @@ def watched(jars: Path, source: str, arguments: list[str], home: Path, *, heap: 
                 at.append((time.time(), tree_cpu_s()))
             ended = time.time() if line.startswith("end") else ended
     if process.wait() or not ended:
-        raise RuntimeError(f"{source}: it failed:\n{_said(log)}")
+        raise RuntimeError(f"{command[0]}: it failed:\n{_said(log)}")
     first = max(1, (len(at) - 1) // 4)
     return {
         "seconds": [round(b - a, 3) for (a, _), (b, _) in pairwise(at)],
