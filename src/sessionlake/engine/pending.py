@@ -33,7 +33,7 @@ class Pending:
             summed = _Summed(file)
             with pa.ipc.new_stream(summed, schema) as writer:
                 writer.write_table(writes.replace_schema_metadata(schema.metadata))
-            file.write(summed.digest.digest())
+            summed.end()
             os.fsync(file.fileno())
         temporary.replace(self._path(commit_id))
 
@@ -74,17 +74,24 @@ class _Summed(io.RawIOBase):
     """A file that is written through a checksum."""
 
     def __init__(self, file: io.RawIOBase) -> None:
-        self.digest, self._file = xxh3_64(), file
+        self._digest, self._file = xxh3_64(), file
 
     def writable(self) -> bool:
         return True
 
     def write(self, data: Any) -> int:
-        self.digest.update(data)
+        self._digest.update(data)
+        self._put(data)
+        return len(data)
+
+    def end(self) -> None:
+        """Write the checksum of all that was written."""
+        self._put(self._digest.digest())
+
+    def _put(self, data: Any) -> None:
         left = memoryview(data)
         while left:
             left = left[self._file.write(left) :]
-        return len(data)
 
 
 def _read(path: Path) -> pa.Table:

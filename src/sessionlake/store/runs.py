@@ -3,8 +3,7 @@
 A run has each key once. A null value says that the key is deleted, whatever older runs have. Beside the rows, which lie by key, a
 run has a hash table: of all hashes with the same first bits where they begin and which next bits they have, and in the order of the
 hashes 32 bits of each and the row. So keys are looked up by their hashes, most of those that the run lacks at one place, and a range of
-keys by a search of the keys themselves. Every page of a file has a checksum, which is
-compared before the page's bytes are used.
+keys by a search of the keys themselves. Every page of a file has a checksum, which is compared before the page's bytes are used.
 
 All numbers are little endian: a head (HEAD), then parts that begin at multiples of 8 bytes, in the order of `_Parts`, then the
 checksum of each page of all that.

@@ -119,6 +119,8 @@ class Table(Transactions):
                 # Delta refuses the second of two who add the same at one moment.
                 if len(lacking()) == len(fields):
                     raise
+            else:
+                return
 
     def _create_here(
         self,
