@@ -44,7 +44,7 @@ class Pending:
         """
         path = self._path(commit_id)
         try:
-            writes = _read(path)
+            writes = read_pending(path)
         except FileNotFoundError:
             return None
         except Exception as error:
@@ -94,7 +94,7 @@ class _Summed(io.RawIOBase):
             left = left[self._file.write(left) :]
 
 
-def _read(path: Path) -> pa.Table:
+def read_pending(path: Path) -> pa.Table:
     """Return the content of a file. If the file is damaged, any error of Arrow may be raised."""
     with pa.memory_map(str(path)) as source:
         content = source.read_buffer()

@@ -16,7 +16,7 @@ from sessionlake.config.joint_keys import joint_text, parts_of
 from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.engine.erasure import FORGET, erase_store, mark, marked, remove_all_marked
-from sessionlake.engine.pending import PENDING
+from sessionlake.engine.pending import PENDING, read_pending
 from sessionlake.errors import LockedError
 from sessionlake.jobs.forget.keys import Keys, keys_in_front
 from sessionlake.store.directory import RUN
@@ -163,8 +163,7 @@ def _is_pending(file: Path) -> bool:
 def _writes(pending: Path, named: _Named) -> bool:
     """Say whether a pending file has a key; half a file, which no batch will use, if any of its bytes are one."""
     try:
-        with pa.memory_map(str(pending)) as source:
-            column = pa.ipc.open_file(source).read_all()["key"]
+        column = read_pending(pending)["key"]
     except (OSError, pa.ArrowInvalid):
         return _holds(pending, named.keys.encoded)
     return named.among(combined(column.cast(pa.binary())))
