@@ -214,11 +214,14 @@ class Run:
 
     def row_of(self, key: bytes) -> int:
         """Return the row of one key; -1 if there is none. A tenth of the time of `find`."""
-        hashed, parts = xxh64_intdigest(key, self.seed), self._parts
-        bits = hashed >> (64 - _bits(self.rows))
+        hashed, parts, shift = xxh64_intdigest(key, self.seed), self._parts, 64 - _bits(self.rows)
+        bits = hashed >> shift
         at = parts.table.start + 8 * bits
         self._verify_all(slice(at, at + 16))
-        first, stop = (int(entry) & _PLACE for entry in self._table[bits : bits + 2])
+        entry = int(self._table[bits])
+        if not entry >> 32 >> (hashed >> shift - 5 & 31) & 1:
+            return -1
+        first, stop = entry & _PLACE, int(self._table[bits + 1]) & _PLACE
         self._verify_all(slice(parts.hashes.start + 4 * first, parts.hashes.start + 4 * stop))
         rest = hashed >> (32 - _bits(self.rows)) & _PLACE
         for place in range(bisect_left(self._hashes, rest, first, stop), stop):
