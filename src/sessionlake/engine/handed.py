@@ -13,6 +13,7 @@ from typing import IO
 import pyarrow as pa
 
 from sessionlake.columnar.keys import by_shard, shard_of
+from sessionlake.columnar.newest import newest
 from sessionlake.config.paths import make_private
 from sessionlake.engine.exchange import from_payload
 from sessionlake.errors import StoreError
@@ -71,15 +72,17 @@ class HandedIn:
         return True
 
     def parts(self, shard: int) -> Iterator[pa.Table]:
-        """Yield the rows of each part of a shard that has rows; each is read when it is asked for. StoreError as of `take`."""
+        """Yield the rows of each part of a shard that was handed any; each is read when it is asked for. StoreError as of `take`.
+
+        Of several versions of a row the newest one is returned.
+        """
         if self._file is None:
             return
         with self._naming_the_folder():
             self._file.flush()
         number = self._file.fileno()
         for _, places in sorted(self._places.get(shard, {}).items()):
-            pieces = (from_payload(pa.py_buffer(os.pread(number, size, place))) for place, size in places)
-            yield pa.concat_tables(pieces, promote_options="default")
+            yield newest(from_payload(pa.py_buffer(os.pread(number, size, place))) for place, size in places)
 
     @contextmanager
     def _naming_the_folder(self) -> Iterator[None]:

@@ -31,7 +31,7 @@ class Pipeline:
     under: Callable[[Settings], "Pipeline"]
     """The same under other settings: those an interrupted attempt of a batch has already appended side rows with."""
     stored_state: Callable[[Operator[Any], dict[str, Any]], DataFrame]
-    """Rows (key, ...) from the tables, that restore shards after the last commit, given the state."""
+    """Rows (key, ...) from the tables, that restore shards after the last commit, given the state; may be versions (`columnar.newest`)."""
     asked_for: Callable[[Operator[Any], dict[str, Any], DataFrame], DataFrame]
     """Rows (key, ...) that answer shards' needs."""
     input_of: Callable[[int], str | None]

@@ -140,7 +140,7 @@ class Kind(Protocol):
         """Return warnings about a batch with these numbers, given the state before it; raise an error to refuse the batch."""
 
     def stored(self, tables: Tables, operator: Operator[Any], state: State) -> DataFrame:
-        """Return the rows (key, ...) that restore its shards after the last commit."""
+        """Return the rows (key, ...) that restore its shards after the last commit, or all versions of them (`all_versions`)."""
 
     @property
     def lookups(self) -> Lookups | None:

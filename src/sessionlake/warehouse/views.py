@@ -165,31 +165,51 @@ def rows_meeting(
     of: Changelog | None = None,
     until: int | None = None,
 ) -> DataFrame:
-    """Return the rows, as `merged_rows` does, that have a time in [low_us, high_us]; None for no end.
-
-    Rows are merged by key and start from the earliest start of a version that reaches into the range. Earlier rows need not
-    be read, and the bounds in the tables' files let a reader skip them.
-    """
+    """Return the rows, as `merged_rows` does, that have a time in [low_us, high_us]; None for no end."""
     of = of or tables.changelog
     snapshot_version, changelog_version = pinned_versions(tables, snapshot_version, changelog_version, of)
     rows = partial(row_versions, snapshot_version=snapshot_version, changelog_version=changelog_version, of=of)
     latest = partial(
         merged_rows, snapshot_version=snapshot_version, changelog_version=changelog_version, of=of, until=until
     )
-    low, high = (
-        min(max(us, schemas.YEAR_1_US), schemas.YEAR_9999_US)
-        for us in (low_us, schemas.YEAR_9999_US if high_us is None else high_us)
-    )
-    begins = F.col(of.start) <= F.timestamp_micros(F.lit(high))
-    meeting = begins & (F.col(of.end) >= F.timestamp_micros(F.lit(low)))
-    first = rows(tables).where(meeting).agg(F.min(F.unix_micros(of.start))).collect()[0][0]
-    since = F.timestamp_micros(F.lit(high if first is None else first))
+    meeting = meets(of, low_us, high_us)
+    first = first_start(rows(tables).where(meeting), of)
+    return latest(tables, narrowed=partial(starting, of, first, high_us)).where(meeting)
 
-    def narrowed(rows: DataFrame) -> DataFrame:
-        rows = rows.where(begins & (F.col(of.start) >= since))
-        return rows.where(F.col(of.date) >= utc_date(since)) if of.date in rows.columns else rows
 
-    return latest(tables, narrowed=narrowed).where(meeting)
+def meets(of: Changelog, low_us: int, high_us: int | None = None) -> Column:
+    """Return the condition of rows that have a time in [low_us, high_us]; None for no end."""
+    return (F.col(of.start) <= _time(high_us)) & (F.col(of.end) >= _time(low_us))
+
+
+def first_start(rows: DataFrame, of: Changelog) -> int | None:
+    """Return the earliest start of some versions of rows, in microseconds; None if there are none."""
+    found: int | None = rows.agg(F.min(F.unix_micros(of.start))).collect()[0][0]
+    return found
+
+
+def starting(of: Changelog, first_us: int | None, high_us: int | None, rows: DataFrame) -> DataFrame:
+    """Return the rows that start in [first_us, high_us]; None for none, and for no end.
+
+    If no version of a row that starts before `first_us` reaches into a range, these need not be read to find the rows that do. The
+    bounds in the tables' files let a reader skip them.
+    """
+    since = _time(high_us if first_us is None else first_us)
+    rows = rows.where((F.col(of.start) >= since) & (F.col(of.start) <= _time(high_us)))
+    return rows.where(F.col(of.date) >= utc_date(since)) if of.date in rows.columns else rows
+
+
+def _time(us: int | None) -> Column:
+    """Return the time, at most what a column can have; None for the last one."""
+    last = schemas.YEAR_9999_US
+    return F.timestamp_micros(F.lit(last if us is None else min(max(us, schemas.YEAR_1_US), last)))
+
+
+def bound_us(end: str, column: str) -> Column:
+    """Return, for a file's statistics, the least (`min`) or greatest (`max`) time of a column, in microseconds; null if they lack it."""
+    time = F.unix_micros(F.try_to_timestamp(F.get_json_object("stats", f"$.{end}Values.{column}")))
+    # Statistics cut times to milliseconds.
+    return time + 999 if end == "max" else time
 
 
 def read_batches(tables: Tables) -> DataFrame:

@@ -28,7 +28,7 @@ from sessionlake.warehouse.history import user_metadata
 from sessionlake.warehouse.replacement import Replacement
 from sessionlake.warehouse.sink_position import HISTORY, STEPS, Position, newest_position, position_of, sink_of
 from sessionlake.warehouse.tables import Table, Tables
-from sessionlake.warehouse.views import whole
+from sessionlake.warehouse.views import bound_us, whole
 
 _ATTEMPTS = 10
 _FILE_ROWS = 1_000_000
@@ -366,10 +366,11 @@ def _may_hold(of: Changelog, span: tuple[int, int] | None) -> Column:
     """Return the condition of a file, by its statistics, that may have a row whose start lies in a span."""
     if span is None:
         return F.lit(True)
-    least, most = (F.get_json_object("stats", f"$.{end}Values.{of.start}") for end in ("min", "max"))
-    if of.has_times:  # in milliseconds, cut off
-        least, most = (F.unix_micros(F.try_to_timestamp(text)) for text in (least, most))
-        most += 999
+    ends = ("min", "max")
+    if of.has_times:
+        least, most = (bound_us(end, of.start) for end in ends)
+    else:
+        least, most = (F.get_json_object("stats", f"$.{end}Values.{of.start}") for end in ends)
     meets = (least.cast("bigint") <= span[1]) & (most.cast("bigint") >= span[0])
     return F.coalesce(meets, F.lit(True))
 

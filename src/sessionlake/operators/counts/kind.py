@@ -26,6 +26,7 @@ from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch_id
 from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.versions import all_versions
 from sessionlake.warehouse.views import merged_rows
 
 
@@ -74,14 +75,14 @@ class CountedWindows(EventKind[CountSpec]):
     def stored(self, tables: Tables, operator: Operator[Any], state: State) -> DataFrame:
         """Return the slices. A shard recognises forgotten ones by their times."""
         del operator, state
-        until = last_batch_id(tables, WINDOWS)
-        return merged_rows(tables, of=SLICES, until=until).select(
+        columns = [
             F.col(SLICES.key).alias("key"),
             F.col(SLICES.start).alias("start"),
             F.col(SLICES.end).alias("last"),
             F.col("event_count").alias("count"),
-            *("revision", "first", "newest", "state"),
-        )
+            *map(F.col, ("revision", "first", "newest", "state")),
+        ]
+        return all_versions(tables, columns, of=SLICES, until=last_batch_id(tables, WINDOWS))
 
     def lookups(self, tables: Tables, operator: Operator[Any], state: State, asked: DataFrame) -> DataFrame:
         """Return the rows that tombstones name, as they were sent last, but those of windows that are not full.

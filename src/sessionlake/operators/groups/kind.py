@@ -21,7 +21,7 @@ from sessionlake.stream.pinned import Pinned
 from sessionlake.stream.watermark import NO_WATERMARK, watermark_of
 from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.tables import Tables
-from sessionlake.warehouse.views import merged_rows
+from sessionlake.warehouse.versions import all_versions
 
 _LAYOUT = "1"
 """Version of what stores hold."""
@@ -61,9 +61,8 @@ class Groups(EventKind[GroupSpec]):
     def stored(self, tables: Tables, operator: Operator[Any], state: State) -> DataFrame:
         """Return the rows."""
         del operator, state
-        changed = F.unix_micros(GROUPS.time).alias("changed_us")
-        key = F.col(GROUPS.key).alias("key")
-        return merged_rows(tables).select(key, changed, "event_count", "revision", "state")
+        key, changed = F.col(GROUPS.key).alias("key"), F.unix_micros(GROUPS.time).alias("changed_us")
+        return all_versions(tables, [key, changed, *map(F.col, ("event_count", "revision", "state"))])
 
     def store_layout(self, operator: Operator[Any]) -> str:
         """Return the layout, on which no setting has an effect."""

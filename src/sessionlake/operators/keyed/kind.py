@@ -33,7 +33,7 @@ from sessionlake.stream.pinned import Pinned
 from sessionlake.stream.watermark import NO_WATERMARK
 from sessionlake.warehouse.changelog import DELETED, WRITTEN, Changelog
 from sessionlake.warehouse.tables import Tables
-from sessionlake.warehouse.views import merged_rows
+from sessionlake.warehouse.versions import all_versions
 
 
 class KeyedTable(EventKind[KeyedSpec]):
@@ -84,7 +84,6 @@ class KeyedTable(EventKind[KeyedSpec]):
     def stored(self, tables: Tables, operator: Operator[Any], state: State) -> DataFrame:
         """Return the rows, and the deletions that something can still meet."""
         spec = cast("TableKeeper", operator).spec
-        rows = merged_rows(tables, deleted=True)
         time_us = F.unix_micros(EVENT_TIME)
         remembered = F.lit(False) if spec.by_offset else time_us >= Progress.of(state).horizon_us
         known = {
@@ -99,9 +98,8 @@ class KeyedTable(EventKind[KeyedSpec]):
             "deleted": F.col(DELETED),
             **{f"column_{i}": F.col(_quoted(name)) for i, name in enumerate(spec.columns)},
         }
-        return rows.where(~F.col(DELETED) | remembered).select(
-            *(known[name].alias(name) for name in stored_schema(spec).names)
-        )
+        columns = [known[name].alias(name) for name in stored_schema(spec).names]
+        return all_versions(tables, columns, deleted=True, live=~F.col(DELETED) | remembered)
 
     def store_layout(self, operator: Operator[Any]) -> str:
         """Return how markers are cut into segments, how columns are packed, and the layout of the index of rows."""

@@ -31,7 +31,7 @@ from sessionlake.stream.pinned import Pinned
 from sessionlake.warehouse.batches import last_batch_id
 from sessionlake.warehouse.changelog import DELETED, Changelog
 from sessionlake.warehouse.tables import Tables
-from sessionlake.warehouse.views import merged_rows
+from sessionlake.warehouse.versions import all_versions
 
 _LAYOUT = 1
 """Version of the layout of stores."""
@@ -88,21 +88,19 @@ class Processors(EventKind[ProcessSpec]):
     def stored(self, tables: Tables, operator: Operator[Any], state: State) -> DataFrame:
         """Return the states as of the last commit."""
         del operator, state
-        rows = merged_rows(tables, of=STATES, until=last_batch_id(tables, OUTPUTS))
         timers = F.transform(
             "timers",
             lambda t: F.struct(
                 t["name"].alias("name"), F.unix_micros(t["at"]).alias("at_us"), t["clock"].alias("clock")
             ),
         )
-        return rows.select(
+        columns = [
             F.col(STATES.key).alias("key"),
             F.unix_micros("touched_at").alias("touched_us"),
-            "position",
-            "ordinal",
-            "entries",
+            *map(F.col, ("position", "ordinal", "entries")),
             timers.alias("timers"),
-        )
+        ]
+        return all_versions(tables, columns, of=STATES, until=last_batch_id(tables, OUTPUTS))
 
     def store_layout(self, operator: Operator[Any]) -> str:
         """Return the retention, which the index of removals depends on."""

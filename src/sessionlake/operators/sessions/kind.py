@@ -38,7 +38,8 @@ from sessionlake.warehouse.batches import last_batch_id
 from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.schemas import OPEN_UNTIL
 from sessionlake.warehouse.tables import Tables
-from sessionlake.warehouse.views import merged_rows, rows_meeting
+from sessionlake.warehouse.versions import versions_since
+from sessionlake.warehouse.views import merged_rows
 
 
 class Sessions(EventKind[SessionizerSpec]):
@@ -115,7 +116,8 @@ class Sessions(EventKind[SessionizerSpec]):
     def stored(self, tables: Tables, operator: Operator[Any], state: State) -> DataFrame:
         """Return the warm sessions."""
         of, until = self.changelogs[0], self._until(tables)
-        return engine_rows(rows_meeting(tables, _bounds(operator, state).oldest_end_us, of=of, until=until), of)
+        columns = _engine_columns(tables[of.snapshot].read(), of)
+        return versions_since(tables, columns, _bounds(operator, state).oldest_end_us, of=of, until=until)
 
     def lookups(self, tables: Tables, operator: Operator[Any], state: State, asked: DataFrame) -> DataFrame:
         """Return the cold sessions that shards need."""
@@ -185,16 +187,18 @@ class Sessions(EventKind[SessionizerSpec]):
 
 def engine_rows(sessions: DataFrame, of: Changelog) -> DataFrame:
     """Return rows of a changelog as shards take sessions: key, start_us, end_us, event_count, revision, state, and until_us if it is kept."""
+    return sessions.select(*_engine_columns(sessions, of))
+
+
+def _engine_columns(sessions: DataFrame, of: Changelog) -> list[Column]:
     until = [F.unix_micros(OPEN_UNTIL).alias(UNTIL)] if OPEN_UNTIL in sessions.columns else []
-    return sessions.select(
+    return [
         F.col(of.key).alias("key"),
         F.unix_micros(of.start).alias("start_us"),
         F.unix_micros(of.end).alias("end_us"),
-        "event_count",
-        "revision",
-        "state",
+        *map(F.col, ("event_count", "revision", "state")),
         *until,
-    )
+    ]
 
 
 def _bounds(operator: Operator[Any], state: State) -> Bounds:

@@ -32,7 +32,7 @@ from sessionlake.warehouse.batches import last_batch_id
 from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.schemas import SIDE_FIELD
 from sessionlake.warehouse.tables import Tables
-from sessionlake.warehouse.views import merged_rows
+from sessionlake.warehouse.versions import all_versions
 
 _LAYOUT = "1"
 """Version of what stores hold."""
@@ -84,8 +84,8 @@ class TableJoins(SidedKind):
     def stored(self, tables: Tables, operator: Operator[Any], state: State) -> DataFrame:
         """Return the rows of both sides as of the last commit."""
         del operator, state
-        rows = merged_rows(tables, of=SIDE_ROWS, until=last_batch_id(tables, JOINED))
-        return rows.select(F.col(SIDE_ROWS.key).alias("key"), "side", "position", "content")
+        columns = [F.col(SIDE_ROWS.key).alias("key"), *map(F.col, ("side", "position", "content"))]
+        return all_versions(tables, columns, of=SIDE_ROWS, until=last_batch_id(tables, JOINED))
 
     def store_layout(self, operator: Operator[Any]) -> str:
         """Return the layout, on which no setting has an effect."""

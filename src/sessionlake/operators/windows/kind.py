@@ -37,6 +37,7 @@ from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch_id
 from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.versions import all_versions
 from sessionlake.warehouse.views import merged_rows
 
 
@@ -83,20 +84,17 @@ class Windows(EventKind[WindowSpec]):
         """Return the slices that are not below the horizon."""
         spec = cast("Windower", operator).spec
         of = self.changelogs[0]
-        until = last_batch_id(tables, WINDOWS)
         start = F.unix_micros(of.start)
-        kept = merged_rows(tables, of=of, until=until).where(
-            start >= Progress.of(state).horizon_us(spec.windows.span_us)
-        )
+        kept = start >= Progress.of(state).horizon_us(spec.windows.span_us)
         numbers = ["revision"] if spec.rows_are_state else ["revision", "reach"]
-        return kept.select(
+        columns = [
             F.col(of.key).alias("key"),
             start.alias("start"),
             F.col("event_count").alias("count"),
-            *numbers,
-            *(["born", "born_reach"] if spec.is_sliding else []),
-            "state",
-        )
+            *map(F.col, (*numbers, *(["born", "born_reach"] if spec.is_sliding else []), "state")),
+        ]
+        until = last_batch_id(tables, WINDOWS)
+        return all_versions(tables, columns, of=of, until=until, narrowed=lambda rows: rows.where(kept))
 
     def lookups(self, tables: Tables, operator: Operator[Any], state: State, asked: DataFrame) -> DataFrame:
         """Return the rows that tombstones name, as they were sent last (`control.ASKED_SCHEMA`)."""

@@ -1,0 +1,66 @@
+"""The newest version of each row, among all versions of them."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from sessionlake.columnar.arrays import Ints, argsort, combined
+
+VERSION = "_version"
+"""The column of a version's number. The greatest number counts. Null is for a row that has no versions."""
+OLDEST = -1
+"""The least number of a version."""
+LIVE = "_live"
+"""The column that says whether a version is a row, if it is the newest one."""
+KEY, NAME = "key", "_name"
+"""The column of the key, and the beginning of the names of the columns that name a row together with it."""
+_HELD_BYTES = 64 << 20
+"""So many bytes of versions are held, and as many as the newest ones before them had, until the newest ones are found again."""
+
+
+def newest(pieces: Iterable[pa.Table]) -> pa.Table:
+    """Return of each row the newest version, if it is live, and all rows without a version; not the columns above.
+
+    The pieces have all versions of their rows; one piece at least is needed. Older versions are held up to a bound.
+
+    >>> rows = {"key": ["a", "a", "b"], VERSION: [7, 6, 6], LIVE: [False, True, True], "value": [3, 2, 1]}
+    >>> newest([pa.table(rows)]).to_pylist()
+    [{'key': 'b', 'value': 1}]
+    """
+    held: list[pa.Table] = []
+    merged = size = 0
+    for piece in pieces:
+        held.append(piece)
+        size += piece.nbytes
+        if size > 2 * merged + _HELD_BYTES:
+            held = [_newest(_together(held))]
+            merged = size = held[0].nbytes
+    rows = _newest(_together(held))
+    if VERSION not in rows.column_names:
+        return rows
+    marks = [name for name in rows.column_names if name in (VERSION, LIVE) or name.startswith(NAME)]
+    return rows.drop_columns(marks).filter(rows[LIVE].fill_null(True))
+
+
+def _together(pieces: Sequence[pa.Table]) -> pa.Table:
+    return pa.concat_tables(pieces, promote_options="default")
+
+
+def _newest(rows: pa.Table) -> pa.Table:
+    """Return of each row the newest version, and rows without one."""
+    if VERSION not in rows.column_names or rows[VERSION].null_count == len(rows):
+        return rows
+    without = rows.filter(rows[VERSION].is_null())
+    rows = rows.filter(rows[VERSION].is_valid()) if len(without) else rows
+    version: Ints = combined(rows[VERSION]).to_numpy() - OLDEST
+    order = argsort(version, int(version.max()) + 1)
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    names = [KEY, *(name for name in rows.column_names if name.startswith(NAME))]
+    last = rows.select(names).append_column(VERSION, pa.array(place)).group_by(names, use_threads=False)
+    is_newest = np.zeros(len(order), bool)
+    is_newest[order[combined(last.aggregate([(VERSION, "max")])[f"{VERSION}_max"]).to_numpy()]] = True
+    # `take` would first bring all versions together in one array, which has bounds.
+    kept = rows if is_newest.all() else rows.filter(pa.array(is_newest))
+    return _together([kept, without]) if len(without) else kept
