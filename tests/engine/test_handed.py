@@ -1,6 +1,8 @@
 """The stored state that shards are handed: each row once, each key in one part, in a file that nothing is left of."""
 
 import itertools
+from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -8,10 +10,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
 from sessionlake.columnar.keys import shard_of_key
-from sessionlake.engine.exchange import read_wire, wire_rows
-from sessionlake.engine.handed import HandedIn, handed_pieces
+from sessionlake.columnar.newest import KEY, LIVE, OLDEST, VERSION
+from sessionlake.engine.exchange import from_payload, read_wire, wire_rows
+from sessionlake.engine.handed import RESTORE, HandedIn, handed_pieces, merged_pieces, place_of
 from sessionlake.errors import StoreError
 from tests.engine.shard_pipeline import Pipeline
 
@@ -52,6 +56,35 @@ def test_each_row_is_in_one_part_of_its_shard(
         assert sum(map(len, of_tables)) == len({r["key"] for r in own})
 
 
+@given(
+    st.lists(st.tuples(st.text(max_size=2), st.integers(OLDEST, 5), st.booleans()), unique_by=lambda row: row[:2]),
+    st.integers(1, 4),
+    st.integers(1, 5),
+)
+def test_parts_that_are_merged_on_the_way_are_the_same_for_the_shards(
+    rows: list[tuple[str, int, bool]], shards: int, parts: int
+) -> None:
+    """On a cluster, each part of a shard by one task of a stage before that of the shards."""
+    schema = pa.schema({KEY: pa.string(), VERSION: pa.int64(), LIVE: pa.bool_()})
+    told = [dict(zip(schema.names, row, strict=True)) for row in rows]
+    batches = [pa.RecordBatch.from_pylist(told[at : at + 3], schema=schema) for at in range(0, len(told), 3)]
+    wire = [*wire_rows(handed_pieces(batches, frozenset(range(shards)), shards, parts))]
+    with TemporaryDirectory() as folder:
+
+        def handed(rows: Iterable[pa.RecordBatch]) -> list[list[str]]:
+            with closing(HandedIn(Path(folder))) as taken:
+                read_wire(rows, taken.take)
+                found = [taken.parts(shard) for shard in range(shards)]
+                return [sorted(key for part in of for key in part[KEY].to_pylist()) for of in found]
+
+        by_place: dict[tuple[str, int], list[pa.RecordBatch]] = {}
+        for row in wire:
+            by_place.setdefault((row["kind"][0].as_py(), row["shard"][0].as_py()), []).append(row)
+        merged = [*wire_rows(piece for some in by_place.values() for piece in merged_pieces(some, Path(folder)))]
+        assert handed(merged) == handed(wire)
+        assert all(VERSION not in from_payload(row["payload"][0].as_buffer()).column_names for row in merged)
+
+
 def test_a_disk_that_refuses_it_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match=r"store: a shard's state can't be written to '.*/file/store' \("):
@@ -76,3 +109,9 @@ def test_a_shard_without_a_row_in_the_tables_is_restored(tmp_path: Path) -> None
     pipeline.totals.clear()
     assert pipeline.batch("b", ["y"]) == ("restored", {"y": 1})
     assert pipeline.batch("b", ["y"]) == ("kept", {"y": 2})
+
+
+def test_each_part_of_each_shard_has_a_place_of_its_own(spark: SparkSession) -> None:
+    rows = [(shard, f"{RESTORE} {part}") for shard in range(3) for part in range(12)]
+    found = spark.createDataFrame(rows, "shard int, kind string").selectExpr(place_of(3)).collect()
+    assert sorted(row[0] for row in found) == list(range(36))

@@ -7,16 +7,20 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from sessionlake.columnar.keys import by_shard, shard_of
+from sessionlake.columnar.newest import VERSION
+from sessionlake.config.paths import expanded
 from sessionlake.engine import exchange, failpoints
 from sessionlake.engine.exchange import WIRE_DDL
-from sessionlake.engine.handed import RESTORE, handed_pieces, parts_of
+from sessionlake.engine.handed import RESTORE, handed_pieces, merged_pieces, parts_of, place_of
 from sessionlake.engine.operator import LOOKUP, BatchContext, counts_of
 from sessionlake.engine.outputs import Output
 from sessionlake.engine.pipeline import Pipeline
@@ -266,7 +270,16 @@ class Coordinator:
         def split(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
             yield from exchange.wire_rows(handed_pieces(batches, restoring, count, parts))
 
-        return stored.mapInArrow(split, WIRE_DDL)
+        wire = stored.mapInArrow(split, WIRE_DDL)
+        if is_local(self._spark) or VERSION not in stored.columns:
+            return wire
+        # A task of a cluster is handed its rows at once, so older versions must not be among them.
+        folder = self._pipeline.store_dir
+
+        def merge(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+            yield from exchange.wire_rows(merged_pieces(batches, Path(expanded(folder))))
+
+        return wire.repartitionById(count * parts, F.expr(place_of(count)).cast("int")).mapInArrow(merge, WIRE_DDL)
 
     def _batch(
         self, p: Pipeline, context: BatchContext, outcome: Outcome, started_us: int, planned: str | None

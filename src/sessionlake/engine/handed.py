@@ -6,7 +6,7 @@ A shard's whole state in memory would be several times its size: as it comes, as
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 from sessionlake.columnar.keys import by_shard, shard_of
 from sessionlake.columnar.newest import newest
 from sessionlake.config.paths import make_private
-from sessionlake.engine.exchange import from_payload
+from sessionlake.engine.exchange import from_payload, read_wire
 from sessionlake.errors import StoreError
 
 RESTORE = "restore"
@@ -49,6 +49,18 @@ def handed_pieces(
                 yield shard, f"{RESTORE} {part}", piece
 
 
+def place_of(shards: int) -> str:
+    """Return, as SQL over wire rows of `handed_pieces`, a number from 0 on for each part of each shard."""
+    return f"shard + {shards} * cast(substring(kind, {len(RESTORE) + 2}) as int)"
+
+
+def merged_pieces(batches: Iterable[pa.RecordBatch], folder: Path) -> Iterator[tuple[int, str, pa.Table]]:
+    """Yield the wire pieces of whole parts with the newest version of each row alone; `folder` is for a file meanwhile."""
+    with closing(HandedIn(folder)) as handed:
+        read_wire(batches, handed.take)
+        yield from handed.pieces()
+
+
 class HandedIn:
     """The wire rows of `handed_pieces` that a task has taken, in a file without a name: a kill leaves nothing of it."""
 
@@ -76,13 +88,22 @@ class HandedIn:
 
         Of several versions of a row the newest one is returned.
         """
+        return (rows for _, rows in self._parts(shard))
+
+    def pieces(self) -> Iterator[tuple[int, str, pa.Table]]:
+        """Yield all parts as `handed_pieces` does, in one piece each; none without rows."""
+        for shard in self._places:
+            yield from ((shard, f"{RESTORE} {part}", rows) for part, rows in self._parts(shard) if rows.num_rows)
+
+    def _parts(self, shard: int) -> Iterator[tuple[int, pa.Table]]:
         if self._file is None:
             return
         with self._naming_the_folder():
             self._file.flush()
         number = self._file.fileno()
-        for _, places in sorted(self._places.get(shard, {}).items()):
-            yield newest(from_payload(pa.py_buffer(os.pread(number, size, place))) for place, size in places)
+        for part, places in sorted(self._places.get(shard, {}).items()):
+            pieces = (from_payload(pa.py_buffer(os.pread(number, size, place))) for place, size in places)
+            yield part, newest(pieces)
 
     @contextmanager
     def _naming_the_folder(self) -> Iterator[None]:
