@@ -40,6 +40,9 @@ Caused by: {}
 """
 
 
+CALL = "An error occurred while calling o800.collectToPython.\n: "
+
+
 @pytest.mark.parametrize(
     ("error", "words"),
     [
@@ -54,6 +57,11 @@ Caused by: {}
         (OSError(errno.EMFILE, "Too many open files", "/s/0"), ["as many files", "ulimit -n"]),
         (RuntimeError(WORKER), ["ZeroDivisionError: integer division", "at /srv/clicks/net_lines.py:7 in merger", "--traceback"]),
         (ValueError("first\nsecond"), ["ValueError: first;", "--traceback"]),
+        (
+            RuntimeError(CALL + "org.apache.spark.SparkException: Job 12 cancelled because SparkContext was shut down\n\tat org"),
+            ["Spark's Java process has ended (SparkException: Job 12 cancelled", "look above for its last words"],
+        ),
+        (RuntimeError(CALL + "java.lang.IllegalStateException: odd\n\tat org"), ["java.lang.IllegalStateException: odd;"]),
     ],
 )  # fmt: skip
 def test_explained_by_cause(error: Exception, words: list[str]) -> None:

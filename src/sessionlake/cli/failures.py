@@ -45,7 +45,13 @@ CAUSES = (
         "give the machine more, raise pipeline.shards, or make batches smaller (source.max_files_per_batch, source.max_bytes_per_batch, source.max_offsets_per_batch) and start once with `sessionlake run --replan`",
     ),
     Cause(
-        ("Answer from Java side is empty", "Py4JNetworkError", "Error while sending or receiving", _NO_TEXT),
+        (
+            "Answer from Java side is empty",
+            "Py4JNetworkError",
+            "Error while sending or receiving",
+            "SparkContext was shut down",
+            _NO_TEXT,
+        ),
         "Spark's Java process has ended",
         "look above for its last words (or into the kernel's log, if it was killed for memory), then run it again",
     ),
@@ -97,6 +103,7 @@ CAUSES = (
     ),
 )
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n((?:[ \t].*\n)+)(\S.*)")
+_CALL = re.compile(r"An error occurred while calling \S+\.\s*: ")
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 _NOT_THE_USERS = ("/site-packages/", "/pyspark/", "/dist-packages/", "<frozen", "pyspark.zip")
 _BRIDGES = ("py4j.", "pyspark.errors", "Py4JJavaError")
@@ -108,7 +115,8 @@ def explain(error: BaseException) -> str:
     if (found := _cause(texts)) is not None:
         cause, detail = found
         return f"{cause.what} ({detail}); {cause.remedy}"
-    said = _raised_in_python("\n".join(texts)) or _cut(first_line(texts[-1]))
+    # Py4J's first line names its own call; Java's message begins the next one.
+    said = _raised_in_python("\n".join(texts)) or _cut(first_line(_CALL.sub("", texts[-1])))
     return (
         f"{said}; run it again with `sessionlake --traceback ...` (or SESSIONLAKE_TRACEBACK=1) to see the whole trace"
     )
@@ -148,7 +156,7 @@ def _line_with(text: str, signs: tuple[str, ...]) -> str | None:
     """Return the first line that contains one of the signs, cut at the start of its message."""
     for line in text.splitlines():
         if any(sign in line for sign in signs) and not line.lstrip().startswith(("at ", "File ")):
-            return _cut(re.sub(r"^(?:Caused by: )?(?:[\w$]+\.){2,}(?=\w+(?:Exception|Error)\b)", "", line.strip()))
+            return _cut(re.sub(r"^(?:Caused by: |: )?(?:[\w$]+\.){2,}(?=\w+(?:Exception|Error)\b)", "", line.strip()))
     return None
 
 
