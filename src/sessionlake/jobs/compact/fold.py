@@ -100,7 +100,8 @@ def read_tail(upkeep: Upkeep, until: int) -> Tail:
     after = fold_point(tables)
     version = tables[of.changes].latest_version()
     batches = changes(tables[of.changes].read(version), -1 if after is None else after, until)
-    latest = latest_changes(batches, of).persist(StorageLevel.MEMORY_AND_DISK)
+    # Not in memory: a hundred million of them left too little of a heap of 4 GB (docs/decisions/0007-compaction.md).
+    latest = latest_changes(batches, of).persist(StorageLevel.DISK_ONLY)
     kinds = [F.count_if(F.col("op") == op).alias(op) for op in ("upsert", "delete")]
     by_date = latest.groupBy(of.date).agg(F.sum(CHANGE_COUNT).alias("rows"), *kinds).collect()
     put = {text_of(row[of.date]): row.upsert + (row.delete if of.keeps_deletions else 0) for row in sorted(by_date)}
