@@ -58,6 +58,10 @@ def main() -> None:
     daemon.manager()
 
 
+_GONE = (ConnectionError, EOFError)
+"""The errors of a worker whose socket Java has closed, as each of them reads or writes. An error of a task's own code is told to Java."""
+
+
 def quiet(daemon: Any) -> None:
     """Let the workers of PySpark's daemon end without a traceback if Spark wants no more of them."""
     daemon.worker = _unsurprised(daemon.worker)
@@ -76,7 +80,7 @@ def _unsurprised(worker: Callable[..., int]) -> Callable[..., int]:
     def served(*args: object) -> int:
         try:
             return worker(*args)
-        except BrokenPipeError:
+        except _GONE:
             return 1
 
     return served
@@ -84,7 +88,7 @@ def _unsurprised(worker: Callable[..., int]) -> Callable[..., int]:
 
 def _tell() -> None:
     """Print the error of a worker that has ended, but for one: Java has gone before the worker could begin, and has said why itself."""
-    if not isinstance(sys.exc_info()[1], BrokenPipeError):
+    if not isinstance(sys.exc_info()[1], _GONE):
         traceback.print_exc()
 
 
