@@ -41,6 +41,10 @@ Caused by: {}
 
 
 CALL = "An error occurred while calling o800.collectToPython.\n: "
+FOREACH = (
+    "[STREAM_FAILED] Reason: An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):\n"
+    '  File "/x/site-packages/pyspark/sql/utils.py", line 130, in call\n    raise e\n'
+)
 
 
 @pytest.mark.parametrize(
@@ -62,6 +66,11 @@ CALL = "An error occurred while calling o800.collectToPython.\n: "
             ["Spark's Java process has ended (SparkException: Job 12 cancelled", "look above for its last words"],
         ),
         (RuntimeError(CALL + "java.lang.IllegalStateException: odd\n\tat org"), ["java.lang.IllegalStateException: odd;"]),
+        (
+            RuntimeError(FOREACH + "py4j.protocol.Py4JJavaError: " + CALL + "org.apache.spark.SparkException: odd\n\tat org"),
+            ["org.apache.spark.SparkException: odd;", "--traceback"],
+        ),
+        (RuntimeError(FOREACH + "py4j.protocol.Py4JError: odd\n"), ["py4j.protocol.Py4JError: odd;", "--traceback"]),
     ],
 )  # fmt: skip
 def test_explained_by_cause(error: Exception, words: list[str]) -> None:
@@ -70,6 +79,7 @@ def test_explained_by_cause(error: Exception, words: list[str]) -> None:
     assert len(line.splitlines()) == 1
     assert "second" not in line
     assert "\tat " not in line
+    assert "Traceback" not in line
 
 
 def test_the_cause_of_a_cause_counts() -> None:

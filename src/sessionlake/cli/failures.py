@@ -115,8 +115,7 @@ def explain(error: BaseException) -> str:
     if (found := _cause(texts)) is not None:
         cause, detail = found
         return f"{cause.what} ({detail}); {cause.remedy}"
-    # Py4J's first line names its own call; Java's message begins the next one.
-    said = _raised_in_python("\n".join(texts)) or _cut(first_line(_CALL.sub("", texts[-1])))
+    said = _raised_in_python("\n".join(texts)) or _cut(_message(texts[-1]))
     return (
         f"{said}; run it again with `sessionlake --traceback ...` (or SESSIONLAKE_TRACEBACK=1) to see the whole trace"
     )
@@ -158,6 +157,13 @@ def _line_with(text: str, signs: tuple[str, ...]) -> str | None:
         if any(sign in line for sign in signs) and not line.lstrip().startswith(("at ", "File ")):
             return _cut(re.sub(r"^(?:Caused by: |: )?(?:[\w$]+\.){2,}(?=\w+(?:Exception|Error)\b)", "", line.strip()))
     return None
+
+
+def _message(text: str) -> str:
+    """Return the first line that says something: not one that names a call of Py4J or begins a traceback."""
+    *calls, said = _CALL.split(text)
+    blocks = _TRACEBACK.findall(said)
+    return first_line(said if calls or not blocks else blocks[-1][1])
 
 
 def _raised_in_python(text: str) -> str | None:
