@@ -58,10 +58,6 @@ def main() -> None:
     daemon.manager()
 
 
-_GONE = (ConnectionError, EOFError)
-"""The errors of a worker whose socket Java has closed, as each of them reads or writes. An error of a task's own code is told to Java."""
-
-
 def quiet(daemon: Any) -> None:
     """Let the workers of PySpark's daemon end without a traceback if Spark wants no more of them."""
     daemon.worker = _unsurprised(daemon.worker)
@@ -80,7 +76,7 @@ def _unsurprised(worker: Callable[..., int]) -> Callable[..., int]:
     def served(*args: object) -> int:
         try:
             return worker(*args)
-        except _GONE:
+        except BrokenPipeError:
             return 1
 
     return served
@@ -88,7 +84,7 @@ def _unsurprised(worker: Callable[..., int]) -> Callable[..., int]:
 
 def _tell() -> None:
     """Print the error of a worker that has ended, but for one: Java has gone before the worker could begin, and has said why itself."""
-    if not isinstance(sys.exc_info()[1], _GONE):
+    if not isinstance(sys.exc_info()[1], BrokenPipeError):
         traceback.print_exc()
 
 
