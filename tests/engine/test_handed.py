@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,6 +16,8 @@ from pyspark.sql import SparkSession
 
 from sessionlake.columnar.keys import shard_of_key
 from sessionlake.columnar.newest import KEY, LIVE, OLDEST, VERSION
+from sessionlake.engine import coordinator
+from sessionlake.engine.coordinator import Coordinator
 from sessionlake.engine.exchange import from_payload, read_wire, wire_rows
 from sessionlake.engine.handed import RESTORE, HandedIn, handed_pieces, merged_pieces, place_of
 from sessionlake.errors import StoreError
@@ -115,3 +119,19 @@ def test_each_part_of_each_shard_has_a_place_of_its_own(spark: SparkSession) -> 
     rows = [(shard, f"{RESTORE} {part}") for shard in range(3) for part in range(12)]
     found = spark.createDataFrame(rows, "shard int, kind string").selectExpr(place_of(3)).collect()
     assert sorted(row[0] for row in found) == list(range(36))
+
+
+def test_a_cluster_is_handed_the_newest_versions_alone(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One process takes all versions: its tasks read them part by part. A task of a cluster gets its rows at once."""
+    monkeypatch.setattr(coordinator, "is_local", lambda _: False)
+    told = [(f"k{key}", version, version % 2 == 0) for key in range(20) for version in range(OLDEST, 3 + key % 2)]
+    stored = spark.createDataFrame(told, f"{KEY} string, {VERSION} long, {LIVE} boolean")
+    own: Any = SimpleNamespace(_spark=spark, _pipeline=SimpleNamespace(shards=2, store_dir=str(tmp_path)))
+    wire = Coordinator._handed(own, stored, frozenset(range(2)), 3).toArrow()
+    pieces = [from_payload(payload.as_buffer()) for payload in wire["payload"]]
+    assert all(piece.column_names == [KEY] for piece in pieces)
+    assert sorted(key for piece in pieces for key in piece[KEY].to_pylist()) == sorted(
+        f"k{key}" for key in range(20) if key % 2 == 0
+    )
