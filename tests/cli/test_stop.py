@@ -25,7 +25,8 @@ PROGRESS = re.compile(r"(?!sessionlake: )[a-z-]+: |sessionlake: warning: ")
 READS = "it only reads, and nothing was changed"
 HALF = "(nothing was made yet, start it again|other is half made: remove it and start again; the pipeline's own warehouse is as it was)"
 RUN_ID = r"( \(as the same run with `--run-id [\dT.-]+`\))?"
-FOREVER = "select count(*) from range(100000000) a, range(100000000) b where a.range * b.range = 7"
+FOREVER = "select count(*) from range(100000000) a(n), range(100000000) b(n) where a.n * b.n = 7"
+"""For DuckDB and Spark."""
 
 
 class Process:
@@ -162,7 +163,7 @@ def test_ctrl_c_that_the_process_is_told_to_ignore_is_ignored(project: Project) 
     ("moment", "number", "arguments", "says"),
     [
         ("running the query", CTRL_C, ["sql", FOREVER], READS),
-        ("running the query", SUPERVISOR, ["sql", "select 1", "--engine", "spark", "--allow-files"], READS),
+        ("running the query", SUPERVISOR, ["sql", FOREVER, "--engine", "spark", "--allow-files"], READS),
         (r"compact: \d of", CTRL_C, ["compact"], REST + RUN_ID),
         (r"compact: \d of", SUPERVISOR, ["compact"], REST + RUN_ID),
         ("looking at", CTRL_C, ["compact", "--dry-run"], "a dry run writes nothing"),
