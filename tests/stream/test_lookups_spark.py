@@ -84,6 +84,7 @@ def test_a_batch_whose_side_rows_are_committed_reads_its_version_again(
     assert bool(counts["missing:people"]) is half_done
 
 
+@pytest.mark.slow
 def test_versions_follow_the_table_from_batch_to_batch(spark: SparkSession, tmp_path: Path) -> None:
     config = make(tmp_path)
     set_users(tmp_path, {"id": "a", "plan": "free"})

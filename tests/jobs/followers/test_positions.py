@@ -80,6 +80,7 @@ def exposed(exporter: Exporter) -> list[str]:
     return [line for line in text.splitlines() if line.startswith("sessionlake_follower")]
 
 
+@pytest.mark.slow
 def test_each_follower_is_told_with_its_batch_and_its_lag(spark: SparkSession, root: Path) -> None:
     batch(spark, root, 0)
     assert told(root) == {"sink.delta": (None, 1), "sink.python": (None, 1)}, "nobody has read anything"
