@@ -1,5 +1,6 @@
 """The snapshot's files: a warehouse with partitions, as earlier releases made them, and who comes between read and commit."""
 
+import datetime as dt
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from pyspark.sql import functions as F
 from sessionlake.config.load import Config
 from sessionlake.jobs.compact import plan
 from sessionlake.jobs.compact.fold import MERGE, REWRITE, fold
-from sessionlake.jobs.compact.ordered import in_order, snapshot_files
+from sessionlake.jobs.compact.ordered import in_order, row_bytes, snapshot_files
 from sessionlake.operators.sessions.changelog import SESSIONS
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.warehouse import schemas
@@ -62,7 +63,7 @@ def test_files_of_a_fold_hold_whole_dates_or_ranges_of_keys(
     spark: SparkSession, config: Config, tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With rows counted as a megabyte each, so that ten make a file and a date of forty four of them."""
-    monkeypatch.setattr("sessionlake.jobs.compact.fold.row_bytes", lambda _: MB)
+    monkeypatch.setattr("sessionlake.jobs.compact.fold.row_bytes", lambda *_: MB)
     append_batch(tables, 9, *(("upsert", f"k{n:02}", 10 * DAY + n, 1) for n in range(40)))
     append_batch(tables, 10, *(("upsert", f"k{n:02}", (20 + n) * DAY, 1) for n in range(20)))
     upkeep = upkeep_of(spark, config)
@@ -100,3 +101,33 @@ def test_a_date_out_of_plan_is_written_too(tables: Tables) -> None:
     counts = {"1970-01-01": 1, "1970-01-05": 1}
     found = in_order(SESSIONS, rows.select(*names), rows, counts, 200 * MB, 128 * MB)
     assert sessions(found) == sessions(rows)
+
+
+def test_rows_of_a_first_fold_are_as_large_as_changes(spark: SparkSession, config: Config, tables: Tables) -> None:
+    """By a size from nowhere a first fold's files were so small that the same run wrote them again."""
+    files = list(Path(tables[schemas.CHANGELOG].uri).glob("**/*.parquet"))
+    changes_bytes = sum(file.stat().st_size for file in files) / tables[schemas.CHANGELOG].read().count()
+    assert row_bytes(tables, snapshot_files(tables)) == changes_bytes
+    fold(upkeep_of(spark, config), FOLDED, REWRITE, 128 * MB)
+    (file,) = snapshot_files(tables)
+    assert row_bytes(tables, [file]) == file.bytes / tables[schemas.SESSIONS].read().count()
+
+
+def test_files_of_a_date_have_equally_many_rows_by_ranges_of_keys(spark: SparkSession) -> None:
+    """Ten rows are a file: dates of 1, 7 and 37 files, so that the search for a key's file has one to six steps."""
+    counts = {"1970-01-01": 10, "1970-01-02": 65, "1970-01-03": 365}
+    rows = spark.createDataFrame(
+        [
+            (f"key {n * 7919 % many:03}", day, dt.date.fromisoformat(day))
+            for day, many in counts.items()
+            for n in range(many)
+        ],
+        "session_key string, session_start string, session_date date",
+    )
+    found = in_order(SESSIONS, rows, rows, counts, MB, 10 * MB).withColumn("file", F.spark_partition_id()).collect()
+    files = [[row for row in found if row.file == file] for file in range(45)]
+    days = [{str(row.session_date) for row in file} for file in files]
+    assert days == [{"1970-01-01"}] + [{"1970-01-02"}] * 7 + [{"1970-01-03"}] * 37
+    assert {len(file) for file in files} <= {9, 10}
+    told = [(str(row.session_date), row.session_key) for file in files for row in file]
+    assert told == [(day, f"key {n:03}") for day, many in counts.items() for n in range(many)]

@@ -206,7 +206,9 @@ def _rewrite(upkeep: Upkeep, tail: Tail, file_bytes: int, erasures: int | None) 
     counts = rows_by_date(of, files, stored)
     for day, more in tail.by_date.items():
         counts[day] = counts.get(day, 0) + more
-    written = change.write(in_order(of, rows.select(*names), sample, counts, row_bytes(files), file_bytes))
+    written = change.write(
+        in_order(of, rows.select(*names), sample, counts, row_bytes(upkeep.tables, files), file_bytes)
+    )
     failpoints.hit("compact_files_written")
     metadata = _metadata(upkeep, tail, REWRITE, rows_written=written.rows)
     change.commit(written, [f.path for f in files], metadata, app=(FOLD, tail.until), changes_data=True)

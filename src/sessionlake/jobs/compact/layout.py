@@ -56,7 +56,9 @@ def rewrite_ragged(tables: Tables, file_bytes: int, metadata: Callable[[int, int
     if files:
         paths = [file.path for file in files]
         rows = change.read(paths)
-        written = change.write(in_order(of, rows, rows, rows_by_date(of, files, rows), row_bytes(files), file_bytes))
+        written = change.write(
+            in_order(of, rows, rows, rows_by_date(of, files, rows), row_bytes(tables, files), file_bytes)
+        )
         change.commit(written, paths, metadata(written.rows, len(files)), changes_data=False)
     return files
 

@@ -13,6 +13,7 @@ from sessionlake.warehouse.tables import Tables
 
 ROW_BYTES = 64.0
 """Size of a row in a file, used if no file shows it."""
+_NUMBER_OF_ROWS = "coalesce(cast(get_json_object(stats, '$.numRecords') as bigint), 0)"
 _SAMPLED = 100
 """Keys looked at for each file that a date is cut into."""
 
@@ -28,7 +29,7 @@ def snapshot_files(tables: Tables, version: int | None = None) -> list[File]:
     found = files.select(
         "path",
         F.col("size").alias("bytes"),
-        F.coalesce(F.get_json_object("stats", "$.numRecords").cast("long"), F.lit(0)).alias("rows"),
+        F.expr(_NUMBER_OF_ROWS).alias("rows"),
         F.coalesce("deletionVector.cardinality", F.lit(0)).alias("deleted"),
         bound("minValues").alias("first"),
         bound("maxValues").alias("last"),
@@ -40,10 +41,13 @@ def snapshot_files(tables: Tables, version: int | None = None) -> list[File]:
     return [File(*row[:4], *bounds(row.first, row.last)) for row in found.collect()]
 
 
-def row_bytes(files: list[File]) -> float:
-    """Return the size of a row in some files."""
-    rows = sum(file.rows for file in files)
-    return sum(file.bytes for file in files) / rows if rows else ROW_BYTES
+def row_bytes(tables: Tables, files: list[File]) -> float:
+    """Return the size of a row in some files of the snapshot; if they have none, that of a change, which has nearly the same columns."""
+    held, rows = sum(file.bytes for file in files), sum(file.rows for file in files)
+    if not rows:
+        every = tables[tables.changelog.changes].files()
+        held, rows = every.selectExpr("sum(size)", f"sum({_NUMBER_OF_ROWS})").collect()[0]
+    return held / rows if rows else ROW_BYTES
 
 
 def rows_by_date(of: Changelog, files: list[File], stored: DataFrame | None) -> dict[str, int]:
@@ -74,13 +78,28 @@ def in_order(
             plan += [(value_of(day), first, cuts.get(day, [])) for day in share.dates]
             first += share.files
         table = spark.createDataFrame(plan, f"{of.date} {sql_type(of)}, _first int, _cuts array<string>")
+        placed = rows.join(F.broadcast(table), of.date, "left")
         # A date that is not in the plan, which none should be, is in the first file.
-        number = F.expr(f"coalesce(_first + size(filter(_cuts, cut -> cut <= {of.key})), 0)")
-        numbered = rows.join(F.broadcast(table), of.date, "left").withColumn("_file", number)
+        number = F.coalesce(F.col("_first") + F.col("_passed"), F.lit(0))
+        numbered = _with_passed(placed, of.key, max(map(len, cuts.values()), default=0)).withColumn("_file", number)
         rows = numbered.repartitionById(first, "_file").select(*rows.columns)
     else:
         rows = rows.coalesce(1)
     return rows.sortWithinPartitions(of.date, *of.identity)
+
+
+def _with_passed(rows: DataFrame, key: str, most: int) -> DataFrame:
+    """Return rows with `_passed`: how many of their `_cuts`, which ascend and are at most so many, are not greater than their key.
+
+    It is a binary search, a column a step, which Spark compiles. A lambda over all cuts is not compiled, and took 7 times as long
+    with 20 cuts, and 45 times with 200 (docs/decisions/0007-compaction.md).
+    """
+    rows = rows.withColumn("_passed", F.lit(0))
+    for bit in reversed(range(most.bit_length())):
+        step = 1 << bit
+        passes = f"get(_cuts, _passed + {step - 1}) <= {key}"  # null beyond the last cut
+        rows = rows.withColumn("_passed", F.expr(f"_passed + if({passes}, {step}, 0)"))
+    return rows
 
 
 def _cuts(of: Changelog, sample: DataFrame, counts: Mapping[str, int], divided: list[Share]) -> dict[str, list[str]]:
