@@ -200,6 +200,34 @@ def test_a_stream_at_any_moment_succeeds(project: Project, seconds: float) -> No
         )
 
 
+AT_THE_EDGES = """
+import itertools, signal, sys
+from sessionlake import stopping
+from sessionlake.cli.stop import stoppable
+
+calls, forget_all = itertools.count(), stopping.forget_all
+
+def forget(*arguments):
+    if next(calls) == int(sys.argv[1]):
+        signal.raise_signal(signal.SIGTERM)
+    forget_all(*arguments)
+
+stopping.forget_all = forget
+stoppable(lambda: print("done"))
+"""
+
+
+@pytest.mark.parametrize(("call", "output"), [(0, ""), (1, "done\n")], ids=["before the command", "after it"])
+def test_while_handlers_are_put_in_place_or_taken_away(call: int, output: str) -> None:
+    """Then an exception got by, and Python ended as by ctrl-C, without a line."""
+    ended = subprocess.run([sys.executable, "-c", AT_THE_EDGES, str(call)], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (
+        CODES[SUPERVISOR],
+        output,
+        "sessionlake: stopped; nothing was done\n",
+    )
+
+
 @pytest.mark.slow
 def test_a_second_ctrl_c_ends_it_at_once(committed: Project) -> None:
     with started(committed, "compact") as process:

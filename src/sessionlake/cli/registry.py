@@ -1,5 +1,6 @@
 """All commands by name. A command's module is imported only when the command is called, because the help must appear at once."""
 
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -60,8 +61,8 @@ class LazyGroup(click.Group):
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run a command, which ctrl-C and SIGTERM end in one line from here on, and whose reader may end first."""
-        with readers_may_end(), stoppable():
-            return super().main(*args, **kwargs)
+        with readers_may_end():
+            return stoppable(partial(super().main, *args, **kwargs))
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; click itself would print `Aborted!`."""

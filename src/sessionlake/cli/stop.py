@@ -14,14 +14,16 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import TypeVar
 
 from sessionlake import stopping
 from sessionlake.cli import children
 from sessionlake.cli.stop_lines import Command, exit_code, line
 
+T = TypeVar("T")
 LIMIT_S = 4.0
 """From the first signal to the end that is forced."""
 _DEAF_S = 1.5
@@ -64,8 +66,9 @@ class Stop:
         try:
             yield
         finally:
-            stopping.forget_all()
+            self._raised = True  # what follows, Python's own end too, must not be interrupted either
             if self.number is None:
+                stopping.forget_all()
                 signal.set_wakeup_fd(woken)
                 for number, handler in before.items():
                     signal.signal(number, handler)
@@ -176,23 +179,25 @@ def interrupted() -> int:
     return 128 + signal.SIGINT if _now is None else _now.end()
 
 
-@contextmanager
-def stoppable() -> Iterator[None]:
-    """End the command that runs inside as this module says; SystemExit with its code."""
+def stoppable(command: Callable[[], T]) -> T:
+    """Call a function, and end it as this module says if a signal comes: SystemExit with the code.
+
+    A signal may also come while the handlers are put in place or taken away: no exception of theirs gets by.
+    """
     global _now  # noqa: PLW0603 (a process has one command at a time, and signals are the process's)
     if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+        return command()
     outer, _now = _now, Stop()
     stop = _now
     try:
-        with stop.installed():
-            try:
-                yield
-            except BaseException:
-                if stop.number is None:
-                    raise
-            if stop.number is not None:
-                raise SystemExit(stop.end())
+        try:
+            with stop.installed():
+                result = command()
+        except BaseException:
+            if stop.number is None:
+                raise
+        if stop.number is not None:
+            raise SystemExit(stop.end())
+        return result
     finally:
         _now = outer
