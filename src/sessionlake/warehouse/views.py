@@ -107,10 +107,10 @@ def changes(changelog: DataFrame, after: int, until: int | None = None) -> DataF
 
 def latest_changes(changes: DataFrame, of: Changelog) -> DataFrame:
     """Return the last change of each row in the snapshot's columns, with `op` and the number of changes as CHANGE_COUNT."""
-    row = Window.partitionBy(*of.identity).orderBy("batch_id")
-    # One window for both, which takes 0.8 of the time of two: the last change has the number of all.
-    counted = changes.withColumns({CHANGE_COUNT: F.row_number().over(row), "_next": F.lead("batch_id").over(row)})
-    return as_stored(counted.where("_next is null").drop("_next"), of)
+    session = Window.partitionBy(*of.identity)
+    ranked = changes.withColumn("_rank", F.row_number().over(session.orderBy(F.desc("batch_id"))))
+    counted = ranked.withColumn(CHANGE_COUNT, F.count(F.lit(1)).over(session))
+    return as_stored(counted.where("_rank = 1").drop("_rank"), of)
 
 
 def as_stored(changes: DataFrame, of: Changelog) -> DataFrame:
