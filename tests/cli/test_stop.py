@@ -202,17 +202,16 @@ def test_a_stream_at_any_moment_succeeds(project: Project, seconds: float) -> No
 
 AT_THE_EDGES = """
 import itertools, signal, sys
-from sessionlake import stopping
 from sessionlake.cli.stop import stoppable
 
-calls, forget_all = itertools.count(), stopping.forget_all
+calls, set_wakeup_fd = itertools.count(), signal.set_wakeup_fd
 
-def forget(*arguments):
+def interrupted(*arguments, **options):
     if next(calls) == int(sys.argv[1]):
         signal.raise_signal(signal.SIGTERM)
-    forget_all(*arguments)
+    return set_wakeup_fd(*arguments, **options)
 
-stopping.forget_all = forget
+signal.set_wakeup_fd = interrupted
 stoppable(lambda: print("done"))
 """
 

@@ -68,13 +68,17 @@ class Stop:
         finally:
             self._raised = True  # what follows, Python's own end too, must not be interrupted either
             if self.number is None:
-                stopping.forget_all()
                 signal.set_wakeup_fd(woken)
                 for number, handler in before.items():
                     signal.signal(number, handler)
                 os.close(self._write)
                 thread.join()
                 os.close(self._read)
+            if self.number is None:
+                stopping.forget_all()
+            else:  # it may have come just now
+                for number in before:
+                    signal.signal(number, self._handle)
 
     def begin(self, number: int) -> None:
         """Note the first signal, and silence output that it causes: Java, its bridge and threads print traces of interrupted calls."""
