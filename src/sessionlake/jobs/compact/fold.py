@@ -193,7 +193,8 @@ def _rewrite(upkeep: Upkeep, tail: Tail, file_bytes: int, erasures: int | None) 
         raise FencedError(_ERASED)
     if change.app_version(FOLD) >= tail.until:
         return
-    files = touched(snapshot_files(upkeep.tables, change.version), tail.dates)
+    every = snapshot_files(upkeep.tables, change.version)
+    files = touched(every, tail.dates)
     put = tail.changes.where(tail.put)
     rows = sample = put
     stored = change.read([file.path for file in files]) if files else None
@@ -207,7 +208,7 @@ def _rewrite(upkeep: Upkeep, tail: Tail, file_bytes: int, erasures: int | None) 
     for day, more in tail.by_date.items():
         counts[day] = counts.get(day, 0) + more
     written = change.write(
-        in_order(of, rows.select(*names), sample, counts, row_bytes(upkeep.tables, files), file_bytes)
+        in_order(of, rows.select(*names), sample, counts, row_bytes(upkeep.tables, files or every), file_bytes)
     )
     failpoints.hit("compact_files_written")
     metadata = _metadata(upkeep, tail, REWRITE, rows_written=written.rows)

@@ -7,7 +7,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from sessionlake.jobs.compact.layout_texts import every, sql_type, stored_text, text_of, value_of
-from sessionlake.jobs.compact.plan import File, Share, shares
+from sessionlake.jobs.compact.plan import MB, File, Share, shares
 from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.tables import Tables
 
@@ -45,8 +45,9 @@ def row_bytes(tables: Tables, files: list[File]) -> float:
     """Return the size of a row in some files of the snapshot; if they have none, that of a change, which has nearly the same columns."""
     held, rows = sum(file.bytes for file in files), sum(file.rows for file in files)
     if not rows:
-        every = tables[tables.changelog.changes].files()
-        held, rows = every.selectExpr("sum(size)", f"sum({_NUMBER_OF_ROWS})").collect()[0]
+        # In files of a few changes most bytes are none of a change's.
+        large = tables[tables.changelog.changes].files().where(F.col("size") >= MB)
+        held, rows = large.selectExpr("sum(size)", f"sum({_NUMBER_OF_ROWS})").collect()[0]
     return held / rows if rows else ROW_BYTES
 
 
