@@ -66,7 +66,7 @@ class Stop:
         try:
             yield
         finally:
-            self._raised = True  # what follows, Python's own end too, must not be interrupted either
+            self._raised = True  # nothing is to be interrupted from here on, to Python's own end
             if self.number is None:
                 signal.set_wakeup_fd(woken)
                 for number, handler in before.items():
