@@ -107,6 +107,7 @@ def test_type_checkers_see_the_registries() -> None:
     assert FILE.read_text() == stub(), "run `python -m tests.define.stub`"
 
 
+@pytest.mark.slow
 def test_a_script_is_checked_by_mypy(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     words = ["--strict", "--follow-imports=silent", f"--cache-dir={tmp_path}", "--config-file=", "--no-error-summary"]

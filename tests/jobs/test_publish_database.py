@@ -173,6 +173,7 @@ def test_steps_add_change_and_delete_rows(spark: SparkSession, tmp_path: Path, u
     assert kind == "timestamp with time zone"
 
 
+@pytest.mark.slow
 def test_a_database_that_is_killed_or_gone_is_one_line_and_the_next_run_goes_on(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,6 +69,7 @@ def test_the_only_sink_ends_with_its_error(clock: list[float]) -> None:
         Steps("python", Failing(failures=1), lambda *_: None, "clicks").turn(alone=True)
 
 
+@pytest.mark.slow
 def test_with_once_the_others_are_served_before_the_error(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("def on_rows(rows, delivery):\n    raise ValueError\n")
     sink = {

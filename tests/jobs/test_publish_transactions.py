@@ -137,7 +137,6 @@ def ran(spark: SparkSession, config: Config, name: str, *rows: tuple[str, int]) 
     run(spark, config, once=True)
 
 
-@pytest.mark.slow
 def test_steps_are_transactions(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     config = small(tmp_path, broker, max_lag=5)
     ran(spark, config, "a.json", ("ann", 100), ("bob", 100), ("bob", 115))
@@ -156,6 +155,7 @@ def test_steps_are_transactions(spark: SparkSession, broker: Broker, tmp_path: P
     assert [json.loads(position["seen"])["batch_id"] for position in positions] == [0, 1]
 
 
+@pytest.mark.slow
 def test_records_are_those_of_a_topic_without_transactions(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     config = small(tmp_path, broker)
     write_rows(tmp_path, "a.json", some_rows(1))
@@ -288,6 +288,7 @@ def test_a_rebuilt_pipelines_errors_come_whole(spark: SparkSession, broker: Brok
     assert len(list(committed(broker, name))) == 3
 
 
+@pytest.mark.slow
 def test_errors_of_kafka_are_not_taken_for_lost_changes(
     spark: SparkSession, broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

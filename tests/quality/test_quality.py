@@ -440,6 +440,7 @@ def test_wrong_table_bounds_and_directory_are_refused(spark: SparkSession, lake:
 @pytest.mark.parametrize(
     "table", ["sessions", *(pytest.param(t, marks=pytest.mark.slow) for t in TABLES if t != "sessions")]
 )
+@pytest.mark.slow
 def test_a_shipped_suite_is_answered_by_one_query(
     spark: SparkSession, lake: Path, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,6 +36,7 @@ def registry() -> Iterator[Registry]:
         yield found
 
 
+@pytest.mark.slow
 def test_sessions_of_several_versions_of_a_schema(
     spark: SparkSession, topic: Topic, registry: Registry, tmp_path: Path
 ) -> None:

@@ -24,6 +24,7 @@ def test_an_exit_in_a_batch_fails_the_query(spark: SparkSession, tmp_path: Path)
         run(spark, config, once=True, on_commit=lambda _: sys.exit("enough"))
 
 
+@pytest.mark.slow
 def test_nothing_stays_of_a_query_that_has_ended(spark: SparkSession, tmp_path: Path) -> None:
     """Java held the function of each batch, the function Python's object of the query, and that the query: for good."""
     config = window_config(tmp_path)

@@ -38,6 +38,7 @@ def together(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return batches
 
 
+@pytest.mark.slow
 def test_all_batches_of_few_rows_but_a_runs_first_are_one_task(
     spark: SparkSession, tmp_path: Path, together: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from sessionlake.operators.windows.kind import Windows
@@ -25,6 +26,7 @@ class Due(Windows):
         return Due.at_us
 
 
+@pytest.mark.slow
 def test_an_idle_stream_ticks_once_when_something_is_due(spark: SparkSession, tmp_path: Path) -> None:
     config = window_config(tmp_path)
     config = config.model_copy(update={"pipeline": config.pipeline.model_copy(update={"trigger": "0 seconds"})})

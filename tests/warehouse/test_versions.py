@@ -46,6 +46,7 @@ def check_versions(tables: Tables) -> int:
     return seen
 
 
+@pytest.mark.slow
 def test_rows_since_a_time_are_those_that_spark_finds(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -133,6 +133,7 @@ def test_per_key_ttl_by_subquery_then_nothing_is_left(spark: SparkSession, confi
         expire(spark, config, where=PER_KEY, tables=lives, run_id="two")
 
 
+@pytest.mark.slow
 def test_too_large_a_share_is_refused_before_the_first_tombstone(spark: SparkSession, config: Config) -> None:
     braked = config.model_copy(update={"expire": config.expire.model_copy(update={"max_share": 0.2})})
     every = len(live(spark, config))

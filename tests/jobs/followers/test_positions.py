@@ -170,6 +170,7 @@ def test_a_database_that_does_not_answer_does_not_hang_the_status(
     assert not [line for line in exposed(exporter) if "_lag_" in line and "postgres" in line]
 
 
+@pytest.mark.slow
 def test_one_that_hangs_is_begun_once_and_the_others_are_read(tmp_path: Path) -> None:
     config: Any = load_config(_small(tmp_path))
     answered, begun = threading.Event(), []

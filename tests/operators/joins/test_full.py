@@ -132,6 +132,7 @@ TEXTS = {"batch": "batch", "off": "off", 3: "3 us", 7: "7 us"}
 
 @examples(120)
 @given(windows(), FULL, OUTER, BATCHES, CHANGES, st.integers(1, 3))
+@pytest.mark.slow
 def test_policies_that_change_send_every_pair_once(
     case: Case,
     full: Full,
