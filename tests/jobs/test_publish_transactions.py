@@ -137,6 +137,14 @@ def ran(spark: SparkSession, config: Config, name: str, *rows: tuple[str, int]) 
     run(spark, config, once=True)
 
 
+def test_a_step_is_one_transaction(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    config = small(tmp_path, broker)
+    ran(spark, config, "a.json", ("ann", 100), ("bob", 100), ("bob", 115))
+    assert step(spark, config) is not None
+    assert assert_live(config, broker) == 3
+
+
+@pytest.mark.slow
 def test_steps_are_transactions(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     config = small(tmp_path, broker, max_lag=5)
     ran(spark, config, "a.json", ("ann", 100), ("bob", 100), ("bob", 115))
