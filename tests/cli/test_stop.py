@@ -227,6 +227,26 @@ def test_while_handlers_are_put_in_place_or_taken_away(call: int, output: str) -
     )
 
 
+TWICE = """
+import signal
+from sessionlake.cli import children
+from sessionlake.cli.stop import stoppable
+from sessionlake.stopping import put_off
+
+def command():
+    with put_off():
+        signal.raise_signal(signal.SIGTERM)
+
+children.end_all = lambda *_: signal.raise_signal(signal.SIGTERM)
+stoppable(command)
+"""
+
+
+def test_a_second_signal_does_not_interrupt_the_end() -> None:
+    ended = subprocess.run([sys.executable, "-c", TWICE], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (CODES[SUPERVISOR], "sessionlake: stopped; nothing was done\n")
+
+
 @pytest.mark.slow
 def test_a_second_ctrl_c_ends_it_at_once(committed: Project) -> None:
     with started(committed, "compact") as process:

@@ -437,10 +437,8 @@ def test_wrong_table_bounds_and_directory_are_refused(spark: SparkSession, lake:
         check(spark, lake, "sessions", config=configure(lake, expectations="nowhere"), dry_run=True)
 
 
-@pytest.mark.parametrize(
-    "table", ["sessions", *(pytest.param(t, marks=pytest.mark.slow) for t in TABLES if t != "sessions")]
-)
 @pytest.mark.slow
+@pytest.mark.parametrize("table", TABLES)
 def test_a_shipped_suite_is_answered_by_one_query(
     spark: SparkSession, lake: Path, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,7 +23,7 @@ from sessionlake import stopping
 from sessionlake.cli import children
 from sessionlake.cli.stop_lines import Command, exit_code, line
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 LIMIT_S = 4.0
 """From the first signal to the end that is forced."""
 _DEAF_S = 1.5
@@ -183,7 +183,7 @@ def interrupted() -> int:
     return 128 + signal.SIGINT if _now is None else _now.end()
 
 
-def stoppable(command: Callable[[], T]) -> T:
+def stoppable(command: Callable[[], _T]) -> _T:
     """Call a function, and end it as this module says if a signal comes: SystemExit with the code.
 
     A signal may also come while the handlers are put in place or taken away: no exception of theirs gets by.

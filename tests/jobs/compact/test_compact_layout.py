@@ -63,7 +63,13 @@ def test_files_of_a_fold_hold_whole_dates_or_ranges_of_keys(
     spark: SparkSession, config: Config, tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With rows counted as a megabyte each, so that ten make a file and a date of forty four of them."""
-    monkeypatch.setattr("sessionlake.jobs.compact.fold.row_bytes", lambda *_: MB)
+    seen = []
+
+    def megabyte(_: Tables, files: list[plan.File]) -> int:
+        seen.append(len(files))
+        return MB
+
+    monkeypatch.setattr("sessionlake.jobs.compact.fold.row_bytes", megabyte)
     append_batch(tables, 9, *(("upsert", f"k{n:02}", 10 * DAY + n, 1) for n in range(40)))
     append_batch(tables, 10, *(("upsert", f"k{n:02}", (20 + n) * DAY, 1) for n in range(20)))
     upkeep = upkeep_of(spark, config)
@@ -91,7 +97,13 @@ def test_files_of_a_fold_hold_whole_dates_or_ranges_of_keys(
     append_batch(tables, 11, ("upsert", "k00", 21 * DAY, 7))
     fold(upkeep_of(spark, config), 11, REWRITE, 10 * MB)
     kept = {path for path, first, last in before if not first <= "1970-01-22" <= last}
-    assert kept < {f.path for f in snapshot_files(tables)}
+    files = {f.path for f in snapshot_files(tables)}
+    assert kept < files
+    # Only a new date: all files tell how large a row is, as none of them is written again.
+    append_batch(tables, 12, ("upsert", "k00", 90 * DAY, 7))
+    fold(upkeep_of(spark, config), 12, REWRITE, 10 * MB)
+    assert files < {f.path for f in snapshot_files(tables)}
+    assert seen == [0, 1, len(files)]
     assert sessions(tables[schemas.SESSIONS].read()) == folded(history(tables))
 
 
@@ -104,7 +116,7 @@ def test_a_date_out_of_plan_is_written_too(tables: Tables) -> None:
 
 
 def test_rows_of_a_first_fold_are_as_large_as_changes(tables: Tables) -> None:
-    """By a size from nowhere a first fold's files were so small that the same run wrote them again."""
+    """With a size that was taken for granted a first fold's files were so small that the same run wrote them again."""
     assert row_bytes(tables, snapshot_files(tables)) == ROW_BYTES, "small files tell nothing"
     append_batch(tables, 9, *(("upsert", f"{n * n}", n, n) for n in range(80_000)))
     (size,) = [s for file in Path(tables[schemas.CHANGELOG].uri).glob("*.parquet") if (s := file.stat().st_size) > MB]

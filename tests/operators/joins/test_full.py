@@ -130,9 +130,9 @@ CHANGES = st.lists(
 TEXTS = {"batch": "batch", "off": "off", 3: "3 us", 7: "7 us"}
 
 
+@pytest.mark.slow
 @examples(120)
 @given(windows(), FULL, OUTER, BATCHES, CHANGES, st.integers(1, 3))
-@pytest.mark.slow
 def test_policies_that_change_send_every_pair_once(
     case: Case,
     full: Full,

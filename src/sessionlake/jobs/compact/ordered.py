@@ -92,8 +92,8 @@ def in_order(
 def _with_passed(rows: DataFrame, key: str, most: int) -> DataFrame:
     """Return rows with `_passed`: how many of their `_cuts`, which ascend and are at most so many, are not greater than their key.
 
-    It is a binary search, a column a step, which Spark compiles. A lambda over all cuts is not compiled, and took 7 times as long
-    with 20 cuts, and 45 times with 200 (docs/decisions/0007-compaction.md).
+    It is a binary search, a column a step, which Spark compiles. A lambda over all cuts is not compiled, and took six times as
+    long with 20 cuts, and forty times with 200 (docs/decisions/0007-compaction.md).
     """
     rows = rows.withColumn("_passed", F.lit(0))
     for bit in reversed(range(most.bit_length())):
