@@ -1,7 +1,8 @@
 """Peak resident memory of a process and all it started, sampled."""
 
+import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,9 +19,15 @@ def end_sampling(home: str) -> None:
 
 @contextmanager
 def peak_memory(
-    every_seconds: float = 2.0, pid: int | None = None, until: Path | None = None
+    every_seconds: float = 2.0,
+    pid: int | None = None,
+    until: Path | None = None,
+    most_mb: float = math.inf,
+    too_much: Callable[[], None] = lambda: None,
 ) -> Iterator[dict[str, float]]:
     """Sample a process, by default this one, while the block runs, and at most until a file exists.
+
+    Once it has more than `most_mb` in total, `too_much` is called, and no sample follows.
 
     Afterwards the dict holds the peak, in MB: total, jvm, python (driver and workers).
     """
@@ -47,6 +54,9 @@ def peak_memory(
             used["total"] = sum(used.values())
             for name, value in used.items():
                 peak[name] = max(peak[name], round(value, 1))
+            if used["total"] > most_mb:
+                too_much()
+                return
 
     thread = threading.Thread(target=sample, daemon=True)
     thread.start()

@@ -6,8 +6,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,12 @@ from benchmarks.memory import MEASURED, peak_memory
 from benchmarks.trees import Tree
 
 _LIMIT_S = 1200
+MOST_MB = 0.8 * psutil.virtual_memory().total / 1e6
+"""Memory that a measurement may take. One that takes all would stop the machine, the benchmark and its other measurements, too."""
+
+
+class TooMuchMemoryError(Exception):
+    """A measurement had more memory than it may take, and was ended."""
 
 
 @contextmanager
@@ -30,10 +37,13 @@ def input_folder() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def measure(tree: Tree, case: dict[str, Any], work: Path, limit_s: float = _LIMIT_S) -> dict[str, Any]:
+def measure(
+    tree: Tree, case: dict[str, Any], work: Path, limit_s: float = _LIMIT_S, most_mb: float = MOST_MB
+) -> dict[str, Any]:
     """Run a case of benchmarks.child on a tree's package, in a folder of its own below `work`; return what it found.
 
-    `peak_memory_mb` is added to it. SystemExit with the end of its log where it fails.
+    `peak_memory_mb` is added to it. SystemExit with the end of its log if it fails, subprocess.TimeoutExpired after `limit_s`,
+    TooMuchMemoryError if it takes more than `most_mb` of memory.
     """
     with tempfile.TemporaryDirectory(prefix="run-", dir=work) as folder:
         home = Path(folder)
@@ -45,11 +55,19 @@ def measure(tree: Tree, case: dict[str, Any], work: Path, limit_s: float = _LIMI
             process = subprocess.Popen(
                 command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
             )
+            over = threading.Event()
+
+            def end_it() -> None:
+                over.set()
+                _end(process)
+
             try:
-                with peak_memory(pid=process.pid, until=home / MEASURED) as memory:
+                with peak_memory(pid=process.pid, until=home / MEASURED, most_mb=most_mb, too_much=end_it) as memory:
                     process.wait(limit_s)
             finally:
                 _end(process)
+        if over.is_set():
+            raise TooMuchMemoryError(f"more than {most_mb / 1000:.3g} GB of memory")
         if process.returncode or not found.exists():
             tail = "\n".join(log.read_text(errors="replace").splitlines()[-30:])
             raise SystemExit(f"bench: {case['kind']} of {tree.name} failed:\n{tail}")
@@ -62,9 +80,8 @@ def measure(tree: Tree, case: dict[str, Any], work: Path, limit_s: float = _LIMI
 def _end(process: subprocess.Popen[bytes]) -> None:
     """End what is left of a measurement: after one that ran to its end, nothing."""
     if process.poll() is None:
-        for one in [*psutil.Process(process.pid).children(recursive=True), process]:
-            try:
-                one.kill()
-            except psutil.Error:
-                continue
+        with suppress(psutil.Error):  # it has ended meanwhile
+            for one in [*psutil.Process(process.pid).children(recursive=True), process]:
+                with suppress(psutil.Error):
+                    one.kill()
         process.wait()

@@ -23,7 +23,7 @@ from benchmarks.cases import STREAM_SETTINGS, summary
 from benchmarks.peers.inputs import write_inputs, write_stored
 from benchmarks.peers.results import added_up
 from benchmarks.peers.workloads import WORKLOADS, Workload
-from benchmarks.processes import input_folder, measure
+from benchmarks.processes import TooMuchMemoryError, input_folder, measure
 from benchmarks.run import RESULTS, about
 from benchmarks.trees import this_tree
 
@@ -94,9 +94,11 @@ class Peers:
         of_workload = self.results.setdefault(workload.name, {})
         try:
             found = measure(this_tree(), case | kind, self.work, self.limit_s)
-        except subprocess.TimeoutExpired:
-            of_workload[name] = {"not_ended_s": self.limit_s}
-            console.print(f"  {workload.name}, {name}: not ended after {self.limit_s:g} s")
+        except (subprocess.TimeoutExpired, TooMuchMemoryError) as error:
+            late = isinstance(error, subprocess.TimeoutExpired)
+            why = f"not ended after {self.limit_s:g} s" if late else str(error)
+            of_workload[name] = {"no_figure": why}
+            console.print(f"  {workload.name}, {name}: {why}")
             return
         stored, batches = case["stored_batches"], case["batches"]
         # One that takes all events as one batch has a single figure.
@@ -147,9 +149,8 @@ def show(results: dict[str, Found]) -> None:
         ours = of_workload.get("ours")
         for peer, (label, _) in PEERS.items():
             one = of_workload.get(peer)
-            if one and "not_ended_s" in one:
-                late = f"not ended after {one['not_ended_s']:g} s"
-                table.add_row(WORKLOADS[name].label, label, late, *[""] * (len(COLUMNS) - 3))
+            if one and "no_figure" in one:
+                table.add_row(WORKLOADS[name].label, label, one["no_figure"], *[""] * (len(COLUMNS) - 3))
             elif one:
                 ratios = ("", "")
                 if ours and "runs" in ours and peer != "ours":

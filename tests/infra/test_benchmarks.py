@@ -5,10 +5,15 @@ import json
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from benchmarks import processes
+from benchmarks.memory import peak_memory
+from benchmarks.processes import TooMuchMemoryError, measure
+from benchmarks.trees import this_tree
 from tests.infra.infra_files import ROOT
 
 FILES = {
@@ -32,6 +37,15 @@ def test_the_sizes_of_stores_can_be_measured() -> None:
     assert done.returncode == 0, done.stderr
     sets = [json.loads(line.partition("{")[1] + line.partition("{")[2]) for line in done.stdout.splitlines()]
     assert [found["sessions"] > 0 < found["store_bytes_per_session"] for found in sets] == [True] * 3
+
+
+def test_a_measurement_that_takes_too_much_memory_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "peak_memory", partial(peak_memory, 0.05))
+    with pytest.raises(TooMuchMemoryError, match=r"^more than 0.001 GB of memory$"):
+        measure(this_tree(), {"kind": "duckdb_peer"}, tmp_path, most_mb=1)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(SystemExit, match="KeyError"):
+        measure(this_tree(), {"kind": "duckdb_peer"}, tmp_path)
 
 
 def is_named(module: str, text: str) -> bool:
