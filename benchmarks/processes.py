@@ -22,8 +22,8 @@ MOST_MB = 0.8 * psutil.virtual_memory().total / 1e6
 """Memory that a measurement may take. One that takes all would stop the machine, the benchmark and its other measurements, too."""
 
 
-class TooMuchMemoryError(Exception):
-    """A measurement had more memory than it may take, and was ended."""
+class TooMuchMemoryError(SystemExit):
+    """A measurement had more memory than it may take, and was ended. A run that can't go on without it ends with this line."""
 
 
 @contextmanager
@@ -67,7 +67,9 @@ def measure(
             finally:
                 _end(process)
         if over.is_set():
-            raise TooMuchMemoryError(f"more than {most_mb / 1000:.3g} GB of memory")
+            raise TooMuchMemoryError(
+                f"bench: {case['kind']} of {tree.name} took more than {most_mb / 1000:.3g} GB of memory, and was ended"
+            )
         if process.returncode or not found.exists():
             tail = "\n".join(log.read_text(errors="replace").splitlines()[-30:])
             raise SystemExit(f"bench: {case['kind']} of {tree.name} failed:\n{tail}")
@@ -80,8 +82,10 @@ def measure(
 def _end(process: subprocess.Popen[bytes]) -> None:
     """End what is left of a measurement: after one that ran to its end, nothing."""
     if process.poll() is None:
+        tree: list[psutil.Process] = []
         with suppress(psutil.Error):  # it has ended meanwhile
-            for one in [*psutil.Process(process.pid).children(recursive=True), process]:
-                with suppress(psutil.Error):
-                    one.kill()
+            tree = psutil.Process(process.pid).children(recursive=True)
+        for one in (*tree, process):
+            with suppress(psutil.Error):
+                one.kill()
         process.wait()

@@ -23,7 +23,7 @@ from benchmarks.cases import STREAM_SETTINGS, summary
 from benchmarks.peers.inputs import write_inputs, write_stored
 from benchmarks.peers.results import added_up
 from benchmarks.peers.workloads import WORKLOADS, Workload
-from benchmarks.processes import TooMuchMemoryError, input_folder, measure
+from benchmarks.processes import MOST_MB, TooMuchMemoryError, input_folder, measure
 from benchmarks.run import RESULTS, about
 from benchmarks.trees import this_tree
 
@@ -96,7 +96,7 @@ class Peers:
             found = measure(this_tree(), case | kind, self.work, self.limit_s)
         except (subprocess.TimeoutExpired, TooMuchMemoryError) as error:
             late = isinstance(error, subprocess.TimeoutExpired)
-            why = f"not ended after {self.limit_s:g} s" if late else str(error)
+            why = f"not ended after {self.limit_s:g} s" if late else f"more than {MOST_MB / 1000:.3g} GB of memory"
             of_workload[name] = {"no_figure": why}
             console.print(f"  {workload.name}, {name}: {why}")
             return

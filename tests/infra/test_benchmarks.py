@@ -5,9 +5,11 @@ import json
 import re
 import subprocess
 import sys
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 
 from benchmarks import processes
@@ -40,12 +42,24 @@ def test_the_sizes_of_stores_can_be_measured() -> None:
 
 
 def test_a_measurement_that_takes_too_much_memory_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "peak_memory", partial(peak_memory, 0.05))
-    with pytest.raises(TooMuchMemoryError, match=r"^more than 0.001 GB of memory$"):
-        measure(this_tree(), {"kind": "duckdb_peer"}, tmp_path, most_mb=1)
-    assert list(tmp_path.iterdir()) == []
-    with pytest.raises(SystemExit, match="KeyError"):
-        measure(this_tree(), {"kind": "duckdb_peer"}, tmp_path)
+    program, child = tmp_path / "program", tmp_path / "child"
+    program.write_text(f"#!/bin/sh\nsleep 300 &\necho $! > {child}\nwait\n")
+    program.chmod(0o700)
+    work = tmp_path / "work"
+    work.mkdir()
+
+    def peak_once_begun(**asked: Any) -> Any:
+        while not child.exists() or not child.read_text():
+            pass
+        return peak_memory(0.05, **asked)
+
+    monkeypatch.setattr(processes, "peak_memory", peak_once_begun)
+    with pytest.raises(TooMuchMemoryError, match=r"^bench: idle of ours took more than 0 GB of memory, and was ended$"):
+        measure(replace(this_tree(), python=str(program)), {"kind": "idle"}, work, limit_s=60, most_mb=0)
+    assert list(work.iterdir()) == []
+    number = int(child.read_text())
+    # Whoever adopts it may not have waited for it yet.
+    assert not psutil.pid_exists(number) or psutil.Process(number).status() == psutil.STATUS_ZOMBIE
 
 
 def is_named(module: str, text: str) -> bool:
