@@ -112,7 +112,7 @@ bench-lookup: setup ## measure the sessions of one key of 10M in SQL, by warm Sp
 
 .PHONY: lint
 lint: setup ## ruff and mypy
-	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/lint-imports --no-logo && .venv/bin/mypy
+	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/lint-imports --no-logo && .venv/bin/mypy --num-workers 2
 
 .PHONY: format
 format: .venv/stamp ## let ruff format the code and sort the imports
@@ -123,7 +123,7 @@ setup: jars ## install what is missing: uv, the Python packages, Java, Spark's j
 
 .PHONY: clean
 clean: ## remove all that make or the tools put here; jars stay in the cache, ~/.cache/sessionlake
-	@rm -rf .venv .tools .kafka .cluster .airflow demo spark-warehouse .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis
+	@rm -rf .venv .tools .kafka .cluster .airflow demo spark-warehouse .mypy_cache .mypy_worker.* .ruff_cache .import_linter_cache .pytest_cache .hypothesis
 
 .PHONY: java
 java:
