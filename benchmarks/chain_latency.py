@@ -12,7 +12,6 @@ import json
 import os
 import platform
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
@@ -113,7 +112,7 @@ def measure(root: Path, batches: int, trigger: str | None) -> dict[str, Any]:
             time.sleep(IDLE_S)
             idle = (tree_cpu_s() - before) / (time.monotonic() - began)
         finally:
-            driver.send_signal(signal.SIGINT)
+            driver.terminate()  # a shell lets what runs in the background ignore ctrl-C
             driver.wait(120)
     each = latencies(configs["front"], configs["behind"])[WARM:]
     return {

@@ -8,7 +8,6 @@ Java and its Python workers hold, shared pages counted once (proportional set si
 
 import argparse
 import json
-import signal
 import subprocess
 import sys
 import tempfile
@@ -50,7 +49,7 @@ def measured(count: int, seconds: int) -> Found:
             time.sleep(_SETTLED_S)
             share = _cpu_s(driver.pid, seconds) / seconds
             memory = _memory_mb(driver.pid)
-            driver.send_signal(signal.SIGINT)
+            driver.terminate()  # a shell lets what runs in the background ignore ctrl-C
             driver.wait(60)
     return {
         "pipelines": count,

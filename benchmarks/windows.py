@@ -85,6 +85,8 @@ def idle(case: Found) -> Found:
         found["core"] = (tree_cpu_s() - before) / (time.monotonic() - began)
         os.kill(os.getpid(), signal.SIGINT)
 
+    # A shell lets what runs in the background ignore ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Thread(target=look, daemon=True).start()
     spark = open_session(case)
     with contextlib.suppress(KeyboardInterrupt):
