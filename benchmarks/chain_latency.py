@@ -28,6 +28,7 @@ import tomli_w
 from rich.console import Console
 
 from benchmarks.cpu import tree_cpu_s
+from benchmarks.processes import command
 from benchmarks.synthetic import BASE_US
 from sessionlake.config.load import Config
 from sessionlake.config.project import load_project
@@ -101,19 +102,13 @@ def latencies(front: Config, behind: Config) -> list[float]:
 def measure(root: Path, batches: int, trigger: str | None) -> dict[str, Any]:
     write_configs(root, trigger)
     configs = load_project(str(root)).configs
-    with (root / "log").open("w") as log:
-        command = [sys.executable, "-m", "sessionlake", "run", str(root)]
-        driver = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, text=True)
-        try:
-            for number in range(WARM + batches):
-                write_batch(root, number)
-                await_batch(configs["behind"], number, driver)
-            before, began = tree_cpu_s(), time.monotonic()
-            time.sleep(IDLE_S)
-            idle = (tree_cpu_s() - before) / (time.monotonic() - began)
-        finally:
-            driver.terminate()  # a shell lets what runs in the background ignore ctrl-C
-            driver.wait(120)
+    with (root / "log").open("w") as log, command("run", str(root), stdout=log, stderr=subprocess.STDOUT) as driver:
+        for number in range(WARM + batches):
+            write_batch(root, number)
+            await_batch(configs["behind"], number, driver)
+        before, began = tree_cpu_s(), time.monotonic()
+        time.sleep(IDLE_S)
+        idle = (tree_cpu_s() - before) / (time.monotonic() - began)
     each = latencies(configs["front"], configs["behind"])[WARM:]
     return {
         "p50": round(statistics.median(each), 2),

@@ -79,7 +79,20 @@ def measure(
         return {**result, "peak_memory_mb": memory}
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+@contextmanager
+def command(*words: str, nice: int = 0, **options: Any) -> Iterator["subprocess.Popen[str]"]:
+    """Run a command of sessionlake's while the body runs, then end it by SIGTERM: what a shell runs in the background ignores ctrl-C."""
+    lower = ["nice", "-n", str(nice)] if nice else []
+    process = subprocess.Popen([*lower, sys.executable, "-m", "sessionlake", *words], text=True, **options)
+    try:
+        yield process
+        process.terminate()
+        process.wait(120)
+    finally:
+        _end(process)
+
+
+def _end(process: subprocess.Popen[Any]) -> None:
     """End what is left of a measurement: after one that ran to its end, nothing."""
     if process.poll() is None:
         tree: list[psutil.Process] = []

@@ -19,6 +19,7 @@ from typing import Any
 
 import psutil
 
+from benchmarks.processes import command
 from benchmarks.trees import ROOT
 from sessionlake.config.project import load_project
 from sessionlake.warehouse.batches import find_last_batch
@@ -41,16 +42,13 @@ def measured(count: int, seconds: int) -> Found:
         (root / "project.toml").write_text(PROJECT)
         for number in range(count):
             (root / f"p{number}.toml").write_text(PIPELINE)
-        command = [str(Path(sys.executable).with_name("sessionlake")), "--quiet", "run", str(root)]
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as driver:
+        with command("--quiet", "run", str(root), stdout=subprocess.DEVNULL) as driver:
             began = time.monotonic()
             _wait_for_batches(root, driver)
             started_s = time.monotonic() - began
             time.sleep(_SETTLED_S)
             share = _cpu_s(driver.pid, seconds) / seconds
             memory = _memory_mb(driver.pid)
-            driver.terminate()  # a shell lets what runs in the background ignore ctrl-C
-            driver.wait(60)
     return {
         "pipelines": count,
         "first_batches_s": round(started_s, 1),
@@ -59,7 +57,7 @@ def measured(count: int, seconds: int) -> Found:
     }
 
 
-def _wait_for_batches(root: Path, driver: "subprocess.Popen[bytes]") -> None:
+def _wait_for_batches(root: Path, driver: "subprocess.Popen[str]") -> None:
     configs, deadline = load_project(root).configs.values(), time.monotonic() + _PATIENCE_S
     while not all(find_last_batch(Lake.of(config)) for config in configs):
         if driver.poll() is not None or time.monotonic() > deadline:

@@ -17,7 +17,6 @@ import platform
 import re
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -31,6 +30,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.processes import command
 from benchmarks.synthetic import GAP, GRACE, RETENTION, write_events
 from sessionlake.config.load import Config, load_config
 from sessionlake.warehouse.batches import batches_after
@@ -76,18 +76,6 @@ tokens = false
 _LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
 _TICKS = os.sysconf("SC_CLK_TCK")
 console = Console(highlight=False)
-
-
-@contextmanager
-def command(*words: str, nice: int = 0, **options: Any) -> Iterator["subprocess.Popen[str]"]:
-    """Run a command of sessionlake's while the body runs."""
-    lower = ["nice", "-n", str(nice)] if nice else []
-    process = subprocess.Popen([*lower, sys.executable, "-m", "sessionlake", *words], text=True, **options)
-    try:
-        yield process
-    finally:
-        process.terminate()
-        process.wait(120)
 
 
 @contextmanager

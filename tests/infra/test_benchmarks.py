@@ -3,6 +3,7 @@
 import importlib
 import json
 import re
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from benchmarks import processes
+from benchmarks import processes, project
 from benchmarks.memory import peak_memory
 from benchmarks.processes import TooMuchMemoryError, measure
 from benchmarks.trees import this_tree
@@ -60,6 +61,27 @@ def test_a_measurement_that_takes_too_much_memory_is_ended(tmp_path: Path, monke
     number = int(child.read_text())
     # Whoever adopts it may not have waited for it yet.
     assert not psutil.pid_exists(number) or psutil.Process(number).status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.slow
+def test_a_stream_ends_with_its_benchmark_that_a_shell_runs_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(project, "_SETTLED_S", 0)
+    others, before = psutil.Process().children(), signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        found = project.measured(1, seconds=1)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert found["memory_mb"]["java"] > 0
+    assert psutil.Process().children() == others
+
+
+def test_a_command_ends_with_a_body_that_fails() -> None:
+    with (
+        pytest.raises(ValueError, match=r"^so it is$"),
+        processes.command("run", "/dev/null", stderr=subprocess.DEVNULL) as run,
+    ):
+        raise ValueError("so it is")
+    assert run.returncode == -signal.SIGKILL
 
 
 def is_named(module: str, text: str) -> bool:
