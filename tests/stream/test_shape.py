@@ -115,7 +115,7 @@ SIMPLE = {"session": {"gap": "10 seconds"}, "aggregates": {"total": "sum(cost)"}
     [
         ({"type": "view", "price": 7}, "filtered"),
         ({"type": "buy", "price": 7}, "dead"),
-        ({"type": 7, "price": "1"}, "dead"),
+        ({"type": True, "price": "1"}, "dead"),
         ({"type": "view", "price": "1"}, "filtered"),
         ({"type": None, "price": "1"}, "filtered"),
         ({"type": "buy", "price": "1"}, "accepted"),

@@ -21,7 +21,7 @@ from sessionlake.sources.decoding.decoded import (
     unreadable,
 )
 from sessionlake.sources.decoding.json_alike import read_alike
-from sessionlake.sources.decoding.json_rows import Converter, Row, parse_object
+from sessionlake.sources.decoding.json_rows import SPECIAL_DOUBLES, Converter, Row, parse_object
 from sessionlake.sources.decoding.lines import Lines, index_lines
 from sessionlake.sources.decoding.long_lines import MAX_LINE_BYTES, LongLine, OpenLine, in_slices, too_long
 from sessionlake.sources.decoding.pieces import WHOLE, LineRange, Piece, line_range
@@ -34,6 +34,11 @@ _LEAF_LINES = 48
 _CHUNK_LINES = 4096
 _REFUSALS = 16
 _ROW_OF_ERROR = re.compile(r"in row (\d+)$")
+_OTHER_KIND = re.compile(r"changed from (string to number|number to string)")
+_NUMBER = rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
+_SPECIAL = rb'"(?:' + "|".join(SPECIAL_DOUBLES).encode() + rb')"'
+# Before such a name, a quote that ends a text can't be taken for the one that begins it.
+_PLAIN_NAME = re.compile(r'[^\s,:{}\[\]"\\]+')
 
 
 def decode_json(
@@ -105,6 +110,34 @@ def _transport(kind: pa.DataType) -> pa.DataType:
     return pa.string() if pa.types.is_temporal(kind) else kind
 
 
+@dataclass(frozen=True, slots=True)
+class _Rewriting:
+    """Put numbers into quotes where text is asked for, and take them from NaN and infinities where a double is, as Arrow's reader needs it.
+
+    The places are found by the columns' names. If a name occurs in a nested object, too, nobody asks for what is changed there.
+    """
+
+    numbers: re.Pattern[bytes] | None
+    specials: re.Pattern[bytes] | None
+
+    @classmethod
+    def of(cls, pinned: pa.Schema) -> "_Rewriting":
+        return cls(_values(pinned, pa.string(), _NUMBER), _values(pinned, pa.float64(), _SPECIAL))
+
+    def __call__(self, content: bytes) -> bytes:
+        if self.numbers is not None:
+            content = self.numbers.sub(rb'\1"\2"', content)
+        return content if self.specials is None else self.specials.sub(lambda found: found[1] + found[2][1:-1], content)
+
+
+def _values(pinned: pa.Schema, kind: pa.DataType, value: bytes) -> re.Pattern[bytes] | None:
+    """Return the pattern of values in columns of a type: their names first, then they themselves."""
+    names = [re.escape(field.name) for field in pinned if field.type == kind and _PLAIN_NAME.fullmatch(field.name)]
+    if not names:
+        return None
+    return re.compile(rb'("(?:' + "|".join(names).encode() + rb')"\s*:\s*)(' + value + rb")(?=\s*[,}])")
+
+
 class _RefusedError(Exception):
     """Arrow turned the lines down, because of the one `at` lines in, or it doesn't say which (None)."""
 
@@ -132,6 +165,8 @@ class _Reader:
     _pieces: list[pa.Table] = field(default_factory=list)
     _slow_rows: list[Row] = field(default_factory=list)
     _refusals_left: int = 0
+    _rewriting: _Rewriting | None = None
+    """Once Arrow has turned down a number in place of a text, or the other way round."""
 
     def read(self) -> pa.Table:
         """Read all lines; the reasons of bad ones are in `errors`."""
@@ -175,11 +210,8 @@ class _Reader:
         start, end = int(self.lines.starts[first]), int(self.lines.ends[last - 1])
         if not self.all_utf8 and not is_utf8(self.lines.block[start:end]):
             raise _RefusedError(None)
-        read_options = pj.ReadOptions(use_threads=False, block_size=end - start + 1)
-        parse_options = pj.ParseOptions(explicit_schema=self.schema, unexpected_field_behavior="ignore")
-        content = pa.py_buffer(self.lines.block).slice(start, end - start)
         try:
-            table = pj.read_json(pa.BufferReader(content), read_options, parse_options)
+            table = self._parsed(start, end)
         except (pa.ArrowException, UnicodeError) as error:
             named = _ROW_OF_ERROR.search(str(error))
             # Only a hint: with several objects on a line it counts too far.
@@ -188,6 +220,17 @@ class _Reader:
         if len(table) != last - first:
             raise _RefusedError(None)
         return table
+
+    def _parsed(self, start: int, end: int) -> pa.Table:
+        """Parse a part of the block; if a value is a number in place of a text, or the other way round, once more, rewritten."""
+        if self._rewriting is None:
+            try:
+                return _parse(pa.py_buffer(self.lines.block).slice(start, end - start), self.schema)
+            except pa.ArrowInvalid as error:
+                if _OTHER_KIND.search(str(error)) is None:
+                    raise
+            self._rewriting = _Rewriting.of(self.pinned)
+        return _parse(pa.py_buffer(self._rewriting(self.lines.block[start:end])), self.schema)
 
     def _slow(self, first: int, last: int, convert: Converter) -> None:
         for row in range(first, last):
@@ -215,6 +258,12 @@ class _Reader:
         if self._slow_rows:
             self._pieces.append(pa.Table.from_pylist(self._slow_rows, self.schema))
             self._slow_rows = []
+
+
+def _parse(content: pa.Buffer, schema: pa.Schema) -> pa.Table:
+    read_options = pj.ReadOptions(use_threads=False, block_size=content.size + 1)
+    parse_options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+    return pj.read_json(pa.BufferReader(content), read_options, parse_options)
 
 
 def _decode_lines(lines: Lines, path: str, columns: EventColumns, max_line_bytes: int) -> Iterator[Decoded]:

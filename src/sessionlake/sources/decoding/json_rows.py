@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -13,6 +13,31 @@ from sessionlake.sources.decoding.decoded import one_line, wrong_type
 
 Row = dict[str, Any]
 _TWO_63 = 2**63
+SPECIAL_DOUBLES = ("NaN", "Infinity", "-Infinity")
+"""Texts that are doubles: JSON has no numbers for them, and Debezium, Spark and others write them so."""
+
+
+class Written(Decimal):
+    """A number with its text."""
+
+    __slots__ = ("text",)
+    text: str
+
+    def __new__(cls, text: str) -> Self:
+        """Read a number; InvalidOperation if its exponent is out of all bounds."""
+        made = super().__new__(cls, text)
+        made.text = text
+        return made
+
+
+def written(number: int | Decimal) -> str:
+    """Return the text of a parsed number as the line has it."""
+    return number.text if isinstance(number, Written) else str(number)
+
+
+def _int(text: str) -> int | Written:
+    # An int has no minus zero, and Arrow's reader gives a double its sign.
+    return Written(text) if text == "-0" else int(text)
 
 
 class _Repeated(dict[str, Any]):
@@ -24,7 +49,7 @@ class _Repeated(dict[str, Any]):
 def parse_object(line: bytes) -> Row:
     """Parse one line; raises ValueError, in words for the reader, unless it is one JSON object in UTF-8."""
     try:
-        value = json.loads(line.decode(), object_pairs_hook=_object, parse_float=Decimal)
+        value = json.loads(line.decode(), object_pairs_hook=_object, parse_float=Written, parse_int=_int)
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8 at byte {error.start}") from error
     except (RecursionError, InvalidOperation, ValueError) as error:
@@ -53,7 +78,7 @@ class Converter:
 
     def __post_init__(self) -> None:
         columns = [
-            (column.name, named.type, _conversion(column.type))
+            (column.name, named.type, _conversion(column.type, named.type))
             for column, named in zip(self.schema, self.pinned, strict=True)
         ]
         object.__setattr__(self, "_columns", columns)
@@ -78,7 +103,7 @@ class Converter:
         return row, reason
 
 
-def _conversion(kind: pa.DataType) -> Callable[[Any], Any]:
+def _conversion(kind: pa.DataType, pinned: pa.DataType) -> Callable[[Any], Any]:
     """Give the function from a JSON value to a Python value that Arrow takes for `kind`, or None."""
     if pa.types.is_boolean(kind):
         return lambda value: value if isinstance(value, bool) else None
@@ -86,7 +111,14 @@ def _conversion(kind: pa.DataType) -> Callable[[Any], Any]:
         return _whole
     if pa.types.is_floating(kind):
         return _double
-    return (lambda value: _decimal(value, kind)) if pa.types.is_decimal(kind) else _string
+    if pa.types.is_decimal(kind):
+        return lambda value: _decimal(value, kind)
+    return _text if pinned == pa.string() else _string
+
+
+def _text(value: Any) -> str | None:
+    """Return a text, or that of a number: a column of texts has numbers as they are written."""
+    return written(value) if _is_number(value) and not isinstance(value, float) else _string(value)
 
 
 def _string(value: Any) -> str | None:
@@ -112,6 +144,8 @@ def _whole(value: Any) -> int | None:
 
 
 def _double(value: Any) -> float | None:
+    if isinstance(value, str) and value in SPECIAL_DOUBLES:
+        return float(value)
     if not _is_number(value):
         return None
     try:
@@ -137,6 +171,6 @@ def _shown(value: Any) -> str:
     if isinstance(value, str):
         return repr(value)
     try:
-        return json.dumps(value, default=str).strip('"')
+        return json.dumps(value, default=written).strip('"')
     except RecursionError:  # a value just shallow enough to be parsed may be too deep to be written
         return "a deeply nested value"
