@@ -1,12 +1,12 @@
 """Users' code, named by import path: how it is loaded, and how its errors are described."""
 
-import importlib
-import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from types import FunctionType
 from typing import Any, cast
 
+from sessionlake.code_directories import imported
 from sessionlake.errors import ConfigError, first_line
 
 _PACKAGE = f"{Path(__file__).parent}/"
@@ -15,12 +15,17 @@ _PACKAGE = f"{Path(__file__).parent}/"
 def load(path: str, directory: str | None) -> Any:
     """Return what an import path module:name names; raise whatever the import raises.
 
-    `directory` is pipeline.code. It is searched last: a file there must not stand before an installed module of its name.
+    `directory` is pipeline.code. Pipelines with other directories have other modules, whatever their names.
     """
     module, _, name = path.partition(":")
-    if directory and directory not in sys.path:
-        sys.path.append(directory)
-    return getattr(importlib.import_module(module), name)
+    return getattr(imported(module, directory or None), name)
+
+
+def file_of(of: type) -> str:
+    """Return the file that defines a class, or the empty text; its module's name alone may be that of several files."""
+    methods = (each for each in vars(of).values() if isinstance(each, FunctionType))
+    files = (each.__globals__.get("__file__") for each in methods if each.__globals__.get("__name__") == of.__module__)
+    return next(files, None) or ""
 
 
 def load_function(at: str, path: str, directory: str | None) -> Callable[..., object]:

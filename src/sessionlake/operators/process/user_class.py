@@ -1,6 +1,5 @@
 """Users' processors: how a class is loaded, and how its errors are described."""
 
-import sys
 import traceback
 from collections.abc import Iterable
 from types import GeneratorType
@@ -8,7 +7,7 @@ from typing import Any
 
 from sessionlake.errors import ConfigError
 from sessionlake.operators.process.api import Processor
-from sessionlake.user_code import described, load, short
+from sessionlake.user_code import described, file_of, load, short
 
 _LONGEST = 300
 _NAME = "process.class"
@@ -17,7 +16,7 @@ _NAME = "process.class"
 def load_class(path: str, directory: str | None) -> type[Processor]:
     """Return the class of an import path module:Class; ConfigError with file and line if it can't be had.
 
-    `directory` is pipeline.code: searched after everything that is installed.
+    `directory` is pipeline.code.
     """
     try:
         found: Any = load(path, directory)
@@ -48,7 +47,7 @@ def failure(path: str, processor: Processor, error: Exception, rows: Iterable[An
 
     If a row that a generator has sent is wrong, the line is that of its `yield`.
     """
-    own = sys.modules[type(processor).__module__].__file__ or ""
+    own = file_of(type(processor))
     inside = any(frame.filename == own for frame in traceback.extract_tb(error.__traceback__))
     place = f" at {short(own)}"
     if not inside and isinstance(rows, GeneratorType) and rows.gi_frame is not None:
