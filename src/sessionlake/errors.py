@@ -217,6 +217,9 @@ def without_values(error: BaseException) -> str:
 
 def first_line(error: object) -> str:
     """Return the first line of an error's message, or its type: Spark's and Java's have a stack trace below."""
-    lines = str(error).strip().splitlines()
+    try:
+        lines = str(error).strip().splitlines()
+    except Exception:  # noqa: BLE001 (a user's error may be unable to say itself)
+        lines = []
     # Spark's messages may end in a semicolon, as do ours before a remedy.
     return lines[0].rstrip("; ") if lines else type(error).__name__

@@ -9,6 +9,8 @@ from typing import Any, cast
 from sessionlake.code_directories import imported
 from sessionlake.errors import ConfigError, first_line
 
+NOT_THEIRS = (KeyboardInterrupt, MemoryError)
+"""What passes through users' code and is no error of it. All else is, also a `sys.exit` of a library under it."""
 _PACKAGE = f"{Path(__file__).parent}/"
 
 
@@ -32,7 +34,9 @@ def load_function(at: str, path: str, directory: str | None) -> Callable[..., ob
     """Return the function of an import path; ConfigError if it can't be had. `at` is the key in the config."""
     try:
         found = load(path, directory)
-    except Exception as error:
+    except NOT_THEIRS:
+        raise
+    except BaseException as error:
         raise ConfigError(
             f"{at}: {path!r} can't be loaded ({described(error)}); write 'package.module:function', of an installed package or one in pipeline.code"
         ) from error
@@ -49,7 +53,7 @@ def raised(error: BaseException) -> str:
     return f"{type(error).__name__} at {short(frames[-1].filename)}:{frames[-1].lineno}"
 
 
-def described(error: Exception, own: str = "") -> str:
+def described(error: BaseException, own: str = "") -> str:
     """Return an error in one line with the file and line that raised it: of the file `own`, if the error passed it."""
     text = f"{type(error).__name__}: {first_line(error)}"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_loading(frame.filename)]

@@ -1,5 +1,6 @@
 """A row at which something raises is a dead letter; the rows beside it go on."""
 
+import asyncio
 import os
 from pathlib import Path
 
@@ -95,6 +96,30 @@ def test_lack_of_memory_is_no_fault_of_a_row(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.undo()
     with pytest.raises(BadEventsError, match=r"aggregates\.net: .*ZeroDivisionError.*; correct the class"):
         aggregate.lift(Events(pa.array(["a"]), np.array([1]), {"v": pa.array([0])}))
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), GeneratorExit("3"), asyncio.CancelledError("3")])
+def test_an_error_of_a_users_class_that_is_no_exception(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    spec = spec_of(RAISES)
+    user = spec.aggregates[0].user
+
+    def raising(*given: object) -> int:
+        if given[1:] in (({"v": 2}, 0), (10, 5)):
+            raise error
+        return 10
+
+    monkeypatch.setattr(user, "aggregator", raising)
+    pieces = pieces_of(spec, rows_of(["a", "b"], [1, 2], [2, 5]))
+    named = f"{type(error).__name__}: 3"
+    assert pieces["dead"]["reason"].to_pylist() == [f"aggregate net raised {named}"]
+    assert pieces["merged"]["key"].to_pylist() == ["b"]
+    monkeypatch.undo()
+    monkeypatch.setattr(user, "merger", raising)
+    monkeypatch.setattr(user, "result", lambda _: raising(0, 10, 5), raising=False)
+    with pytest.raises(AggregateError, match=f"Raising.merger raised {named} at test_bad_rows.py:"):
+        pieces_of(spec, rows_of(["a", "a"], [1, 2], [1, 2]))
+    with pytest.raises(AggregateError, match=f"Raising.result raised {named} at test_bad_rows.py:"):
+        spec.aggregates[0].value([pa.array([b"1"])])
 
 
 def test_a_key_above_the_limit_is_a_dead_letter_without_its_key() -> None:

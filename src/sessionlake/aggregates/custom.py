@@ -23,7 +23,7 @@ import pyarrow as pa
 from sessionlake.aggregates.base import Aggregate, Events, States
 from sessionlake.aggregates.scalars import BYTES
 from sessionlake.errors import AggregateError, BadEventsError, ConfigError, first_line
-from sessionlake.user_code import load
+from sessionlake.user_code import NOT_THEIRS, load
 
 _VALUE_TYPES = {"long": pa.int64(), "double": pa.float64(), "string": pa.string(), "boolean": pa.bool_()}
 
@@ -32,7 +32,9 @@ def load_user(name: str, path: str, directory: str | None) -> Any:
     """Return an object of the class that an aggregate names by import path; ConfigError if that can't be had."""
     try:
         return load(path, directory)()
-    except Exception as error:
+    except NOT_THEIRS:
+        raise
+    except BaseException as error:
         raise ConfigError(
             f"aggregates.{name}: {path!r} can't be loaded ({error}); write 'package.module:Class', of an installed package or one in pipeline.code"
         ) from error
@@ -82,9 +84,9 @@ class Custom(Aggregate):
         columns = pa.table({name: events.columns[name] for name in names})
         try:
             return [self._stored(events.keys, columns)]
-        except MemoryError:
+        except NOT_THEIRS:
             raise
-        except Exception:  # noqa: BLE001 (a user's code raises what it likes)
+        except BaseException:  # noqa: BLE001 (a user's code raises what it likes)
             return [pa.array(self._one_by_one(events.keys, columns), BYTES)]
 
     def _stored(self, keys: pa.Array, columns: pa.Table) -> pa.Array:
@@ -98,9 +100,9 @@ class Custom(Aggregate):
         for row in range(len(keys)):
             try:
                 states += self._stored(keys[row : row + 1], columns.slice(row, 1)).to_pylist()
-            except MemoryError:
+            except NOT_THEIRS:
                 raise
-            except Exception as error:  # noqa: BLE001 (as in lift)
+            except BaseException as error:  # noqa: BLE001 (as in lift)
                 reasons[row] = f"aggregate {self.name} raised {_described(error)}"
         if reasons:
             raise BadEventsError(
@@ -109,7 +111,7 @@ class Custom(Aggregate):
             )
         return states
 
-    def _raised(self, method: str, error: Exception, key: str | None = None) -> AggregateError:
+    def _raised(self, method: str, error: BaseException, key: str | None = None) -> AggregateError:
         """Return the error for a method that raised if no event is to blame. It has only a checksum of the key."""
         of = "" if key is None else f", for a key whose CRC-32 is {zlib.crc32(key.encode()):08x}"
         return AggregateError(
@@ -133,13 +135,13 @@ class Custom(Aggregate):
             ) from error
 
 
-def _place(error: Exception) -> str:
+def _place(error: BaseException) -> str:
     """Return the file and line at which an error was raised."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return f"{Path(frame.filename).name}:{frame.lineno}"
 
 
-def _described(error: Exception) -> str:
+def _described(error: BaseException) -> str:
     """Return an error's text for a dead letter's reason: one line, at most 200 characters.
 
     >>> _described(ValueError("no price"))

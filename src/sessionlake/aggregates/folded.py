@@ -10,6 +10,7 @@ from sessionlake.aggregates.custom import Custom, json_of_value
 from sessionlake.aggregates.scalars import BYTES
 from sessionlake.columnar.arrays import Groups
 from sessionlake.errors import ConfigError
+from sessionlake.user_code import NOT_THEIRS
 
 KIP_94 = ("initializer", "aggregator", "merger")
 
@@ -80,9 +81,9 @@ class Merging(Custom):
             try:
                 some = sorted(part for part in parts[start : start + size] if part is not None)
                 merged.append(self._merged(key, some) if some else None)
-            except MemoryError:
+            except NOT_THEIRS:
                 raise
-            except Exception as error:
+            except BaseException as error:
                 # No single row is to blame: each was good alone, and another batch would have merged other rows.
                 raise self._raised(self.merges, error, str(key)) from error
         return [pa.array(merged, BYTES)]
@@ -98,9 +99,9 @@ class Merging(Custom):
         result = getattr(self.user, "result", lambda aggregate: aggregate)
         try:
             values = [None if part is None else result(self._load(part)) for part in states[0].to_pylist()]
-        except MemoryError:
+        except NOT_THEIRS:
             raise
-        except Exception as error:
+        except BaseException as error:
             raise self._raised("result", error) from error
         return self._column("result", values)
 
@@ -114,7 +115,9 @@ class Folded(Merging):
         super().__init__(name, path, directory, user)
         try:
             self._load(self._dump(user.initializer()))
-        except Exception as error:
+        except NOT_THEIRS:
+            raise
+        except BaseException as error:
             raise ConfigError(
                 f"aggregates.{name}: the result of {path}.initializer() can't be stored ({error}); "
                 "return JSON values or add serialize and deserialize"
@@ -134,9 +137,9 @@ class Folded(Merging):
             return None
         try:
             parts = [None if part is None else self._dump(inverse(self._load(part))) for part in states[0].to_pylist()]
-        except MemoryError:
+        except NOT_THEIRS:
             raise
-        except Exception as error:
+        except BaseException as error:
             raise self._raised("inverse", error) from error
         return [pa.array(parts, BYTES)]
 

@@ -15,6 +15,7 @@ from sessionlake.aggregates.numeric import number_type
 from sessionlake.aggregates.ordered import Collect
 from sessionlake.aggregates.scalars import BYTES, DOUBLE, LONG, to_state
 from sessionlake.columnar.arrays import Groups, exploded, numbers, packed, plain_text
+from sessionlake.user_code import NOT_THEIRS
 
 _ALL_ROWS = np.iinfo(np.int64).max
 Doubles = npt.NDArray[np.float64]
@@ -134,8 +135,8 @@ class Evaluated(Custom):
             text = key.decode()
             try:
                 values.append(self.user.evaluate(text, [self._load(row) for row in rows]))
-            except MemoryError:
+            except NOT_THEIRS:
                 raise
-            except Exception as error:
+            except BaseException as error:
                 raise self._raised("evaluate", error, text) from error
         return self._column("evaluate", values)

@@ -1,6 +1,8 @@
 # ruff: noqa: ARG002 (methods have the arguments of the interface)
 """Users' processors of the tests; values are small so that ties and boundaries are met."""
 
+import asyncio
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -253,3 +255,54 @@ class Pauses(Processor):
         yield {"text": "pause", "number": store["total"]}
         store.clear()
         self.tags.clear()
+
+
+class Own(BaseException):
+    """An error of a library that is no Exception."""
+
+
+class UnsaidError(Exception):
+    """An error that raises when its text is asked for."""
+
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+ENDINGS = (SystemExit, GeneratorExit, asyncio.CancelledError, Own, UnsaidError)
+
+
+class Ending(Processor):
+    """Raises ENDINGS at the values 0 to 4, and where the generator ends at 5; its timers raise the first."""
+
+    def process(self, key: str, row: Any, timers: Timers, store: KeyValueStore) -> Rows:
+        store["n"] = store.get("n", 0) + 1
+        timers.set(row["time_us"] + 3, "t")
+        if row["value"] < 5:
+            raise ENDINGS[row["value"]]
+        try:
+            yield {"text": 1} if row["value"] == 5 else {"text": "counted", "number": store["n"]}
+        finally:
+            if row["value"] == 5:
+                sys.exit(5)
+
+    def on_timer(self, key: str, at_us: int, timers: Timers, store: KeyValueStore) -> Rows:
+        sys.exit(1)
+
+
+class EndingTables(Processor):
+    """Raises ENDINGS over Arrow tables, at the values 0 to 4."""
+
+    vectorised = True
+
+    def process_table(self, rows: pa.Table, keys: Keys) -> pa.Table:
+        for value in rows["value"].to_pylist():
+            if value < 5:
+                raise ENDINGS[value]
+        return pa.table({"row": pa.array(range(len(rows)), pa.int64())})
+
+
+class EndingAtOnce(Processor):
+    """Ends its process when it is opened."""
+
+    def open(self, context: Context) -> None:
+        sys.exit(4)

@@ -10,6 +10,7 @@ import pytest
 
 from sessionlake.errors import ConfigError
 from sessionlake.operators.process.user_class import load_class
+from tests.operators.process import processors
 from tests.operators.process.memory_segments import MemorySegments
 from tests.operators.process.process_support import CLASSES, ProcessPipeline
 
@@ -146,6 +147,41 @@ def test_rule_350_a_row_that_fails_leaves_no_trace(made: Made) -> None:
     ]
     assert all(" at processors.py" in letter["reason"] for letter in pipeline.dead)
     assert (pipeline.stats["accepted"], pipeline.stats["dead"], pipeline.stats["input"]) == (2, 4, 6)
+
+
+@pytest.mark.parametrize("of", ["Ending", "EndingTables"])
+def test_rule_350_an_error_that_is_no_exception_fails_its_row_too(made: Made, of: str) -> None:
+    pipeline = made(of)
+    values = range(6 if of == "Ending" else 5)
+    pipeline.batch([row("a", 0), *(row("a", 0, value=value) for value in values), row("a", 0)])
+    assert [r["number"] for r in pipeline.sent] == ([1, 2] if of == "Ending" else [None, None])
+    raised = [letter["reason"].partition("raised ")[2].partition(" at ")[0] for letter in pipeline.dead]
+    assert (
+        raised
+        == [
+            *("SystemExit: SystemExit", "GeneratorExit: GeneratorExit", "CancelledError: CancelledError", "Own: Own"),
+            *("UnsaidError: UnsaidError", "TypeError: column 'text' is string, and 1 is not"),
+        ][: len(values)]
+    )
+    assert (pipeline.stats["accepted"], pipeline.stats["dead"]) == (2, len(values))
+    pipeline.batch([row("b", 10)])
+    assert len(pipeline.failed_timers) == (of == "Ending")
+
+
+def test_ctrl_c_is_no_error_of_a_row(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = made("Ending")
+    monkeypatch.setattr(processors, "ENDINGS", (KeyboardInterrupt,))
+    with pytest.raises(KeyboardInterrupt):
+        pipeline.batch([row("a", 0, value=0)])
+
+
+def test_a_class_that_ends_its_process_when_it_is_opened_is_one_line(made: Made) -> None:
+    pipeline = made("EndingAtOnce")
+    told = r"^process.class: .*:EndingAtOnce.open raised SystemExit: 4 at processors.py:\d+; correct the class$"
+    with pytest.raises(ConfigError, match=told):
+        pipeline.operator.spec.check_class()
+    with pytest.raises(ConfigError, match=told):
+        pipeline.batch([row("a", 0)])
 
 
 def test_rule_351_a_timer_that_fails_is_a_dead_letter_of_its_own(made: Made) -> None:

@@ -20,7 +20,7 @@ from sessionlake.errors import ConfigError, JobError
 from sessionlake.jobs.publish.progress import Progress
 from sessionlake.jobs.publish.results import Results, is_gone
 from sessionlake.jobs.publish.steps import Step
-from sessionlake.user_code import load_function, raised
+from sessionlake.user_code import NOT_THEIRS, load_function, raised
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.changelog import SIGN, SPARK
@@ -143,7 +143,9 @@ class PythonFunction:
     def _call(self, rows: pa.Table, delivery: Delivery) -> None:
         try:
             self.function(rows, delivery)
-        except (Exception, SystemExit) as error:
+        except NOT_THEIRS:
+            raise
+        except BaseException as error:
             # Its text may have a key.
             raise JobError(
                 f"sink.python: {self.sink.call} raised {raised(error)}, at batch {delivery.batch_id}; correct it and start again: the step's rows come again"

@@ -9,7 +9,8 @@ import pyarrow as pa
 from sessionlake.operators.process.api import TIMER_BYTES, Context, Processor, Row, Timer, Timers, order_of
 from sessionlake.operators.process.output import OutputColumns
 from sessionlake.operators.process.state import KeyState
-from sessionlake.operators.process.user_class import failure
+from sessionlake.operators.process.user_class import failure, opened
+from sessionlake.user_code import NOT_THEIRS
 
 MOST_TIMERS = 100_000
 """Timers of a key that may fire in one turn."""
@@ -76,7 +77,7 @@ class ShardRun:
     def __post_init__(self) -> None:
         self.timers = Timers()
         self.timers.clock_us = self.limits.clock_us
-        self.processor.open(self.context)
+        opened(self.path, self.processor, self.context)
 
     def run(self, key: str, state: KeyState, rows: Iterable[tuple[int, int, int, Row]]) -> KeyState:
         """Return the state of a key after rows (number, position, time, values) in their order and after the batch's timers."""
@@ -161,9 +162,9 @@ class KeyRun:
             rows = method(key, given, shard.timers, shard.context.stores[""])
             sent = [shard.columns.checked(row) for row in rows or ()]
             self._keep()
-        except MemoryError:
+        except NOT_THEIRS:
             raise
-        except Exception as error:  # noqa: BLE001 (a user's code raises what it likes)
+        except BaseException as error:  # noqa: BLE001 (a user's code raises what it likes)
             self._undo()
             return failure(shard.path, shard.processor, error, rows)
         for values in sent:

@@ -12,12 +12,11 @@ from sessionlake.errors import ConfigError
 from sessionlake.operators.process.api import Context, Processor
 from sessionlake.operators.process.changelog import OUTPUTS, STATES
 from sessionlake.operators.process.output import OutputColumns
-from sessionlake.operators.process.user_class import load_class, made
+from sessionlake.operators.process.user_class import load_class, made, opened
 from sessionlake.stream import ingest
 from sessionlake.stream.ingest import EventSpec
 from sessionlake.stream.positions import counted
 from sessionlake.stream.watermark import NO_WATERMARK, advanced, watermark_of
-from sessionlake.user_code import described
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.changelog import DELETED
 from sessionlake.warehouse.schemas import TIME
@@ -66,12 +65,7 @@ class ProcessSpec:
                 "process.columns: 'time_us' is the row's time for the class; rename the column in the source"
             )
         processor, context = self.opened()
-        try:
-            processor.open(context)
-        except Exception as error:
-            raise ConfigError(
-                f"process.class: {self.path}.open raised {described(error)}; correct the class"
-            ) from error
+        opened(self.path, processor, context)
 
     def under(self, live: Mapping[str, Any]) -> "ProcessSpec":
         """Return the spec under other settings of classification (`Config.live_settings`)."""

@@ -13,6 +13,7 @@ from sessionlake.operators.process.key_run import FailedRow, ShardRun
 from sessionlake.operators.process.output import OutputColumns, outside_of_years
 from sessionlake.operators.process.state import KeyState
 from sessionlake.operators.process.user_class import failure
+from sessionlake.user_code import NOT_THEIRS
 from sessionlake.warehouse.schemas import TIME
 
 
@@ -70,9 +71,9 @@ class TableRun:
         try:
             sent = checked(shard.columns, shard.processor.process_table(table, keys), len(table))
             self._check_sizes(states, keys)
-        except MemoryError:
+        except NOT_THEIRS:
             raise
-        except Exception as error:  # noqa: BLE001 (a user's code raises what it likes)
+        except BaseException as error:  # noqa: BLE001 (a user's code raises what it likes)
             return failure(shard.path, shard.processor, error, None)
         newest = np.maximum.reduceat(times[low:high], np.cumsum(sizes) - sizes).tolist()
         for state, time_us in zip(states, newest, strict=True):

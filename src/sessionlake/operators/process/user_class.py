@@ -6,8 +6,8 @@ from types import GeneratorType
 from typing import Any
 
 from sessionlake.errors import ConfigError
-from sessionlake.operators.process.api import Processor
-from sessionlake.user_code import described, file_of, load, short
+from sessionlake.operators.process.api import Context, Processor
+from sessionlake.user_code import NOT_THEIRS, described, file_of, load, short
 
 _LONGEST = 300
 _NAME = "process.class"
@@ -20,7 +20,9 @@ def load_class(path: str, directory: str | None) -> type[Processor]:
     """
     try:
         found: Any = load(path, directory)
-    except Exception as error:
+    except NOT_THEIRS:
+        raise
+    except BaseException as error:
         raise ConfigError(
             f"{_NAME}: {path!r} can't be loaded ({described(error)}); write 'package.module:Class', of an installed package or one in pipeline.code"
         ) from error
@@ -36,13 +38,26 @@ def made(path: str, of: type[Processor]) -> Processor:
     """Return an object of a processor's class; ConfigError with file and line if its constructor raises."""
     try:
         return of()
-    except Exception as error:
+    except NOT_THEIRS:
+        raise
+    except BaseException as error:
         raise ConfigError(
             f"{_NAME}: {path}() raised {described(error)}; give it a constructor without arguments"
         ) from error
 
 
-def failure(path: str, processor: Processor, error: Exception, rows: Iterable[Any] | None) -> str:
+def opened(path: str, processor: Processor, context: Context) -> Processor:
+    """Open a processor, and return it; ConfigError with file and line if that raises."""
+    try:
+        processor.open(context)
+    except NOT_THEIRS:
+        raise
+    except BaseException as error:
+        raise ConfigError(f"{_NAME}: {path}.open raised {described(error)}; correct the class") from error
+    return processor
+
+
+def failure(path: str, processor: Processor, error: BaseException, rows: Iterable[Any] | None) -> str:
     """Return why a call of a processor failed, with file and line; `rows` is the value that the call returned.
 
     If a row that a generator has sent is wrong, the line is that of its `yield`.
@@ -52,5 +67,15 @@ def failure(path: str, processor: Processor, error: Exception, rows: Iterable[An
     place = f" at {short(own)}"
     if not inside and isinstance(rows, GeneratorType) and rows.gi_frame is not None:
         place = f" at {short(own)}:{rows.gi_frame.f_lineno}"
-        rows.close()
+        _close(rows)
     return f"class {path} raised {described(error, own)}{'' if inside else place}"[:_LONGEST]
+
+
+def _close(rows: GeneratorType[Any, Any, Any]) -> None:
+    """End a generator; what it raises at its end is no second failure."""
+    try:
+        rows.close()
+    except NOT_THEIRS:
+        raise
+    except BaseException:  # noqa: BLE001, S110 (a user's code raises what it likes)
+        pass
