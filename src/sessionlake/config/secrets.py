@@ -39,8 +39,7 @@ def reveal(where: str, text: str) -> str:
 
     def value_of(match: re.Match[str]) -> str:
         value = _of_environment(where, match[2]) if match[1] == "env" else _of_file(where, match[2])
-        if len(value) >= _SHORTEST_HIDDEN:
-            _revealed[value] = match[0]
+        keep_hidden(value, match[0])
         return value
 
     return _REFERENCE.sub(value_of, text)
@@ -49,6 +48,12 @@ def reveal(where: str, text: str) -> str:
 def reveal_all(where: str, texts: Mapping[str, str]) -> dict[str, str]:
     """Return texts by name with the values of their references; an error names `where` and the text's name."""
     return {name: reveal(f"{where}.{name}", text) for name, text in texts.items()}
+
+
+def keep_hidden(value: str, shown: str = "***") -> None:
+    """Let `hide` show another text for a value: for a part of a secret that others may quote alone, such as the password of a URL."""
+    if len(value) >= _SHORTEST_HIDDEN:
+        _revealed[value] = shown
 
 
 def hide(text: str) -> str:

@@ -5,9 +5,9 @@ from sessionlake.config.problems import Gathered, Problem
 from sessionlake.config.secrets import reveal, reveal_all
 from sessionlake.config.source import option_texts
 from sessionlake.errors import LakeError
-from sessionlake.extras import require_extra
 from sessionlake.user_code import load_function
 from sessionlake.warehouse.batches import find_last_batch
+from sessionlake.warehouse.database_position import postgres_of, url_of
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.sink_position import position_of, table_in
 
@@ -23,8 +23,7 @@ def sink_problems(config: Config) -> list[Problem]:
     if config.sink.postgres is not None:
         with found.one():
             reveal("sink.postgres.url", config.sink.postgres.url)
-        with found.one():
-            require_extra("sink.postgres", "psycopg", "postgres")
+            url_of(postgres_of(config))
     if config.sink.python is not None:
         with found.one():
             load_function("sink.python.call", config.sink.python.call, config.pipeline.code)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import Column, SparkSession
 from pyspark.sql.types import StructField, StructType
 
-from sessionlake.config.secrets import reveal
+from sessionlake.config.secrets import keep_hidden, reveal
 from sessionlake.config.source import SourceSection
 from sessionlake.errors import SourceError, UnreachableError, first_line
 from sessionlake.warehouse.tables import spark_schema
@@ -114,7 +114,9 @@ def read_avro_schema(source: SourceSection) -> str:
 
 
 def _revealed(source: SourceSection) -> tuple[str, str, str]:
-    return parted(reveal(f"{source.AT}.schema_registry", source.schema_registry or ""))
+    found = parted(reveal(f"{source.AT}.schema_registry", source.schema_registry or ""))
+    keep_hidden(found[2])
+    return found
 
 
 def parted(urls: str) -> tuple[str, str, str]:

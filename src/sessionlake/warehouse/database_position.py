@@ -1,12 +1,13 @@
 """The position of the table of [sink.postgres], in the database. Light: `status` reads it without Spark."""
 # ruff: noqa: S608 (names of tables that the config has checked)
 
+import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from sessionlake.config.load import Config
-from sessionlake.config.secrets import hide, reveal
+from sessionlake.config.secrets import hide, keep_hidden, reveal
 from sessionlake.config.source import PostgresSink
 from sessionlake.errors import ConfigError, JobError, UnreachableError, first_line
 from sessionlake.extras import require_extra
@@ -40,8 +41,36 @@ def schema_of(sink: PostgresSink) -> str:
 
 
 def url_of(sink: PostgresSink) -> str:
-    """Return the URL with its secrets."""
-    return reveal("sink.postgres.url", sink.url)
+    """Return the URL with its secrets; ConfigError, without a word of it, if its password may have cut it in the wrong place.
+
+    From then on messages hide the user and the password, which the database's client quotes without the rest.
+    """
+    from psycopg import Error, conninfo  # noqa: PLC0415 (an extra)
+
+    url = reveal("sink.postgres.url", sink.url)
+    parts: dict[str, Any] | None = None
+    with suppress(Error, UnicodeError):
+        parts = conninfo.conninfo_to_dict(url)
+    if parts is None or _is_cut_wrongly(url, str(parts.get("port") or "")):
+        raise ConfigError(
+            "sink.postgres.url: is no URL of a database; write postgresql://user:password@host/database, with %, @, / and ? in user and password as %25, %40, %2F and %3F"
+        )
+    for value in (str(parts.get("password") or ""), url.partition("://")[2].rpartition("@")[0].partition(":")[2]):
+        keep_hidden(value)
+    keep_hidden(f'"{parts.get("user") or ""}"', '"***"')
+    return url
+
+
+def _is_cut_wrongly(url: str, port: str) -> bool:
+    """Say if a URL has a @ in another place than behind the user and the password, or what is no port behind a colon."""
+    place, _, path = url.partition("://")[2].partition("/")
+    login, _, hosts = place.partition("@")
+    return (
+        "@" in hosts
+        or "@" in path.partition("?")[0]
+        or (place != login and re.search(r"\?\w+=", login) is not None)
+        or re.fullmatch(r"[0-9,]*", port) is None
+    )
 
 
 @contextmanager
