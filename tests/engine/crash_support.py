@@ -84,11 +84,6 @@ class CrashError(Exception):
     """The stand-in for SIGKILL where the test's own process must live on."""
 
 
-def _in_utc(table: pa.Table) -> pa.Table:
-    utc = pa.timestamp("us", "UTC")
-    return table.cast(pa.schema([f.with_type(utc) if pa.types.is_timestamp(f.type) else f for f in table.schema]))
-
-
 @dataclass
 class Lake:
     """A pipeline in a directory of its own."""
@@ -168,9 +163,13 @@ class Lake:
             for action in commit:
                 if "remove" in action:
                     live.pop(action["remove"]["path"], None)
-        # What Spark wrote has times of the old form, which name no zone.
-        files = [pq.ParquetFile(self.warehouse / table / path, coerce_int96_timestamp_unit="us") for path in live]
-        parts = [_in_utc(file.read()) for file in files]
+        files = [pq.ParquetFile(self.warehouse / table / path) for path in live]
+        assert not any(
+            column.physical_type == "INT96"
+            for file in files
+            for column in map(file.schema.column, range(len(file.schema)))
+        )
+        parts = [file.read() for file in files]
         found = pa.concat_tables(parts, promote_options="permissive").to_pylist() if parts else []
         for row in found:
             for name in ("commit_id", "at", "emitted_at", "written_at", "inserted_at", "changed_at"):

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from sessionlake.warehouse.delta_log import DeltaLog
 from sessionlake.warehouse.history import user_metadata
+from sessionlake.warehouse.spark_times import write_times_plainly
 from sessionlake.warehouse.table_files import files_of
 
 _APPENDED = "DELTA_CONCURRENT_APPEND"
@@ -100,6 +101,7 @@ class Replacement:
 
     def write(self, rows: DataFrame) -> Written:
         """Write a file for each of the frame's partitions that has rows."""
+        write_times_plainly(rows.sparkSession)
         files = self._transaction.writeFiles(rows._jdf, self._none, True, self._seq([]))
         return Written([json.loads(files.apply(n).json())["add"] for n in range(files.size())])
 

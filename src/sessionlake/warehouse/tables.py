@@ -20,6 +20,7 @@ from sessionlake.warehouse.delta_log import Logs
 from sessionlake.warehouse.filesystem import Files
 from sessionlake.warehouse.history import user_metadata
 from sessionlake.warehouse.replacement import Replacement
+from sessionlake.warehouse.spark_times import write_times_plainly
 from sessionlake.warehouse.transactions import CONCURRENT, Transactions
 
 _LOCAL = re.compile(r"/[^%\\]*")
@@ -157,6 +158,7 @@ class Table(Transactions):
 
         Raises FencedError if another process does the same at this moment.
         """
+        write_times_plainly(rows.sparkSession)
         writer = rows.write.format("delta").mode("append").option("txnAppId", app_id).option("txnVersion", app_version)
         if metadata is not None:
             writer = writer.option("userMetadata", user_metadata(metadata))
@@ -169,6 +171,12 @@ class Table(Transactions):
                 f"table {self.uri!r}: another process writes batch or step {app_version} of {app_id!r} too; "
                 "this one stops, keep only one running on this warehouse"
             ) from error
+
+    def overwrite(self, rows: DataFrame, options: Mapping[str, Any]) -> None:
+        """Replace all rows, and the columns by those that there are; `options` are Delta's, and its properties."""
+        write_times_plainly(rows.sparkSession)
+        writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+        writer.options(**options).save(self.uri)
 
     def replacement(self) -> Replacement:
         """Begin to put files of a table in the place of others."""
@@ -206,6 +214,7 @@ class Table(Transactions):
 
     def append_rows(self, rows: pa.Table) -> None:
         """Append a few rows that the driver holds."""
+        write_times_plainly(self.spark)
         frame = self.spark.createDataFrame(rows, spark_schema(rows.schema))
         frame.coalesce(1).write.format("delta").mode("append").save(self.uri)
 
@@ -228,5 +237,6 @@ class Tables(Files, Logs):
         self._tables[name] = Table(self, uri)
 
     def settings(self, values: Mapping[str, str]) -> AbstractContextManager[None]:
-        """Hold settings of the session while the block runs."""
+        """Hold settings of the session while the block runs, which may write."""
+        write_times_plainly(self.spark)
         return session_settings(self.spark, values)

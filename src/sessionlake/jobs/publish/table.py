@@ -157,9 +157,8 @@ class SinkTable:
         of, rows = self.tables.changelog, rows.select(*self._columns(now))
         if of.start in of.identity:  # in an order by which a step can leave files out
             rows = rows.repartitionByRange(of.start).sortWithinPartitions(of.start)
-        writer = rows.write.format("delta").mode("overwrite").option("maxRecordsPerFile", _FILE_ROWS)
-        options = {**self._properties, **_transaction(now), "userMetadata": user_metadata(now.metadata())}
-        writer.option("overwriteSchema", "true").options(**options).save(self.table.uri)
+        options = {"maxRecordsPerFile": _FILE_ROWS, "userMetadata": user_metadata(now.metadata())}
+        self.table.overwrite(rows, {**self._properties, **_transaction(now), **options})
         failpoints.hit("sunk")
         return Step(now.seen.batch_id, None) if self._was_made(now, anew=anew) else None
 
