@@ -21,6 +21,7 @@ from sessionlake.serve.queries import answer_project_sql, find_rows, query_table
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.lake import Lake
+from sessionlake.warehouse.parquet import delta_rows
 from sessionlake.warehouse.scan import TableScan
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import read_batches
@@ -107,17 +108,17 @@ def test_filters_that_are_pushed_down_keep_the_right_rows(config: Config, condit
         assert database.execute(query.format("pushed")).fetchall() == expected
 
 
-def test_only_what_a_query_needs_is_read(config: Config) -> None:
+def test_only_what_a_query_needs_is_read(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[Any, Any]] = []
     table = Lake(config.pipeline.warehouse, CHANGELOG)[schemas.SESSIONS].open()
 
-    class Spy:
-        def scan(self, columns: Any = None, predicate: Any = None) -> Any:
-            asked.append((columns, predicate))
-            return table.scan(columns=columns, predicate=predicate)
+    def spy(opened: Any, columns: Any = None, condition: Any = None) -> Any:
+        asked.append((columns, condition))
+        return delta_rows(opened, columns, condition)
 
+    monkeypatch.setattr("sessionlake.warehouse.scan.delta_rows", spy)
     with duckdb.connect() as database:
-        database.register("spied", TableScan(Spy()))
+        database.register("spied", TableScan(table))
         asked.clear()
         database.execute("select max(total) from spied where session_key = 'a'").fetchall()
     assert asked == [(["total"], "((\"session_key\" = 'a'))")]

@@ -14,6 +14,7 @@ from sessionlake.extras import require_extra
 from sessionlake.sources.columns import EventColumns, normal_type
 from sessionlake.sources.decoding.decode import decode
 from sessionlake.sources.infer import infer_values
+from sessionlake.warehouse.parquet import delta_files, delta_rows
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -46,15 +47,13 @@ def read_delta(path: Path, most_bytes: int) -> tuple[dict[str, pa.DataType], lis
 
 def _by_commit(table: "DeltaTable", path: Path) -> Iterator[tuple[int, pa.Table]]:
     """Yield the rows of each file, by the commit that added it. Files whose commit is no longer in the log come first, as of commit -1."""
-    from deltalake import QueryBuilder  # noqa: PLC0415
     from deltalake.exceptions import DeltaProtocolError  # noqa: PLC0415
 
     try:
-        dataset = table.to_pyarrow_dataset()
+        dataset = delta_files(table)
     except DeltaProtocolError:
         # This reader supports deletion vectors, but it does not say from which file a row is.
-        reader = QueryBuilder().register("sample", table).execute("select * from sample")
-        yield from ((-1, pa.table(part)) for part in reader)
+        yield from ((-1, pa.table(part)) for part in delta_rows(table))
         return
     added = _added(path)
     fragments = [(added.get(unquote(fragment.path), -1), fragment) for fragment in dataset.get_fragments()]

@@ -7,7 +7,10 @@ from deltalake import DeltaTable
 from duckdb._sources import ArrowScanSource
 from duckdb._sources.nodes import Binary, Col, In, Lit, Node, Postfix, Unary
 
-_ALIKE = {"VARCHAR", "BIGINT", "INTEGER", "BOOLEAN", "DATE", "TIMESTAMP WITH TIME ZONE"}
+from sessionlake.warehouse.parquet import delta_rows, moment_sql
+
+_TIME = "TIMESTAMP WITH TIME ZONE"
+_ALIKE = {"VARCHAR", "BIGINT", "INTEGER", "BOOLEAN", "DATE", _TIME}
 """Types whose values both engines order alike; they differ about NaN."""
 
 
@@ -21,7 +24,7 @@ class TableScan(ArrowScanSource):
     def __init__(self, table: DeltaTable, condition: str | None = None) -> None:
         super().__init__(self)
         self._table, self._condition = table, condition
-        self._schema = table.scan().schema
+        self._schema = delta_rows(table).schema
 
     def __arrow_c_schema__(self) -> Any:
         """Return the schema of the rows."""
@@ -49,12 +52,35 @@ class TableScan(ArrowScanSource):
 
     def stream(self, columns: Sequence[int] | None, filters: Sequence[Node]) -> tuple[object, bool]:
         """Return the rows for which all filters hold, with the columns of these indices; None means all columns."""
-        conditions = [*([self._condition] if self._condition else []), *(node.fragment() for node in filters)]
-        reader = self._table.scan(
-            columns=None if columns is None else [self._schema.names[i] for i in columns],
-            predicate=" and ".join(f"({condition})" for condition in conditions) or None,
+        conditions = [*([self._condition] if self._condition else []), *(_exact(node).fragment() for node in filters)]
+        reader = delta_rows(
+            self._table,
+            None if columns is None else [self._schema.names[i] for i in columns],
+            " and ".join(f"({condition})" for condition in conditions) or None,
         )
         return reader.__arrow_c_stream__(), columns is not None
+
+
+class _Moment(Lit):
+    """A time as DataFusion takes it whatever its year."""
+
+    def _render(self, children: list[str]) -> str:
+        del children
+        return moment_sql(self.value)
+
+
+def _exact(node: Node) -> Node:
+    """Return a predicate with such times."""
+    match node:
+        case Lit(type=kind) if kind == _TIME:
+            return _Moment(node.value, kind)
+        case Binary():
+            return Binary(node.op, _exact(node.left), _exact(node.right))
+        case Unary():
+            return Unary(node.op, _exact(node.operand))
+        case In():
+            return In(node.operand, [_exact(value) for value in node.values])
+    return node
 
 
 def sql_text(value: str) -> str:

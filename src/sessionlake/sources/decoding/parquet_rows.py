@@ -25,6 +25,7 @@ from sessionlake.sources.decoding.pieces import WHOLE, Piece
 from sessionlake.sources.decoding.raw import raw_text
 from sessionlake.sources.decoding.safe_cast import TEXTS
 from sessionlake.sources.decoding.whole import is_kept, text_rows
+from sessionlake.warehouse.parquet import parquet_file
 
 _LARGE_GROUP = 50_000
 _DICTIONARIES = ("PLAIN_DICTIONARY", "RLE_DICTIONARY")
@@ -52,7 +53,7 @@ class _Batch:
 def open_parquet(source: str | bytes, **options: Any) -> pq.ParquetFile:
     """Open a local path or content; raises SourceError when a path is missing or not permitted."""
     try:
-        return pq.ParquetFile(source if isinstance(source, str) else pa.BufferReader(source), **options)
+        return parquet_file(source, **options)
     except (FileNotFoundError, PermissionError) as error:
         raise closed_to_us(source, error) from error
 

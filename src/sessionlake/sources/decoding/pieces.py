@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from sessionlake.config.source import Format
 from sessionlake.sources.decoding.blocks import closed_to_us, codec_of
+from sessionlake.warehouse.parquet import parquet_file
 
 _LEAST_BYTES = 4 << 20
 """The least number of bytes in a part: fewer bytes are read in less time than a task takes to start."""
@@ -92,7 +92,8 @@ def parts_of(path: str, size: int, format_: Format, most: int) -> int:
     if format_ == "json":
         return most if codec_of(path) is None else 1
     try:
-        return max(1, min(most, pq.read_metadata(path).num_row_groups))
+        with parquet_file(path) as file:
+            return max(1, min(most, file.num_row_groups))
     except (pa.ArrowException, OSError):
         return 1  # the file's reader reports the error
 
