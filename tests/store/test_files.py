@@ -1,6 +1,8 @@
 """The database of files beside a plain dictionary: reads, ranges, merges, damage, crashes and locks."""
 
 import errno
+import fcntl
+import gc
 import os
 import random
 import shutil
@@ -8,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from sessionlake.errors import CorruptionError, StoreError, StoreHeldError
 from sessionlake.store import files, levels, runs
+from sessionlake.store.directory import remove_store
 from sessionlake.store.files import FileSegments
 from sessionlake.store.secondary import SecondarySegments
 from tests.support import examples
@@ -250,6 +253,92 @@ def test_one_at_a_time(tmp_path: Path) -> None:
         FileSegments(tmp_path / "p" / "0")
     first.close()
     FileSegments(tmp_path / "p" / "0").close()
+
+
+@pytest.mark.parametrize("removal", ["cleared", "removed and made again", "removed"])
+def test_a_lock_on_a_file_that_was_removed_meanwhile_is_no_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, removal: str
+) -> None:
+    """Between the moments at which a process opens the lock's file and locks it another one removes the store."""
+    path, flock = tmp_path / "p" / "0", fcntl.flock
+    others = [FileSegments(path)]
+    if removal != "cleared":
+        others.pop().close()
+
+    def after_the_removal(file: int, how: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", flock)
+        if removal == "cleared":
+            others[0].clear()
+        else:
+            remove_store(path)
+        if removal == "removed and made again":
+            others.append(FileSegments(path))
+        flock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", after_the_removal)
+    with pytest.raises(StoreHeldError) if others or "again" in removal else nullcontext():
+        FileSegments(path).close()
+    for other in others:
+        other.write({1: ([b"a"], [b"1"])}, {})
+        other.close()
+    with closing(FileSegments(path)) as db:
+        assert db.segments == ([1] if others else [])
+
+
+def test_a_removal_waits_for_nobody_and_takes_no_store_that_was_begun_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, rmdir = tmp_path / "p" / "0", Path.rmdir
+    FileSegments(path).close()
+    others = []
+
+    def after_another_opening(self: Path) -> None:
+        others.append(FileSegments(path))
+        rmdir(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rmdir", after_another_opening)
+        remove_store(path)
+    others[0].write({1: ([b"a"], [b"1"])}, {})
+    others[0].close()
+    with closing(FileSegments(path)) as db:
+        assert db.items(1) == [(b"a", b"1")]
+
+
+@pytest.mark.parametrize("clearing", [False, True])
+def test_a_store_is_whole_or_empty_wherever_its_making_or_clearing_is_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, clearing: bool
+) -> None:
+    interrupted = 0
+    for left in range(30):
+        path, steps = tmp_path / str(left) / "0", [left]
+        if clearing:
+            with closing(FileSegments(path)) as db:
+                db.write({1: ([b"a"], [b"1"])}, {"commit": b"c"})
+        db = None
+        with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+            for name in ("write_text", "write_bytes", "replace", "unlink"):
+                patch.setattr(Path, name, _counted(getattr(Path, name), steps))
+            db = FileSegments(path)
+            if clearing:
+                db.clear()
+        interrupted += steps[0] < 0
+        del db
+        gc.collect()
+        with closing(FileSegments(path)) as db:
+            found = db.segments, db.meta("commit")
+            assert found in ([([], None), ([1], b"c")] if clearing else [([], None)])
+    assert 3 < interrupted < 30
+
+
+def _counted(function: Any, left: list[int]) -> Any:
+    def counted(*args: Any, **named: Any) -> Any:
+        left[0] -= 1
+        if left[0] == -1:
+            raise KeyboardInterrupt
+        return function(*args, **named)
+
+    return counted
 
 
 WRITER = """

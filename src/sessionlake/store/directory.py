@@ -10,7 +10,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sessionlake.config.paths import make_private
@@ -32,6 +32,7 @@ IDENTITY = "IDENTITY"
 """A file that is written only if a store is made."""
 RUN = re.compile(r"(\d+)\.run")
 """The names of files of keys and values."""
+_ATTEMPTS = 20
 _ROCKSDICT = "rocksdict-config.json"
 _FILES = re.compile(
     rf"{MARKER}(\.\d+\.tmp)?|{CURRENT}(\.tmp)?|{IDENTITY}|{LOCK}|{RUN.pattern}"
@@ -55,6 +56,25 @@ def claim(path: Path, of_format: int = FORMAT) -> None:
         raise LayoutError(f"store: {str(path)!r} has format {found}, not {of_format}; it is removed and restored")
 
 
+def hold(path: Path) -> int:
+    """Claim the directory of a shard's store and take its lock; return the open file that has the lock until it is closed.
+
+    Raises StoreHeldError if another process has the lock, and what `claim` raises.
+    """
+    for _ in range(_ATTEMPTS):
+        # If another process removes the store meanwhile, it is made again.
+        with suppress(FileNotFoundError):
+            claim(path)
+            file = _lock(path)
+            try:
+                claim(path)
+            except BaseException:
+                os.close(file)
+                raise
+            return file
+    raise StoreHeldError(f"store: {str(path)!r} is removed again and again by another process; stop that one")
+
+
 def remove_store(path: Path, of_format: int = FORMAT) -> None:
     """Remove a store, if it exists; files that do not belong to a store stay.
 
@@ -66,18 +86,33 @@ def remove_store(path: Path, of_format: int = FORMAT) -> None:
             return
         _require_ours(path)
         with _locked(path):
-            names = _names(path)
-            for name in names - {MARKER, LOCK}:
-                if _FILES.fullmatch(name):
-                    (path / name).unlink()
+            if empty(path):
+                (path / MARKER).unlink(missing_ok=True)
+            else:
+                _mark(path, of_format)
+            # Last, so that whoever waits for the lock finds all of the store or none.
             (path / LOCK).unlink(missing_ok=True)
-        if all(map(_FILES.fullmatch, names)):
-            (path / MARKER).unlink(missing_ok=True)
+        try:
             path.rmdir()
-        else:
-            _mark(path, of_format)
+        except OSError as error:
+            # Foreign files stay. And another process may have begun a store there, or have removed it, too.
+            if error.errno not in (errno.ENOTEMPTY, errno.ENOENT):
+                raise
     except OSError as error:
         raise StoreError(f"store: {str(path)!r} can't be removed ({error}); remove it and start again") from error
+
+
+def empty(path: Path) -> bool:
+    """Remove the files of a store whose lock is held, but for the lock and the marker; say whether there are no others.
+
+    Whenever it is interrupted, the rest is a whole store or an empty one.
+    """
+    names = _names(path)
+    # Readers find by the identity that the store has gone, and without `CURRENT` no run counts.
+    for name in (IDENTITY, CURRENT, *sorted(names - {IDENTITY, CURRENT, MARKER, LOCK})):
+        if _FILES.fullmatch(name):
+            (path / name).unlink(missing_ok=True)
+    return all(map(_FILES.fullmatch, names))
 
 
 @contextmanager
@@ -139,7 +174,7 @@ def _format(path: Path) -> object:
 
 def _require_ours(path: Path) -> bool:
     """Say whether a directory is a store, marked or not; False if it is empty, StoreError if it is neither."""
-    names = {name for name in _names(path) if not name.startswith(f"{MARKER}.")}
+    names = {name for name in _names(path) if not name.startswith(f"{MARKER}.") and name != LOCK}
     if STANDALONE in names or (
         names and MARKER not in names and not (_ROCKSDICT in names and names & {CURRENT, IDENTITY})
     ):
@@ -152,10 +187,45 @@ def _require_ours(path: Path) -> bool:
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Hold the lock of an open database, and the one that RocksDB holds on its own."""
-    with (path / LOCK).open("a") as file:
-        try:
+    file = _lock(path)
+    try:
+        with _refusing(path):
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise StoreHeldError(f"store: {str(path)!r} is open in another process ({error}); stop that one") from error
         yield
+    finally:
+        os.close(file)
+
+
+def _lock(path: Path) -> int:
+    """Take the lock of a directory; return the open file that has it until it is closed. FileNotFoundError if the directory is gone."""
+    while True:
+        file = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            with _refusing(path):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # A store's removal removes this file, too. Then the lock is on a file that nobody else will open.
+            if _is_at(file, path / LOCK):
+                return file
+        except BaseException:
+            os.close(file)
+            raise
+        os.close(file)
+
+
+@contextmanager
+def _refusing(path: Path) -> Iterator[None]:
+    """Convert the errors of locks to StoreHeldError."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreHeldError(
+            f"store: {str(path)!r} is open in another process ({error}); stop that one, or wait until it has ended"
+        ) from error
+
+
+def _is_at(file: int, path: Path) -> bool:
+    """Say whether an open file is the one at a path."""
+    try:
+        return os.path.samestat(os.fstat(file), path.stat())
+    except FileNotFoundError:
+        return False

@@ -4,7 +4,6 @@ A batch of writes to several segments, and the commit's id among the metadata, i
 first, and hold once the new `CURRENT` has the name of the old one. Files that it does not name are removed.
 """
 
-import fcntl
 import json
 import os
 import secrets
@@ -22,9 +21,9 @@ import numpy as np
 import pyarrow as pa
 
 from sessionlake.columnar.arrays import offsets_of
-from sessionlake.errors import CorruptionError, DiskFullError, StoreError, StoreHeldError
+from sessionlake.errors import CorruptionError, DiskFullError, StoreError
 from sessionlake.store.api import SegmentWrites, as_array
-from sessionlake.store.directory import CURRENT, IDENTITY, LOCK, RUN, claim, remove_store
+from sessionlake.store.directory import CURRENT, IDENTITY, RUN, empty, hold
 from sessionlake.store.disk_space import free_bytes, is_no_space
 from sessionlake.store.levels import Level, Levels, Part
 from sessionlake.store.runs import DamagedError, Rows, Run, in_order, write_run
@@ -125,22 +124,25 @@ class FileSegments:
         self.path = path
         self._unlock: weakref.finalize[[int], FileSegments] | None = None
         self._state = State()
-        self._open()
-
-    def _open(self) -> None:
         with translated(self.path):
-            claim(self.path)
-            self._unlock = weakref.finalize(self, os.close, _held(self.path))
+            self._unlock = weakref.finalize(self, os.close, hold(self.path))
             try:
-                if (self.path / IDENTITY).exists():
-                    self._state = State.read(self.path, _warm.pop(self.path, {}))
-                else:
-                    (self.path / IDENTITY).write_text(secrets.token_hex(16))
-                    self._commit(State())
-                self._sweep()
+                self._begin()
             except BaseException:
                 self._release()
                 raise
+
+    def _begin(self) -> None:
+        """Read the store, or make an empty one."""
+        is_made = (self.path / IDENTITY).exists()
+        if is_made or (self.path / CURRENT).exists():
+            self._state = State.read(self.path, _warm.pop(self.path, {}))
+        else:
+            self._commit(State())
+        if not is_made:
+            # Last: with an identity and without `CURRENT` a store is damaged.
+            (self.path / IDENTITY).write_text(secrets.token_hex(16))
+        self._sweep()
 
     @property
     def segments(self) -> list[int]:
@@ -254,10 +256,11 @@ class FileSegments:
             self._unlock()
 
     def clear(self) -> None:
-        """Remove everything and start empty; StoreError if that fails, because new writes must not mix with the remains."""
-        self._release()
-        remove_store(self.path)
-        self._open()
+        """Remove everything and start empty, under the lock that is held; StoreError if that fails."""
+        with translated(self.path):
+            self._state = State()
+            empty(self.path)
+            self._begin()
 
 
 def run_name(file: int) -> str:
@@ -277,19 +280,6 @@ def _of_bounded_size(rows: Rows) -> Iterator[Rows]:
         stop = max(int(np.searchsorted(ends, ends[start] + _RUN_BYTES, "right")) - 1, start + 1)
         yield rows.slice(start, stop)
         start = stop
-
-
-def _held(path: Path) -> int:
-    """Take the lock of a database, and return the open file that has it until it is closed."""
-    file = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(file)
-        raise StoreHeldError(
-            f"store: {str(path)!r} is open in another process ({error}); stop that one, or wait until it has ended"
-        ) from error
-    return file
 
 
 @contextmanager
