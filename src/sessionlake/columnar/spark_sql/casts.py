@@ -15,13 +15,17 @@ from sessionlake.columnar.spark_sql.typed import DUCK, PAGE, Typed, Walk, quoted
 _BLANKS = r"[\x00-\x20]*"
 """Characters that Spark strips from both ends of a text before it casts it."""
 _WHOLE = f"^{_BLANKS}([+-]?[0-9]+){_BLANKS}$"
-_FLOAT = rf"^{_BLANKS}([+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?)[dDfF]?{_BLANKS}$"
+_FRACTION = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+_NO_NUMBER = r"[+-]?NaN|(?i:nan|[+-]?inf(?:inity)?)"
+"""What Java and Spark read as one of the doubles that are no numbers: a sign before NaN goes with these letters alone."""
+_FLOAT = f"^{_BLANKS}({_FRACTION}|{_NO_NUMBER}){_BLANKS}$"
+_SUFFIXED = f"^{_BLANKS}({_FRACTION})[dDfF]{_BLANKS}$"
 _DAY = "[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}"
 _CLOCK_TIME = r"[0-9]{1,2}:[0-9]{1,2}(:[0-9]{1,2}(\.[0-9]{0,9})?)?"
 _DATE = f"^{_BLANKS}({_DAY})([ T].*)?{_BLANKS}$"
 _TIMESTAMP = f"^{_BLANKS}({_DAY}([ T]{_CLOCK_TIME})?)Z?{_BLANKS}$"
 _NAMES = {
-    "INT": "bigint",
+    "INT": "int",
     "BIGINT": "bigint",
     "DOUBLE": "double",
     "TEXT": "string",
@@ -30,6 +34,8 @@ _NAMES = {
     "TIMESTAMPTZ": "timestamp",
 }
 """Spark's types, as sqlglot calls them."""
+_INT = "cast(try_cast(@ as integer) as bigint)"
+"""A whole number of 32 bits: null beyond, where Spark fails."""
 
 
 def _read(pattern: str, type_: str) -> str:
@@ -39,7 +45,7 @@ def _read(pattern: str, type_: str) -> str:
 _WORD = f"lower(regexp_replace(@, '^{_BLANKS}|{_BLANKS}$', '', 'g'))"
 _CASTS = {
     ("string", "bigint"): _read(_WHOLE, "bigint"),
-    ("string", "double"): _read(_FLOAT, "double"),
+    ("string", "double"): _read(_FLOAT, "double").replace("@", rf"regexp_replace(@, {quoted(_SUFFIXED)}, '\1')"),
     ("string", "boolean"): (
         f"(case when {_WORD} in ('t', 'true', 'y', 'yes', '1') then true "
         f"when {_WORD} in ('f', 'false', 'n', 'no', '0') then false end)"
@@ -63,9 +69,15 @@ _CASTS = {
 def cast(walk: Walk, node: exp.Expression) -> Typed:
     """Translate a cast, and the literals `date '...'` and `timestamp '...'`, which are casts of a text."""
     value, to = walk.of(node.this), walk.seen(node.args["to"])
-    name = _NAMES.get(to.this.value) if isinstance(to, exp.DataType) and not to.expressions else None
+    name = _NAMES.get(to.this.value) if isinstance(to, exp.DataType) else None
     if name is None:
         raise walk.error(node, f"is not listed; {PAGE}")
+    if name == "int":
+        return Typed(_INT.replace("@", _cast(walk, node, value, "bigint").sql), "bigint")
+    return _cast(walk, node, value, name)
+
+
+def _cast(walk: Walk, node: exp.Expression, value: Typed, name: str) -> Typed:
     if value.type in (name, "null"):
         return Typed(f"cast({value.sql} as {DUCK[name]})", name)
     if (value.type, name) not in _CASTS:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from sqlglot import exp
 
 from sessionlake.columnar.spark_sql.casts import cast
-from sessionlake.columnar.spark_sql.typed import CLOCK_SQL, Function, Rule, Typed, Walk, quoted
+from sessionlake.columnar.spark_sql.typed import CLOCK_SQL, Function, Rule, Typed, Walk, quoted, whole
 
 _TRUNCATED = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
 _DAY = "date|timestamp"
@@ -33,7 +33,8 @@ def _like(walk: Walk, node: exp.Expression) -> Typed:
     text, pattern = walk.text(like.this), walk.seen(like.expression).name
     if len(escape) != 1 or not _escapes_well(pattern, escape):
         raise walk.error(node, f"escapes what needs it not; write {escape!r} before %, _ and itself only")
-    return Typed(f"({text} like {quoted(pattern)} escape {quoted(escape)})", "boolean")
+    word = "not like" if like.args.get("negate") else "like"
+    return Typed(f"({text} {word} {quoted(pattern)} escape {quoted(escape)})", "boolean")
 
 
 def _escapes_well(pattern: str, escape: str) -> bool:
@@ -50,8 +51,8 @@ def _rlike(walk: Walk, node: exp.Expression) -> Typed:
 
 def _extracted(walk: Walk, node: exp.Expression) -> Typed:
     text, pattern, group = walk.text(node.this), walk.seen(node.expression), node.args.get("group")
-    number = 1 if group is None else int(walk.seen(group).name) if group.is_int else -1
-    if not pattern.is_string or not 0 <= number <= min(_groups(pattern.name), _MOST_GROUPS):
+    number = 1 if group is None else whole(walk.seen(group))
+    if not pattern.is_string or number is None or not 0 <= number <= min(_groups(pattern.name), _MOST_GROUPS):
         raise walk.error(node, "is not listed; write a text, a pattern in quotes, and the number of one of its groups")
     return Typed(f"regexp_extract({text}, {quoted(pattern.name)}, {number})", "string")
 
@@ -67,7 +68,7 @@ def _groups(pattern: str) -> int:
 def _split_part(walk: Walk, node: exp.Expression) -> Typed:
     text = walk.text(node.this)
     delimiter, index = (walk.seen(node.args[name]) for name in ("delimiter", "part_index"))
-    if not delimiter.is_string or not delimiter.name or not index.is_int or int(index.name) < 1:
+    if not delimiter.is_string or not delimiter.name or not whole(index):
         raise walk.error(node, "is not listed; write a text, a delimiter in quotes, and a number from 1 on")
     return Typed(f"split_part({text}, {quoted(delimiter.name)}, {index.name})", "string")
 
@@ -89,7 +90,7 @@ def _trimmed(walk: Walk, node: exp.Expression) -> Typed:
 def _substring(walk: Walk, node: exp.Expression) -> Typed:
     text, start, length = walk.text(node.this), node.args.get("start"), node.args.get("length")
     numbers = [walk.seen(part) for part in (start, length) if part is not None]
-    if start is None or not all(isinstance(n, exp.Literal) and n.is_int for n in numbers) or int(start.name) < 1:
+    if start is None or not whole(start) or any(whole(number) is None for number in numbers):
         raise walk.error(node, "is not listed; write substring of a text, from 1 or more on, by numbers")
     return Typed(f"substring({text}, {', '.join(number.name for number in numbers)})", "string")
 
@@ -147,7 +148,8 @@ FUNCTIONS: Mapping[type[exp.Expression], Function] = {
     exp.Abs: Function("abs({0})", "bigint", ("bigint",)),
     exp.Floor: Function(_WHOLE.replace("@", "floor({0})"), "bigint", ("double",)),
     exp.Ceil: Function(_WHOLE.replace("@", "ceil({0})"), "bigint", ("double",)),
-    exp.Round: Function("round({0})", "double", ("double",)),
+    # Java's way to round knows no negative zero.
+    exp.Round: Function("(round({0}) + 0)", "double", ("double",)),
     exp.Sqrt: Function("(case when {0} < 0 then 'nan'::double else sqrt({0}) end)", "double", (_REAL,)),
     exp.Ln: Function("(case when {0} > 0 then ln({0}) end)", "double", (_REAL,)),
     exp.Exp: Function("exp({0})", "double", (_REAL,)),

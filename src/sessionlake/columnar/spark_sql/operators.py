@@ -80,6 +80,8 @@ def _compared(word: str) -> Rule:
 
 
 def _in(walk: Walk, node: exp.Expression) -> Typed:
+    if not node.expressions:
+        raise walk.error(node, "has no values; write some between the brackets")
     one, *many = _comparable(walk, node, [node.this, *node.expressions])
     return Typed(f"({one} in ({', '.join(many)}))", "boolean")
 

@@ -1,7 +1,7 @@
 """From SQL in a config to an `Expression`, in two steps: names are known before types are."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import cast
@@ -13,7 +13,9 @@ from sqlglot.dialects import Spark
 from sqlglot.errors import SqlglotError, TokenError
 
 from sessionlake.columnar.expressions import CLOCK, Expression, Result
+from sessionlake.columnar.spark_sql.calls import calls_in
 from sessionlake.columnar.spark_sql.functions import BY_NAME, FUNCTIONS, SHAPED
+from sessionlake.columnar.spark_sql.known import EXPRESSIONS, operands, unread
 from sessionlake.columnar.spark_sql.operators import OPERATORS
 from sessionlake.columnar.spark_sql.typed import DUCK, PAGE, Function, Rule, Typed, column_type
 from sessionlake.columnar.sql_places import Origin, SqlError, sql_error
@@ -22,6 +24,8 @@ from sessionlake.errors import first_line
 _RULES: Mapping[type[exp.Expression], Rule] = {**OPERATORS, **SHAPED}
 _WORDS = (exp.Identifier, exp.Var, exp.DataType, exp.JSONPath, exp.JSONPathPart)
 """Parts of a tree that are no expressions; the rules that meet them look at them."""
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ)
+_PREDICATES = (exp.Not, exp.Is, exp.In, exp.Between, exp.Like, exp.Escape, exp.RegexpLike)
 _LACKING = re.compile(r"Required keyword: '\w+' missing for <class .*>")
 _OPENING = re.compile(r"['\"`]|/\*")
 
@@ -66,7 +70,7 @@ class Parsed:
     def error(self, told: str, node: exp.Expression | None = None) -> SqlError:
         """Return an error at a part; without one, it is of the whole."""
         # Without an origin the message has the whole as the user wrote it.
-        start = _start(node) if node is not None else 0 if self.origin is not None else None
+        start = start_of(node) if node is not None else 0 if self.origin is not None else None
         return sql_error(self.setting, told, "" if start is None else (self.origin or Origin(self.text)).place(start))
 
 
@@ -85,13 +89,23 @@ def parse(setting: str, text: str, origin: Origin | None = None) -> Parsed:
         start = _start_of_error(text, error)
         told = f"{text!r} is no expression of Spark's SQL ({told_by(error)}); correct it"
         raise sql_error(setting, told, "" if start is None else written.place(start)) from error
-    for pair in pairwise(Spark().tokenize(text)):
+    tokens = Spark().tokenize(text)
+    for pair in pairwise(tokens):
         # Spark reads '' as a quote or as the end of one text and the begin of another, by its version.
         if all(token.token_type.name == "STRING" for token in pair):
             told = f"{text!r} has two texts side by side; write \\' for a quote in a text"
             raise sql_error(setting, told, written.place(pair[1].start))
     columns = (node.name for node in tree.find_all(exp.Column, bfs=False))
     parsed = Parsed(setting, text, tree, tuple(dict.fromkeys(columns)), origin)
+    _check_nodes(parsed, nodes)
+    for call in calls_in(tokens):
+        if call.wrong is not None:
+            raise sql_error(setting, f"{call.name!r} {call.wrong}; {PAGE}", written.place(call.start))
+    return parsed
+
+
+def _check_nodes(parsed: Parsed, nodes: Sequence[exp.Expression]) -> None:
+    """Raise SqlError for the first node that is not listed, has an argument that nobody reads, or that Spark reads in another way."""
     for node in nodes:
         if isinstance(node, exp.Anonymous):
             listed = node.name.lower() in BY_NAME
@@ -99,7 +113,19 @@ def parse(setting: str, text: str, origin: Origin | None = None) -> Parsed:
             listed = isinstance(node, _WORDS) or type(node) in _RULES or type(node) in FUNCTIONS
         if not listed:
             raise parsed.error(f"{_name(node)!r} is not listed for expressions; {PAGE}", node)
-    return parsed
+    for node in nodes:
+        argument = unread(node) if type(node) in EXPRESSIONS else None
+        if argument is not None:
+            raise parsed.error(f"{node.sql('spark')!r} has {argument!r}, which is not listed; {PAGE}", node)
+        if isinstance(node, _COMPARISONS) and _reads_another_way(node):
+            told = f"{node.sql('spark')!r} compares the result of another comparison; write brackets around that"
+            raise parsed.error(told, node)
+
+
+def _reads_another_way(node: exp.Binary) -> bool:
+    """Say whether Spark takes the operands of a comparison for others: `a = b is null` is `(a = b) is null` there, and `a = (b is null)` here."""
+    behind = (*_COMPARISONS, *_PREDICATES)
+    return isinstance(node.this, (exp.NullSafeEQ, *_PREDICATES)) or isinstance(node.expression, behind)
 
 
 def told_by(error: SqlglotError) -> str:
@@ -133,7 +159,7 @@ def _is_read(text: str) -> bool:
     return True
 
 
-def _start(node: exp.Expression) -> int | None:
+def start_of(node: exp.Expression) -> int | None:
     """Return the first character of a part, from 0 on. The parser knows those of names, functions and values.
 
     Any other part begins with the first part in it that has one. Without any, the nearest part around it is taken.
@@ -187,7 +213,7 @@ class _Walk:
 
     def _call(self, node: exp.Expression, function: Function) -> Typed:
         self.uses_clock = self.uses_clock or CLOCK in function.sql
-        given = list(node.iter_expressions())
+        given = operands(node)
         if len(given) != len(function.takes):
             raise self.error(node, f"has {len(given)} arguments; write {len(function.takes)}")
         arguments: list[str] = []

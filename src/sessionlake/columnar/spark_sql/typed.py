@@ -90,6 +90,11 @@ def column_type(type_: pa.DataType) -> str | None:
     return next((name for is_it, name in kinds if is_it(type_)), None)
 
 
+def whole(node: exp.Expression) -> int | None:
+    """Return the whole number that a node is, which has no sign; None for another node. The parser's `is_int` is also true of `-1`."""
+    return int(node.name) if isinstance(node, exp.Literal) and node.is_int else None
+
+
 def quoted(text: str) -> str:
     """Return a text as a literal of DuckDB's."""
     return "'" + text.replace("'", "''") + "'"

@@ -99,7 +99,9 @@ def _unnested(tree: exp.Expression) -> exp.Expression:
 
 def _micros(tree: exp.Interval) -> int:
     amount, unit = tree.args.get("this"), tree.args.get("unit")
-    text = f"{amount.name if amount is not None else ''} {unit.name if unit is not None else ''}".strip()
+    if not isinstance(amount, exp.Literal):
+        raise _NoLineError
+    text = f"{amount.name} {unit.name if unit is not None else ''}".strip()
     negative = text.startswith("-")
     try:
         return (-1 if negative else 1) * parse_duration(re.sub(r"^[-+]\s*", "", text))

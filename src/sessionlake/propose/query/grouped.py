@@ -36,6 +36,9 @@ class _Reader:
     def __init__(self, query: Query, block: Block, read: Input) -> None:
         self._query, self._block, self._input = query, block, read
         self._found = Found(refused(query, block, but_having=True))
+        if block.qualify:
+            told = "is beside a GROUP BY; leave it out here, and write it in SQL over the live view (`sessionlake sql`)"
+            self._found.errors.append(query.refusal("qualify", block.qualify, told, word="qualify"))
         self._items = [item_of(query, tokens, read.fields) for tokens in split(block.select)]
         self._keys: dict[str, str] = {}
         """The columns of the key, by the texts that the query has for them."""

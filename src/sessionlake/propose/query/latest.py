@@ -111,10 +111,13 @@ class _Reader:
 
     def _descending(self, tokens: Tokens) -> Tokens:
         """Return an expression of ORDER BY without its direction, which must be down."""
-        nulls = next((number for number, token in enumerate(tokens) if name_of(token) == "nulls"), len(tokens))
-        plain = [token for token in tokens[:nulls] if token.token_type not in (TokenType.DESC, TokenType.ASC)]
+        plain = list(tokens)
+        if len(plain) > 2 and [name_of(token) for token in plain[-2:]] in (["nulls", "first"], ["nulls", "last"]):
+            del plain[-2:]
+        if plain[-1].token_type in (TokenType.DESC, TokenType.ASC):
+            plain.pop()
         ordered = parsed(f"f() over (order by {self._query.said(tokens)})").find(exp.Ordered)
-        if ordered is None or not ordered.args.get("desc") or ordered.args.get("nulls_first"):
+        if ordered is None or not plain or not ordered.args.get("desc") or ordered.args.get("nulls_first"):
             told = "keeps another row than the latest one, which is all that a table keeps; write time desc"
             raise self._query.refusal("order_by", tokens, told, word="order by")
         return plain

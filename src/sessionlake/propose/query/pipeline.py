@@ -50,6 +50,7 @@ def pipeline_of(
     query = Query(text, file)
     try:
         made = _made(query, samples)
+        query.check_known()
     except QueryErrors as found:
         raise InvalidConfigError([query.problem(error) for error in found.errors]) from found
     except QueryError as error:

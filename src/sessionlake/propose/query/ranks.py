@@ -3,17 +3,20 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from sqlglot import TokenType, exp
 
+from sessionlake.columnar.spark_sql.typed import whole
 from sessionlake.propose.query.blocks import Block
 from sessionlake.propose.query.brackets import Tokens, conjuncts, inner_of, split
 from sessionlake.propose.query.items import Item
-from sessionlake.propose.query.words import Query, QueryError, name_of
+from sessionlake.propose.query.words import Query, QueryError, name_of, parsed, unmasked
 
 RANK = "row_number() over (partition by key order by time desc)"
+_CALL = 3
+"""The tokens of `row_number()`, behind which OVER stands."""
 _FORM = f"write {RANK} in a subquery, and its alias = 1 in WHERE outside"
-_NUMBERED = re.compile(r"(=|<=|<)\s*(\d+)$")
 _CALLED = re.compile(r"\b(row_number|rank|dense_rank)\s*\(\s*\)\s*over\b", re.IGNORECASE)
 
 
@@ -42,10 +45,11 @@ def rank_of(query: Query, block: Block, inner: Block | None, items: Sequence[Ite
     named = {item.alias.lower(): item.tokens for item in items if isinstance(item.tree, exp.Window) and item.alias}
     found, rest = None, []
     for tokens in [*conjuncts(block.qualify), *(conjuncts(block.where) if inner is not None else [])]:
-        left = _first(query.said(tokens))
-        name = "" if left is None else left.rpartition(".")[2].strip("`").lower()
-        if found is None and left is not None and (name in named or _CALLED.match(left)):
-            found = named.get(name, tokens)
+        number = _number(parsed(query.said(tokens)))
+        if found is None and isinstance(number, exp.Column) and unmasked(number.name).lower() in named:
+            found = named[unmasked(number.name).lower()]
+        elif found is None and isinstance(number, exp.Window):
+            found = tokens
         else:
             rest.append(tokens)
     if found is None:
@@ -61,6 +65,8 @@ def _parts(query: Query, tokens: Tokens) -> tuple[list[Tokens], list[Tokens]]:
         raise query.refusal("row_number", tokens, f"may keep several rows of a key; {_FORM}")
     over = next(number for number, token in enumerate(tokens) if token.token_type == TokenType.OVER)
     inside = inner_of(tokens[over + 1 :]) or []
+    if over != _CALL or (inside and inside[0].token_type not in (TokenType.PARTITION_BY, TokenType.ORDER_BY)):
+        raise query.refusal("row_number", tokens, f"has more than a pipeline can have; write {RANK}")
     kinds = (TokenType.PARTITION_BY, TokenType.ORDER_BY)
     starts = [number for number, token in enumerate(inside) if token.token_type in kinds]
     parts = {
@@ -72,9 +78,9 @@ def _parts(query: Query, tokens: Tokens) -> tuple[list[Tokens], list[Tokens]]:
     return parts[TokenType.PARTITION_BY], parts[TokenType.ORDER_BY]
 
 
-def _first(text: str) -> str | None:
-    """Return the left side of a comparison that only the number 1 passes; None for another condition."""
-    match = _NUMBERED.search(text)
-    if match is None or (match[1], match[2]) not in (("=", "1"), ("<=", "1"), ("<", "2")):
+def _number(tree: exp.Expression) -> exp.Expression | None:
+    """Return what a condition compares with a number, so that 1 alone passes; None for another condition."""
+    if not isinstance(tree, (exp.EQ, exp.LTE, exp.LT)):
         return None
-    return text[: match.start()].strip()
+    greatest = 2 if isinstance(tree, exp.LT) else 1
+    return cast("exp.Expression", tree.this) if whole(tree.expression) == greatest else None

@@ -11,11 +11,12 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.dialects import Spark
 from sqlglot.errors import SqlglotError
 
-from sessionlake.columnar.spark_sql import told_by
+from sessionlake.columnar.spark_sql import start_of, told_by
 from sessionlake.config.positions import Place
 from sessionlake.config.problems import InvalidConfigError, Problem
 from sessionlake.propose.query.brackets import Tokens
 from sessionlake.propose.query.delays import without_delays
+from sessionlake.propose.query.known import unread_in
 
 WINDOW = "w1nd0w"
 """Stands for the word `window`, which is as long: sqlglot takes some uses of that word for a clause."""
@@ -83,14 +84,35 @@ class Query:
             if found and found[0].token_type not in BEGINNINGS:
                 told = f"{found[0].text!r} begins no query; pass the SELECT alone, without the statement around it"
                 raise self.error("sql", told, self.place(found[0]))
+        except (SqlglotError, RecursionError) as error:
+            raise self.not_sql(error) from error
+        _ = self.tree  # Raises for a text that is not one query.
+        while found and found[-1].token_type == TokenType.SEMICOLON:
+            found.pop()
+        return found
+
+    @cached_property
+    def tree(self) -> exp.Expression:
+        """The tree, with WINDOW for the word `window`; InvalidConfigError for a text that is not one query of Spark's SQL."""
+        try:
+            text = masked(without_delays(self.text))
             statements = [one for one in sqlglot.parse(text, read="spark") if one is not None]
         except (SqlglotError, RecursionError) as error:
             raise self.not_sql(error) from error
         if len(statements) != 1:
             raise self.error("sql", f"has {len(statements)} statements; pass one query", Place(1, 1))
-        while found and found[-1].token_type == TokenType.SEMICOLON:
-            found.pop()
-        return found
+        return cast("exp.Expression", statements[0])
+
+    def check_known(self) -> None:
+        """Raise QueryError for the first part of the query that nobody reads."""
+        found = unread_in(self.tree)
+        if found is not None:
+            node, what = found
+            start = start_of(node)
+            told = (
+                f"{shown(unmasked(node.sql('spark')))!r} has {unmasked(what)!r}, which a pipeline has not; leave it out"
+            )
+            raise QueryError("sql", told, self.place_at(start or 0))
 
     def not_sql(self, error: SqlglotError | RecursionError) -> InvalidConfigError:
         """Return the error of a text that sqlglot can't read."""

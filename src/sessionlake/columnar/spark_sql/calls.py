@@ -1,0 +1,121 @@
+"""The functions that expressions may call, by the names that Spark has for them.
+
+The parser reads the functions of all dialects. It gives several names one node, and drops arguments that a node has no place for:
+`date(a, b)` has the tree of `date(a)`. So names and numbers of arguments are looked at in the text.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlglot import Token, TokenType
+
+_ANY = 1 << 30
+_OF_ONE = (
+    "abs boolean ceil ceiling char_length character_length date day dayofmonth dayofweek dayofyear double exp floor hour int isnan "
+    "isnotnull isnull len length ln log ltrim minute month quarter round rtrim second sqrt string timestamp_micros "
+    "timestamp_millis timestamp_seconds to_date trim unix_micros unix_millis unix_seconds weekday year cast try_cast"
+)
+_OF_TWO = (
+    "contains date_add date_diff date_sub date_trunc dateadd datediff endswith get_json_object ifnull instr locate mod "
+    "nullif nvl pow power regexp_like rlike startswith"
+)
+CALLS: Mapping[str, tuple[int, int]] = {
+    **dict.fromkeys(("curdate", "current_date", "current_timestamp", "now"), (0, 0)),
+    **dict.fromkeys(_OF_ONE.split(), (1, 1)),
+    **dict.fromkeys(_OF_TWO.split(), (2, 2)),
+    **dict.fromkeys(("coalesce", "concat"), (1, _ANY)),
+    **dict.fromkeys(("concat_ws", "greatest", "least"), (2, _ANY)),
+    **dict.fromkeys(("if", "replace", "split_part"), (3, 3)),
+    **dict.fromkeys(("regexp_extract", "substr"), (2, 3)),
+    # `position(a in b)` and `substring(a from 2 for 3)` have no commas.
+    "position": (1, 2),
+    "substring": (1, 3),
+}
+"""By name the least and the greatest number of arguments."""
+_WORDS = frozenset(
+    [
+        "and",
+        "or",
+        "not",
+        "in",
+        "like",
+        "rlike",
+        "regexp",
+        "between",
+        "div",
+        "is",
+        "when",
+        "then",
+        "else",
+        "case",
+        "interval",
+        "escape",
+        "from",
+        "both",
+        "leading",
+        "trailing",
+    ]
+)
+"""Words that may stand before a bracket and call nothing."""
+_T = TokenType
+_BEFORE_OPERANDS = frozenset(
+    (
+        *(_T.L_PAREN, _T.COMMA, _T.AND, _T.OR, _T.WHEN, _T.THEN, _T.ELSE, _T.CASE, _T.EQ, _T.NEQ, _T.LT, _T.LTE, _T.GT),
+        *(_T.GTE, _T.NULLSAFE_EQ, _T.PLUS, _T.DASH, _T.STAR, _T.SLASH, _T.MOD, _T.DIV, _T.DPIPE, _T.BETWEEN, _T.IS),
+    )
+)
+"""Tokens after which `like (` calls a function."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A name before a bracket."""
+
+    name: str
+    start: int
+    """The number of its first character."""
+    arguments: int
+
+    @property
+    def wrong(self) -> str | None:
+        """What is wrong with it; None for a call that is listed."""
+        least, most = CALLS.get(self.name, (0, -1))
+        if most < least:
+            return "is not listed for expressions"
+        if least <= self.arguments <= most:
+            return None
+        allowed = str(least) if least == most else f"{least} or more" if most == _ANY else f"{least} to {most}"
+        return f"has {self.arguments} arguments; write {allowed}"
+
+
+def calls_in(tokens: Sequence[Token]) -> Iterator[Call]:
+    """Yield the calls of an expression.
+
+    >>> from sqlglot.dialects import Spark
+    >>> [(call.name, call.arguments) for call in calls_in(Spark().tokenize("a in (1, 2) and greatest(a, abs(b)) > 0"))]
+    [('greatest', 2), ('abs', 1)]
+    """
+    for at, token in enumerate(tokens[:-1]):
+        name = token.text.lower()
+        if tokens[at + 1].token_type != _T.L_PAREN or not (name[:1].isalpha() or name[:1] == "_"):
+            continue
+        if name not in _WORDS or ((name in CALLS or name in ("like", "div")) and _begins_operand(tokens, at)):
+            yield Call(name, token.start, _arguments(tokens[at + 1 :]))
+
+
+def _begins_operand(tokens: Sequence[Token], at: int) -> bool:
+    """Say whether a token is where an operand begins, and not an operator behind one."""
+    while at and tokens[at - 1].token_type == _T.NOT:
+        at -= 1
+    return at == 0 or tokens[at - 1].token_type in _BEFORE_OPERANDS
+
+
+def _arguments(tokens: Sequence[Token]) -> int:
+    """Return the number of arguments in the brackets with which tokens begin."""
+    depth = commas = 0
+    for number, token in enumerate(tokens):
+        depth += (token.token_type in (_T.L_PAREN, _T.L_BRACKET)) - (token.token_type in (_T.R_PAREN, _T.R_BRACKET))
+        if depth == 0:
+            return 0 if number == 1 else commas + 1
+        commas += depth == 1 and token.token_type == _T.COMMA
+    return commas + 1
