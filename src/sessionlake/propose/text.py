@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from sessionlake.config.file import PROJECT_FILE
+from sessionlake.config.file import PROJECT_FILE, parse_toml
+from sessionlake.errors import ConfigError
 from sessionlake.propose.choose import Choice
 from sessionlake.propose.keyed import MeasuredTable
 from sessionlake.propose.measure import FEW, LATE_ENOUGH, MOST_AHEAD, Lateness, Measured, Seen
@@ -39,7 +40,32 @@ def config_text(
         _event(choice, measured.seen, skew),
         *computed,
     )
-    return "\n".join("".join(f"{line}\n" for line in block) for block in blocks)
+    return joined(blocks)
+
+
+def joined(blocks: Iterable[Iterable[str]]) -> str:
+    r"""Return blocks of lines as one TOML, with an empty line between two blocks.
+
+    A comment may hold texts of others, such as names of fields: characters that are not printed are blanks in it. ConfigError if a
+    comment changes the content nevertheless, or if another line has a break.
+
+    >>> joined([["# of a\n[sink.postgres]", "[event]"], ["key = 'a'"]])
+    "# of a [sink.postgres]\n[event]\n\nkey = 'a'\n"
+    """
+    lines = [line for block in blocks for line in ("", *block)][1:]
+    written = [_printable(line) if line.startswith("#") else line for line in lines]
+    text = "".join(f"{line}\n" for line in written)
+    meant = "".join(f"{line}\n" for line in written if not line.startswith("#"))
+    if text.count("\n") != len(written) or "\r" in text or parse_toml(text, "init") != parse_toml(meant, "init"):
+        raise ConfigError(
+            "SAMPLE: a name in it would write settings into the config; rename columns that have line breaks"
+        )
+    return text
+
+
+def _printable(line: str) -> str:
+    """Return a line as a comment of TOML may have it."""
+    return "".join(character if character == "\t" or character.isprintable() else " " for character in line)
 
 
 def _head(sample: Sample, measured: Seen) -> Iterator[str]:

@@ -16,7 +16,7 @@ from sessionlake.propose.query.measured import Patience, groups_patience, join_g
 from sessionlake.propose.query.notes import Made, better, differs
 from sessionlake.propose.query.results import Groups
 from sessionlake.propose.query.words import Query
-from sessionlake.propose.text import grace, pipeline, quoted, source
+from sessionlake.propose.text import grace, joined, pipeline, quoted, source
 
 _LEAST_KEPT = parse_duration("1 day")
 _KEPT_FOR_EVER = "30 days"
@@ -34,12 +34,12 @@ def query_toml(query: Query, made: Made, *, name: str, directory: Path, output: 
         blocks += [_computed(made.input, "event")] if made.input.fields.computed else []
         blocks += _operator(made, patience)
     whole = [_head(query, made, seen, output), pipeline(name, directory), *blocks]
-    return "\n".join("".join(f"{line}\n" for line in block) for block in whole)
+    return joined(whole)
 
 
 def _head(query: Query, made: Made, seen: Iterable[Seen], output: str) -> Iterator[str]:
     yield f"# Made by `sessionlake init --sql` of this query ({query.file}):"
-    yield from (f"#   {_printable(line)}".rstrip() for line in query.text.strip().splitlines())
+    yield from (f"#   {line}".rstrip() for line in query.text.strip().splitlines())
     yield "#"
     yield f'# The query\'s columns, under its names, of the live view (`sessionlake sql {output} "..."`):'
     yield from (f"#   {line}" for line in select_over(made.view, made.shown, made.conditions))
@@ -66,11 +66,6 @@ def _sampled(seen: Seen, read: Input) -> Iterator[str]:
         yield f"# They are {keys}from {first} to {last} UTC."
     if seen.refused:
         yield f"# {seen.refused:,} rows have no key or no time; they would become dead letters."
-
-
-def _printable(line: str) -> str:
-    """Return a line as a comment of TOML may have it."""
-    return "".join(character if character == "\t" or character.isprintable() else " " for character in line)
 
 
 def _source(read: Input, directory: Path, at: str) -> Iterator[str]:
