@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from sessionlake.config.serve import ServeSection, Tokens
+from sessionlake.config.serve import ServeSection, Tokens, parted
 from sessionlake.errors import ConfigError
 from tests.infra.infra_files import ROOT
 from tests.support import make_config
@@ -78,6 +78,38 @@ def test_tokens_that_do_not_go_with_the_rest(section: dict[str, Any], environmen
         ServeSection(**section).tokens_in(environment)
     assert str(refused.value).startswith(line)
     assert "a-token" not in str(refused.value)
+
+
+def test_a_token_of_a_pipeline_is_of_one_that_is_there() -> None:
+    tokens = Tokens(full=("a-token-of-16-ch", "hours:b-token-of-16-ch", "hours:c:token-of-16-ch"))
+    assert parted(tokens, ["hours"], "TOKENS") == (
+        Tokens(full=("a-token-of-16-ch",)),
+        {"hours": ("b-token-of-16-ch", "c:token-of-16-ch")},
+    )
+    for name in ("weakz", "Hours", "", "hours "):
+        told = (
+            r"^serve\.token_variable: TOKENS holds NAME:TOKEN with a NAME that is no pipeline; the pipelines are hours;"
+        )
+        with pytest.raises(ConfigError, match=told) as refused:
+            parted(Tokens(full=(f"{name}:b-token-of-16-ch",)), ["hours"], "TOKENS")
+        assert "b-token" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "given", ["customer_orders:", "customer_orders:ab", "customer_orders:a-token-of-15-c", ":a-token-of-15-c"]
+)
+def test_the_length_of_a_pipelines_token_is_that_of_what_is_sent(given: str) -> None:
+    with pytest.raises(ConfigError, match="holds a token that is shorter than 16 characters"):
+        ServeSection().tokens_in({"SESSIONLAKE_SERVE_TOKENS": f"a-token-of-16-ch,{given}"})
+
+
+def test_a_pipelines_token_is_none_of_metrics() -> None:
+    environment = {
+        "SESSIONLAKE_SERVE_TOKENS": "hours:a-token-of-16-ch",
+        "SESSIONLAKE_SERVE_METRICS_TOKENS": "a-token-of-16-ch",
+    }
+    with pytest.raises(ConfigError, match="holds a token that SESSIONLAKE_SERVE_TOKENS holds, too"):
+        ServeSection().tokens_in(environment)
 
 
 def test_tokens_are_not_shown() -> None:

@@ -13,13 +13,12 @@ from pyspark.sql import SparkSession
 
 from sessionlake.client import QueryClient
 from sessionlake.config.project import Project, load_project
-from sessionlake.config.serve import Tokens
 from sessionlake.errors import ConfigError, PipelineStateError
 from sessionlake.observe import standing
 from sessionlake.operators.run import run
 from sessionlake.project import board
 from sessionlake.project.picture import layout_of
-from sessionlake.project.server import parted, prepared
+from sessionlake.project.server import prepared
 from sessionlake.serve.dispatch import Call
 from sessionlake.serve.peers import target
 from sessionlake.warehouse.batch_commit import BatchCommit
@@ -134,10 +133,6 @@ def test_a_token_of_one_pipeline_opens_that_one_alone(project: Project) -> None:
         serving(project, only),
     ):
         pass
-
-
-def test_a_colon_before_no_pipelines_name_is_part_of_a_token() -> None:
-    assert parted(Tokens(full=("a:b", "hours:c")), {"hours": None}) == (Tokens(full=("a:b",)), {"hours": ("c",)})
 
 
 def batch(number: int, took_s: float, lag_s: float) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from sessionlake.cli.progress import progress
 from sessionlake.cli.shared import console, one_line_errors
 from sessionlake.config.load import Config, load_config
 from sessionlake.config.project import Project, is_project, load_project
-from sessionlake.config.serve import ServeSection, Tokens
+from sessionlake.config.serve import ServeSection, Tokens, parted
 from sessionlake.errors import ConfigError
 from sessionlake.extras import require_extra
 
@@ -52,6 +52,8 @@ def serve(config: Config) -> None:
     """Serve a pipeline until ctrl-C; ConfigError if it can't listen, MissingExtraError if a package is missing."""
     _require_extras()
     tokens, terminal = _tokens(config.serve)
+    own, its = parted(tokens, [config.pipeline.name], config.serve.token_variable)
+    tokens = replace(own, full=(*own.full, *its.get(config.pipeline.name, ())))
     with ExitStack() as stack:
         with progress() as shown:
             shown.step(_PREPARING)

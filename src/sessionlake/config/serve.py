@@ -1,8 +1,8 @@
 """`[serve]`: the address of the query server, its callers, and the cost that one answer may have."""
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from typing import Any, Self
 
@@ -30,6 +30,35 @@ class Tokens:
     """Tokens that open all paths."""
     metrics: tuple[str, ...] = field(default=(), repr=False)
     """Tokens that open /metrics and the paths that need no token."""
+
+
+def parted(tokens: Tokens, names: Collection[str], variable: str) -> tuple[Tokens, dict[str, tuple[str, ...]]]:
+    """Return the tokens that open all, and by pipeline those that open it alone: written NAME:TOKEN, of which TOKEN is sent.
+
+    ConfigError, which shows no token, if one is of a pipeline that is not there. `variable` is the environment's.
+
+    >>> parted(Tokens(full=("secret", "clicks:another")), ["clicks"], "TOKENS")[1]
+    {'clicks': ('another',)}
+    """
+    confined: dict[str, tuple[str, ...]] = {}
+    whole = []
+    for given in tokens.full:
+        name, colon, token = given.partition(":")
+        if not colon:
+            whole.append(given)
+        elif name in names:
+            confined[name] = (*confined.get(name, ()), token)
+        else:
+            raise ConfigError(
+                f"serve.token_variable: {variable} holds NAME:TOKEN with a NAME that is no pipeline; the pipelines are "
+                f"{', '.join(names)}; a token that opens all has no colon"
+            )
+    return replace(tokens, full=tuple(whole)), confined
+
+
+def _bare(given: str) -> str:
+    """Return the part of a token that is sent: NAME:TOKEN is one of a pipeline."""
+    return given.partition(":")[2] if ":" in given else given
 
 
 class ServeSection(Section):
@@ -161,7 +190,7 @@ class ServeSection(Section):
     def tokens_in(self, environment: Mapping[str, str]) -> Tokens:
         """Return the tokens that an environment holds; ConfigError, which shows none, for wrong ones, and if one is missing."""
         found = Tokens(*(self._held(environment, name) for name in (self.token_variable, self.metrics_token_variable)))
-        if set(found.full) & set(found.metrics):
+        if set(map(_bare, found.full)) & set(found.metrics):
             raise ConfigError(
                 f"serve.metrics_token_variable: {self.metrics_token_variable} holds a token that {self.token_variable} holds, too; "
                 "make another one by `openssl rand -hex 32`"
@@ -183,7 +212,7 @@ class ServeSection(Section):
     def _held(environment: Mapping[str, str], name: str) -> tuple[str, ...]:
         given = (text.strip() for text in environment.get(name, "").split(","))
         tokens = tuple(dict.fromkeys(text for text in given if text))
-        if any(len(token) < SHORTEST_TOKEN or not _TOKEN.fullmatch(token) for token in tokens):
+        if any(len(_bare(token)) < SHORTEST_TOKEN or not _TOKEN.fullmatch(token) for token in tokens):
             raise ConfigError(
                 f"serve.token_variable: {name} holds a token that is shorter than {SHORTEST_TOKEN} characters, or has "
                 "others than ASCII's letters, digits and signs; make one by `openssl rand -hex 32`"

@@ -13,7 +13,7 @@ import uvicorn
 from pydantic_core import to_json
 
 from sessionlake.config.project import Project
-from sessionlake.config.serve import ServeSection, Tokens
+from sessionlake.config.serve import ServeSection, Tokens, parted
 from sessionlake.errors import ConfigError
 from sessionlake.project.board import Board
 from sessionlake.serve.guard import ALIVE, App, Guard, Scope, Send
@@ -35,7 +35,7 @@ def prepared(
     there are only such tokens.
     """
     configs = project.configs
-    own, confined = parted(tokens, configs)
+    own, confined = parted(tokens, configs, section.token_variable)
     if confined and not own.full:
         raise ConfigError(
             f"serve.tokens: {section.token_variable} has tokens of single pipelines only; add one without a name, which opens all"
@@ -49,23 +49,6 @@ def prepared(
         board.start()
         stack.callback(board.stop)
         yield served(section, bound, _routed(board, section, own, apps))
-
-
-def parted(tokens: Tokens, names: Mapping[str, Any]) -> tuple[Tokens, dict[str, tuple[str, ...]]]:
-    """Return the tokens that open all, and by pipeline those that open it alone: written NAME:TOKEN, of which TOKEN is sent.
-
-    >>> parted(Tokens(full=("secret", "clicks:another")), {"clicks": None})[1]
-    {'clicks': ('another',)}
-    """
-    confined: dict[str, tuple[str, ...]] = {}
-    whole = []
-    for token in tokens.full:
-        name, colon, text = token.partition(":")
-        if colon and name in names:
-            confined[name] = (*confined.get(name, ()), text)
-        else:
-            whole.append(token)
-    return replace(tokens, full=tuple(whole)), confined
 
 
 def _routed(board: Board, section: ServeSection, tokens: Tokens, apps: Mapping[str, App]) -> App:
