@@ -17,6 +17,7 @@ from sessionlake_airflow.configs import configs_directory, default_config
 from sessionlake_airflow.defaults import DAG_DEFAULTS, MAINTENANCE_POOL, SESSIONIZE_POOL, TASK_DEFAULTS
 
 PROJECT_FILE, OFF = "project.toml", "off"
+_MOST_BYTES = 1 << 20
 MICRO, STREAM = MODES = "micro", "stream"
 RUN = "run"
 """The pipeline itself among its jobs."""
@@ -113,7 +114,7 @@ def _read() -> tuple[tuple[Pipeline, ...], tuple[str, ...]]:
     directory = configs_directory()
     try:
         files = sorted(file for file in directory.iterdir() if file.suffix == ".toml")
-        stamps = tuple((file, file.stat().st_mtime_ns) for file in files)
+        stamps = tuple((file, file.stat().st_mtime_ns if file.exists() else 0) for file in files)
     except OSError:
         stamps = ()  # the driver alone sees it
     return _found(directory, stamps, default_config(), os.environ.get("SESSIONLAKE_CONFIG"))
@@ -131,7 +132,7 @@ def _found(
     contents = {
         file: content
         for file, path in wanted.items()
-        if path.is_file() and (content := _content(path, problems)) is not None
+        if (project is not None or path.exists()) and (content := _content(path, problems)) is not None
     }
     if not contents and not problems:
         return (Pipeline(Path(default).stem, default),), ()
@@ -141,8 +142,10 @@ def _found(
 
 def _content(file: Path, problems: list[str]) -> dict[str, Any] | None:
     try:
+        if not file.is_file() or file.stat().st_size > _MOST_BYTES:
+            raise ValueError("no regular file of at most 1 MiB")  # a pipe would be waited for
         return tomllib.loads(file.read_bytes().decode("utf-8-sig"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         problems.append(f"{file.name}: is no valid TOML ({error}); mend it, `sessionlake check {file}` says more")
         return None
 

@@ -1,6 +1,7 @@
 """A project's DAGs, as Airflow parses them: what each pipeline can be asked for, its times, chains, a broken file, many files."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -62,14 +63,18 @@ gap = "1 hour"
 FURTHER = {"bypath": BY_PATH, "lookingup": LOOKING_UP}
 
 
-def described(home: Path, **files: str) -> dict[str, Any]:
-    """Return what Airflow sees of the shipped pipelines and some files."""
+def described(home: Path, *, odd: bool = False, **files: str) -> dict[str, Any]:
+    """Return what Airflow sees of the shipped pipelines and some files; `odd`: a pipe, a device and a link to nothing, too."""
     configs = home / "configs"
     configs.mkdir(parents=True)
     for file in shipped_directory("pipelines").glob("*.toml"):
         (configs / file.name).write_text(file.read_text())
     for name, content in files.items():
         (configs / f"{name}.toml").write_text(content)
+    if odd:
+        os.mkfifo(configs / "pipe.toml")
+        (configs / "zero.toml").symlink_to("/dev/zero")
+        (configs / "gone.toml").symlink_to("nowhere")
     found: dict[str, Any] = ask_airflow(home, {"describe": True})["describe"]
     return found
 
@@ -85,7 +90,9 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return described(
         tmp_path_factory.mktemp("airflow"),
         behind=behind,
+        odd=True,
         broken="[session\n",
+        deep="x = " + "[" * 5000,
         nothing="[source]\n",
         around=around,
         **FURTHER,
@@ -148,6 +155,8 @@ def test_broken_files_are_one_import_error_that_names_them(found: dict[str, Any]
     (error,) = found["errors"].values()
     assert "broken.toml: is no valid TOML" in error
     assert "nothing.toml: has no operator's section" in error
+    for file in ("deep", "pipe", "zero", "gone"):
+        assert f"{file}.toml: is no valid TOML" in error
 
 
 WRONG_TIMES = {

@@ -1,5 +1,7 @@
 """A pipeline's config as a file: its own text, with the defaults of the project that it is in; every key knows its place."""
 
+import os
+import stat
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +25,8 @@ _CONNECTED = ("source", "kafka")
 """The sections, by the last part of their names, that may use a connection."""
 _WAREHOUSE = "warehouse"
 Raw = dict[str, Any]
+_MOST_BYTES = 1 << 20
+_DEEPEST = 50
 
 
 @dataclass(frozen=True)
@@ -218,9 +222,16 @@ def _element(sections: Sequence[Any], part: str) -> tuple[int | None, str]:
 
 
 def read_text(path: str | Path) -> str:
-    """Return a config file's text, line ends as they are; ConfigError in one line."""
+    """Return a config file's text, line ends as they are; ConfigError in one line, also for a pipe, a device or a file beyond 1 MiB."""
     try:
-        return Path(path).read_bytes().decode("utf-8-sig")  # Windows' editors begin a file with a mark
+        # Without the flag a pipe would be waited for.
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ConfigError(f"config: {str(path)!r} is no regular file; pass the path of a TOML file")
+            content = file.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise ConfigError(f"config: {str(path)!r} is larger than 1 MiB; pass the path of a TOML file")
+        return content.decode("utf-8-sig")  # Windows' editors begin a file with a mark
     except OSError as error:
         raise ConfigError(
             f"config: {str(path)!r} can't be read ({error.strerror}); pass the path of a TOML file"
@@ -230,13 +241,29 @@ def read_text(path: str | Path) -> str:
 
 
 def parse_toml(text: str, path: str | Path) -> Raw:
-    """Return the content of a config file's text; InvalidConfigError, with the place, if it is no TOML."""
+    """Return the content of a config file's text; InvalidConfigError, with the place if there is one, if it is no TOML."""
     try:
-        return tomllib.loads(text)
+        content = tomllib.loads(text)
+        if not _is_deep(content):
+            return content
+    except RecursionError:
+        pass
     except tomllib.TOMLDecodeError as error:
         said, place = error_place(error, text)
         message = f"is no valid TOML ({said}); mend that line"
         raise InvalidConfigError([Problem(None, message, str(path), place.line, place.column)]) from error
+    raise InvalidConfigError(
+        [Problem(None, f"is nested deeper than {_DEEPEST} levels; write less of it", str(path), 1, 1)]
+    )
+
+
+def _is_deep(content: Raw) -> bool:
+    """Say whether sections and lists are nested so deeply that code which follows them would fail."""
+    level: list[Any] = [content]
+    for _ in range(_DEEPEST):
+        parts = [one.values() if isinstance(one, dict) else one for one in level]
+        level = [one for part in parts for one in part if isinstance(one, (dict, list))]
+    return bool(level)
 
 
 def pipeline_files(directory: str | Path) -> list[Path]:
