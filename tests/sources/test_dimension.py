@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sessionlake.columnar.equality import key_of
 from sessionlake.sources.lookups import dimension
-from sessionlake.sources.lookups.dimension import FROM, KEY, UNTIL, BadVersionError, Dimension, key_texts, mapped
+from sessionlake.sources.lookups.dimension import FROM, KEY, UNTIL, BadVersionError, Dimension, mapped
 from tests.support import examples
 
 KEYS = st.sampled_from(["a", "b", "c", "", "a\0", "ä"])
@@ -149,5 +150,5 @@ def test_a_version_that_must_not_be_used(columns: dict[str, list[str]], told: st
 
 
 def test_keys_of_several_columns_are_arrays_of_their_texts() -> None:
-    found = key_texts([pa.array(["x", None, "z"]), pa.array([1, 2, None])])
+    found = key_of([pa.array(["x", None, "z"]), pa.array([1, 2, None])])
     assert found.to_pylist() == ['["x","1"]', None, None]

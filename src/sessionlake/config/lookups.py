@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from sessionlake.config.durations import parse_duration
-from sessionlake.config.sections import Columns, Duration, Section, as_columns, equal_columns
+from sessionlake.config.sections import Columns, Duration, Section, as_columns, cast_columns, equal_columns
 from sessionlake.config.source import ColumnType, Format
 from sessionlake.errors import ConfigError
 
@@ -42,7 +42,8 @@ class LookupSection(Section):
     types: dict[str, ColumnType] = Field(default={})
     """Column types of text files, if inference from the files is not enough."""
     on: Annotated[Columns, AfterValidator(_named_pairs)]
-    """The equal columns, as in "user_id = id": that of the event, then that of the table; one name if both are called so."""
+    """The equal columns, as in "user_id = id": that of the event, then that of the table; one name if both are called so.
+    A number is compared with a text as `cast(user_id as string)`."""
     columns: list[str] = Field(min_length=1)
     """The columns of the table that events get."""
     as_of: Literal["latest", "event_time"] = "latest"
@@ -62,6 +63,11 @@ class LookupSection(Section):
     def pairs(self) -> tuple[tuple[str, str], ...]:
         """The equal columns of event and table."""
         return tuple(pair for text in as_columns(self.on) if (pair := equal_columns(text)) is not None)
+
+    @property
+    def casts(self) -> tuple[tuple[bool, bool], ...]:
+        """For each of `pairs` which of the two are compared as texts."""
+        return tuple(map(cast_columns, as_columns(self.on)))
 
     @property
     def of_event(self) -> tuple[str, ...]:

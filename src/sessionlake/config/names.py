@@ -29,3 +29,12 @@ RESERVED = frozenset(
     )
 )
 """Column names that an aggregate can't have, in lower case: those of every operator's tables, and those that checks add."""
+
+
+def column_of(name: str, column: str) -> str:
+    """Return how a column of an input is called among a batch's rows: one of several inputs' has the input's name before it.
+
+    >>> column_of(EVENT_INPUT, "user_id"), column_of("left", "user_id")
+    ('user_id', 'left:user_id')
+    """
+    return column if name == EVENT_INPUT else f"{name}:{column}"

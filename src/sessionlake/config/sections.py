@@ -52,14 +52,27 @@ def as_columns(names: str | Sequence[str] | None) -> tuple[str, ...]:
     return () if names is None else (names,) if isinstance(names, str) else tuple(names)
 
 
+_CAST = re.compile(r"^cast\(\s*(\S+)\s+as\s+string\s*\)$", re.IGNORECASE)
+
+
 def equal_columns(text: str) -> tuple[str, str] | None:
     """Return the two columns of a text that names columns of equal values; None if it names none.
 
+    Each may stand in a cast to string (`cast_columns`).
+
     >>> equal_columns("id"), equal_columns("order_id = id"), equal_columns("id =")
     (('id', 'id'), ('order_id', 'id'), None)
+    >>> equal_columns("cast(order_id as string) = id"), cast_columns("cast(order_id as string) = id")
+    (('order_id', 'id'), (True, False))
     """
-    left, equals, right = (part.strip() for part in text.partition("="))
+    left, equals, right = (_CAST.sub(r"\1", part.strip()) for part in text.partition("="))
     return None if not left or (equals and not right) else (left, right or left)
+
+
+def cast_columns(text: str) -> tuple[bool, bool]:
+    """Say of each of the two columns that a text names whether it is compared as a text."""
+    left, _, right = (_CAST.fullmatch(part.strip()) is not None for part in text.partition("="))
+    return left, right
 
 
 OF_RESULTS = "200 milliseconds"

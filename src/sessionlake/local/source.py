@@ -14,6 +14,8 @@ from sessionlake.errors import ConfigError
 from sessionlake.local.columns import Types, type_of, types_of
 from sessionlake.local.rows import Row
 from sessionlake.local.tables import LocalTables
+from sessionlake.operators.shared.sides.equality import equal_types
+from sessionlake.operators.shared.sides.section import SidedSection
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.rows import TypedSource
 from sessionlake.sources.decoding.tables import TableDecoder
@@ -73,6 +75,11 @@ class LocalTable:
             rows = pa.Table.from_pylist(list(rows), schema=pa.schema(list(types.items())))
         return cls(name, _typed(name, rows))
 
+    @property
+    def texts_of_keys(self) -> tuple[str, ...]:
+        """None of the columns: they are rows of no pipeline."""
+        return ()
+
     def types(self) -> dict[str, pa.DataType]:
         """Return the types of the columns."""
         return types_of(self.rows)
@@ -117,6 +124,8 @@ def local_operator(config: Config, types: Mapping[str, Types], lookups: Lookups 
 
     `lookups` are the rows that events are looked up in, by the name of the lookup.
     """
+    if isinstance(config.section, SidedSection):
+        types = equal_types(config.section.pairs_on, {name: types.get(name, {}) for name in config.inputs})
     sources: dict[str, TypedSource] = {}
     for name, side in config.inputs.items():
         texts = [*config.keys[name], *side.event.id_columns]

@@ -10,6 +10,7 @@ from sessionlake.errors import SessionlakeError
 from sessionlake.operators.registry import kind_of
 from sessionlake.preflight.additions import Additions, Made
 from sessionlake.preflight.sources import UnseenError, sources_without_spark
+from sessionlake.sources.equal_types import NeverEqualError
 from sessionlake.stream.changes import Change, Class, changes
 from sessionlake.stream.kind import Kind
 from sessionlake.stream.pinned import Pinned
@@ -63,9 +64,10 @@ def read_plan(config: Config, path: str | None = None) -> Plan:
     last = find_last_batch(lake)
     if last is None:
         return Plan(config.pipeline.name, None, None, ())
-    made = _made(config, kind, last)
+    made, unequal = _made(config, kind, last)
     found = changes(config, last, kind.bound_settings(), None if made is None else _store_layout(made, last))
     extents = Extents(lake)
+    found += unequal
     if any(change.adds for change in found):
         found = Additions(config, last, lake, extents, made, path).told(found)
     restores = any(change.of in _RESTORING for change in found)
@@ -73,14 +75,17 @@ def read_plan(config: Config, path: str | None = None) -> Plan:
     return Plan(config.pipeline.name, last.batch_id, last.watermark_us, tuple(found), restored)
 
 
-def _made(config: Config, kind: type[Kind], last: BatchCommit) -> Made | None:
-    """Return the operator of a config; None if it can't be made, for which `check` gives the reason."""
+def _made(config: Config, kind: type[Kind], last: BatchCommit) -> tuple[Made | None, list[Change]]:
+    """Return the operator of a config, None if it can't be made, for which `check` gives the reason; and the columns that it compares and may not."""
     pinned = Pinned.of_settings(last.settings, last.batch_id)
     try:
         sources = sources_without_spark(config)
-        return Made(config, sources, kind.make(config, sources, pinned), pinned)
+        return Made(config, sources, kind.make(config, sources, pinned), pinned), []
+    except NeverEqualError as error:
+        wrong = error.problems
+        return None, [Change(Class.LIVE, str(p.key), None, None, p.message, str(p)) for p in wrong]
     except (UnseenError, SessionlakeError):
-        return None
+        return None, []
 
 
 def _store_layout(made: Made, last: BatchCommit) -> str:

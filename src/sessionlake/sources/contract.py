@@ -1,12 +1,13 @@
 """The contract of an event: a key that isn't empty and a time, nothing of the wrong type."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake.columnar.joint_keys import joint_key
+from sessionlake.columnar.equality import key_of, text_of
 from sessionlake.sources.columns import TIMESTAMP, EventColumns
 from sessionlake.sources.decoding.decoded import error_array, shorten, shown
 from sessionlake.sources.decoding.safe_cast import Mask, nulls_of
@@ -34,27 +35,30 @@ def check(
     columns: EventColumns,
     max_key_bytes: int | None = None,
     clock_us: int = 0,
+    compared_as: Sequence[pa.DataType | None] = (),
 ) -> Checked:
     """Check decoded rows.
 
     The reason is the first of: the decode error, null key, empty key, key too long, null time, unparsable time. A key of
     more than `max_key_bytes`, in UTF-8, becomes null. If the columns name no key, every row has the empty one. If they
     name further ones, the key is a JSON array of the texts of all, and null if one of them is. So is an id. If they name
-    no time, every row has that of the clock.
+    no time, every row has that of the clock. `compared_as` are the types as which the columns of the key are compared
+    with others (`columnar.equality.instant`).
     """
     if columns.key is None:
         key, lengths = pa.repeat("", decoded_table.num_rows), None
     elif columns.further_keys:
-        key = _joint(decoded_table, (columns.key, *columns.further_keys))
+        key = key_of([decoded_table.column(name) for name in columns.key_columns], compared_as)
         lengths = pc.binary_length(key)
     else:
-        key, lengths = _keys(decoded_table.column(columns.key), max_key_bytes)
+        key, lengths = _keys(decoded_table.column(columns.key), max_key_bytes, *compared_as)
     if columns.time is None:
         times = pa.array(np.full(decoded_table.num_rows, clock_us)).cast(TIMESTAMP)
     else:
         times = decoded_table.column(columns.time).combine_chunks()
     time_us, no_time = parse_times(times, columns.time_unit)
-    event_id = None if columns.id is None else _joint(decoded_table, (columns.id, *columns.further_ids))
+    ids = [decoded_table.column(name) for name in columns.id_columns]
+    event_id = key_of(ids).cast(pa.string()) if ids else None
     too_long = _too_long(lengths, max_key_bytes)
     reason = _reason(key, lengths, too_long, times, no_time, error)
     if too_long:
@@ -62,16 +66,12 @@ def check(
     return Checked(time_us, no_time, key, event_id, reason)
 
 
-def _joint(table: pa.Table, names: tuple[str, ...]) -> pa.Array:
-    """Return the texts of a column, or the arrays of those of several."""
-    texts = [_text(table.column(name)) for name in names]
-    return joint_key(texts) if len(texts) > 1 else texts[0]
-
-
-def _keys(values: pa.ChunkedArray, limit: int | None) -> tuple[pa.Array, pa.Array | None]:
+def _keys(
+    values: pa.ChunkedArray, limit: int | None, compared_as: pa.DataType | None = None
+) -> tuple[pa.Array, pa.Array | None]:
     """Return keys and their bytes; of a dictionary without nulls that breaks no rule, itself and None."""
     if not pa.types.is_dictionary(values.type):
-        key = _text(values)
+        key = text_of(values, compared_as)
         return key, pc.binary_length(key)
     encoded = values.combine_chunks()
     bounds = pc.min_max(pc.binary_length(encoded.dictionary))
@@ -88,11 +88,6 @@ def _too_long(lengths: pa.Array | None, limit: int | None) -> dict[int, str]:
         return {}
     rows = pc.indices_nonzero(pc.greater(lengths, limit).fill_null(pa.scalar(value=False))).to_pylist()
     return {row: f"key too long: {lengths[row].as_py()} bytes, event.max_key_bytes is {limit}" for row in rows}
-
-
-def _text(values: pa.ChunkedArray) -> pa.Array:
-    flat = values.combine_chunks()
-    return flat if flat.type == pa.string() else flat.cast(pa.string())
 
 
 def _reason(

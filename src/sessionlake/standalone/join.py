@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from sessionlake.aggregates.codec import STATE_LAYOUT
+from sessionlake.columnar.equality import text_of
 from sessionlake.engine.operator import Operator
 from sessionlake.errors import ConfigError
 from sessionlake.local.columns import Types
@@ -16,6 +17,7 @@ from sessionlake.local.rows import Row
 from sessionlake.operators.joins.operator import Joiner
 from sessionlake.operators.joins.rules import JoinProgress
 from sessionlake.operators.joins.spec import SESSION, SLIDING, TIME_AXIS, JoinSpec, Side
+from sessionlake.operators.shared.sides.equality import comparable, equal_types
 from sessionlake.operators.shared.sides.names import LEFT, RIGHT, SIDES, other_of
 from sessionlake.sources.columns import EventColumns
 from sessionlake.standalone.base import Judgement, Positions, Standalone
@@ -182,10 +184,11 @@ class JoinWindow(Standalone[Joiner]):
             raise ConfigError(
                 f"join_keys: {given!r} are {len(given)} values, and `on` has {len(fields)} fields; give them in its order"
             )
-        columns = self._operator.columns(side)
+        events = self._operator.events(side)
+        as_ = events.compared_as or [None] * len(fields)
         texts = [
-            pa.scalar(value, columns.types[name]).cast(pa.string()).as_py()
-            for name, value in zip(fields, given, strict=False)
+            text_of(pa.array([value], events.columns.types[name]), type_)[0].as_py()
+            for name, type_, value in zip(fields, as_, given, strict=False)
         ]
         if len(fields) == 1:
             return texts[0], True
@@ -199,7 +202,9 @@ class JoinWindow(Standalone[Joiner]):
         return store
 
     def _build(self, types: Mapping[str, Types]) -> Joiner:
-        left, right = (self._build_side(side, {**types.get(side, {}), **self._declared}) for side in SIDES)
+        known = equal_types(self._join.on, {side: {**types.get(side, {}), **self._declared} for side in SIDES})
+        left, right = (self._build_side(side, known[side]) for side in SIDES)
+        left, right = comparable("join", self._join.on, self._join.casts, left, right)
         return Joiner(JoinSpec(self._join.on, left, right, **self._join.settings))
 
     def _build_side(self, side: str, types: Types) -> Side:

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from sessionlake.config.durations import format_duration, parse_duration
+from sessionlake.config.sections import cast_columns, equal_columns
 from sessionlake.errors import ConfigError
 from sessionlake.operators.joins.spec import (
     HOPPING,
@@ -35,6 +36,8 @@ class JoinSettings:
     sizes: Mapping[str, int | None]
     settings: Mapping[str, Any]
     """The other arguments of a `JoinSpec`."""
+    casts: tuple[tuple[bool, bool], ...] = ()
+    """For each pair of `on` which fields are compared as texts."""
 
     @classmethod
     def of(
@@ -73,6 +76,7 @@ class JoinSettings:
             {side: dict(given) for side, given in sides.items()},
             {side: _size(side, given, by_time=by_time, kind=kind) for side, given in sides.items()},
             settings,
+            tuple(map(cast_columns, on)),
         )
         found._check_sides()
         found._check_retention(by_time=by_time)
@@ -148,10 +152,10 @@ def _size(side: str, given: Mapping[str, Any], *, by_time: bool, kind: str) -> i
 
 
 def _fields(text: str) -> tuple[str, str]:
-    left, equals, right = (part.strip() for part in text.partition("="))
-    if not left or (equals and not right):
+    pair = equal_columns(text)
+    if pair is None:
         raise ConfigError(f"on: {text!r} names no fields; write 'id', or 'order_id = id'")
-    return left, right or left
+    return pair
 
 
 def _length(name: str, value: Length, *, by_time: bool) -> int | None:

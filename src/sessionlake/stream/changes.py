@@ -11,11 +11,13 @@ from typing import Any
 from sessionlake.config.durations import spoken_duration
 from sessionlake.config.load import Config
 from sessionlake.config.lookups import LOOKUP
+from sessionlake.config.names import column_of
 from sessionlake.config.upstream import upstream_of
 from sessionlake.errors import PipelineStateError, SessionlakeError
 from sessionlake.sources.record_columns import meta_of
 from sessionlake.stream.computed import Different, columns_at, different, had_other_columns
-from sessionlake.stream.ingest import EVENTS, column_of
+from sessionlake.stream.equality import other_texts
+from sessionlake.stream.ingest import EVENTS
 from sessionlake.stream.named_columns import users_of
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.schemas import COLUMN_TYPES
@@ -93,7 +95,7 @@ def changes(config: Config, last: BatchCommit, bound: Mapping[str, Any], layout:
     """
     if last.pipeline != config.pipeline.name:
         return [_of_another(config, last)]
-    computed = [*_computed(config, last), *_looked_up(config, last), *_typed(config, last)]
+    computed = [*_computed(config, last), *_looked_up(config, last), *_typed(config, last), *_equal(config, last)]
     added = [*_added(config, last), *_reused(config, last), *_dropped(config, last), *_cut(config, last)]
     rebuilt = list(_rebuilt(config, last, bound, {change.name for change in (*computed, *added)}))
     # What a rebuild changes need not be restored. With an aggregate stores are restored in any case.
@@ -307,6 +309,17 @@ def _typed(config: Config, last: BatchCommit) -> Iterator[Change]:
                 f"or rebuild the tables: `{_REBUILD}`, then switch readers"
             )
             yield Change(Class.REBUILD, key, old, text, f"{old} -> {text}: `{_REBUILD}`", refused)
+
+
+def _equal(config: Config, last: BatchCommit) -> Iterator[Change]:
+    """Yield the keys, ids and equal fields whose texts in the tables are those of before rule 465."""
+    for other in other_texts(config, last):
+        told = f"{other.column} is {other.type}, and equal values have one text now (1.0 and 1.00 are 1)"
+        refused = (
+            f"{other.setting}: {told}, which the tables of an earlier release do not have; "
+            f"rebuild the tables: `{_REBUILD}`, then switch readers"
+        )
+        yield Change(Class.REBUILD, other.setting, other.type, other.type, f"{told}: `{_REBUILD}`", refused)
 
 
 def _looked_up(config: Config, last: BatchCommit) -> Iterator[Change]:

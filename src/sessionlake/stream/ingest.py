@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from sessionlake.aggregates.base import Events
 from sessionlake.aggregates.layouts import Layout
 from sessionlake.columnar.arrays import Bools, Ints, combined, plain_text
-from sessionlake.config.names import EVENT_INPUT
+from sessionlake.config.names import EVENT_INPUT, column_of
 from sessionlake.engine.operator import Aside, Counted, Split
 from sessionlake.errors import BadEventsError, SessionlakeError, SourceError, first_line
 from sessionlake.sources.columns import EventColumns
@@ -79,6 +79,8 @@ class EventSpec:
     """The tables from which rows are enriched once they are decoded."""
     takes_back: bool = False
     """Whether the operator can take rows back; if not, those that the source takes back are dead letters."""
+    compared_as: tuple[pa.DataType | None, ...] = ()
+    """The types as which the columns of the key are compared with the other side's (`columnar.equality.instant`); empty for their own."""
     every_time: bool = False
     """Whether events of the future are taken, too (`SourceSection.has_every_time`). They do not move the watermark beyond `max_future_skew_us`."""
 
@@ -175,7 +177,7 @@ def judge(spec: EventSpec, rows: Rows, clock_us: int, expired_us: int) -> Judged
     ignored = rows.ignored
     rows, filtered = spec.shape.filtered(rows)
     table = spec.shape.with_own(rows.table)
-    checked = check(table, rows.error, spec.columns, spec.max_key_bytes, clock_us)
+    checked = check(table, rows.error, spec.columns, spec.max_key_bytes, clock_us, spec.compared_as)
     good = np.ones(rows.table.num_rows, bool)
     refused: list[tuple[Ints, pa.Array]] = []
     if checked.reason is not None:
@@ -212,11 +214,6 @@ def without_raising(compute: Callable[[Ints], _T], at: Ints, refused: list[tuple
             bad = np.fromiter(error.reasons, np.int64)
             refused.append((at[bad], pa.array(error.reasons.values(), pa.string())))
             at = np.delete(at, bad)
-
-
-def column_of(name: str, column: str) -> str:
-    """Return how a column of an input is called among a batch's rows: one of several inputs' has the input's name before it."""
-    return column if name == EVENTS else f"{name}:{column}"
 
 
 def by_input(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:

@@ -10,8 +10,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config
+from sessionlake.config.names import column_of
 from sessionlake.sources.base import Source, Versioned
-from sessionlake.stream.ingest import CORRECTION, CORRECTIONS, EVENTS, INPUT, EventSpec, column_of
+from sessionlake.stream.ingest import CORRECTION, CORRECTIONS, EVENTS, INPUT, EventSpec
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 

@@ -58,6 +58,7 @@ def make_pipeline(
         [layout.fields() for layout in layouts],
         unique_since(kind.inputs, before),
         next_shapes(config, before),
+        by_value=True,
     )
 
     def under(other: Settings) -> Pipeline:

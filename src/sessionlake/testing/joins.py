@@ -8,13 +8,16 @@ import pyarrow as pa
 
 from sessionlake.columnar.arrays import plain_text
 from sessionlake.config.durations import parse_duration
+from sessionlake.config.sections import cast_columns
 from sessionlake.local.stream import LocalBatch
 from sessionlake.operators.joins.control import RESTATE, TOMBSTONE
 from sessionlake.operators.joins.local_tables import JoinTables
 from sessionlake.operators.joins.operator import Joiner
 from sessionlake.operators.joins.spec import POSITION, SIDE, SLIDING, JoinSpec, Side
 from sessionlake.operators.shared.sides.columns import packed
+from sessionlake.operators.shared.sides.equality import comparable, equal_types
 from sessionlake.operators.shared.sides.names import LEFT, RIGHT, SIDES
+from sessionlake.operators.shared.sides.section import pairs_on
 from sessionlake.operators.shared.windowing.policies import BATCH, END, OFF, Policies
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.rows import Origin, Rows
@@ -95,7 +98,7 @@ class JoinHarness(OperatorHarness[Joiner, JoinTables]):
         max_future_skew: str | None = None,
         schema: Mapping[str, str] | None = None,
     ) -> None:
-        self._on = tuple(_fields(text) for text in on)
+        self._on, self._casts = pairs_on("on", on), tuple(map(cast_columns, on))
         self._sides = {LEFT: left, RIGHT: right}
         self._settings: dict[str, Any] = {
             "by": by,
@@ -175,11 +178,17 @@ class JoinHarness(OperatorHarness[Joiner, JoinTables]):
 
     def _joiner(self, rows: Mapping[str, Sequence[Row]]) -> Joiner:
         sides = {}
+        fields = {side: {pair[at] for pair in self._on} for at, side in enumerate(SIDES)}
+        inferred = {
+            side: {name: type_of(name, some) for name in fields[side] if any(row.get(name) is not None for row in some)}
+            for side, some in rows.items()
+        }
+        known = equal_types(self._on, {side: {**inferred.get(side, {}), **self._declared} for side in SIDES})
         for at, side in enumerate(SIDES):
             given = self._sides[side]
             keys = [pair[at] for pair in self._on]
             names = tuple(given.get("columns", ()))
-            found = {n: self._declared.get(n) or type_of(n, rows.get(side, ())) for n in (*keys, *names)}
+            found = {n: known[side].get(n) or type_of(n, rows.get(side, ())) for n in (*keys, *names)}
             columns = EventColumns(
                 keys[0] if keys else None,
                 "time_us",
@@ -191,7 +200,8 @@ class JoinHarness(OperatorHarness[Joiner, JoinTables]):
             )
             size = given.get("size")
             sides[side] = Side(given["name"], None if size is None else _length(size), names, self._events(columns))
-        return Joiner(JoinSpec(self._on, sides[LEFT], sides[RIGHT], **self._settings))
+        left, right = comparable("join", self._on, self._casts, sides[LEFT], sides[RIGHT])
+        return Joiner(JoinSpec(self._on, left, right, **self._settings))
 
     def _chunks(self, side: str, rows: Sequence[Row]) -> Iterator[Rows]:
         columns = self._build().columns(side)
@@ -219,11 +229,6 @@ class JoinHarness(OperatorHarness[Joiner, JoinTables]):
 
         late, dead = named(batch.tables(LATE), POSITION), named(batch.asides(DEAD), "reason")
         return JoinOutput([dict(row) for row in batch.changes], late, dead, batch.stats)
-
-
-def _fields(text: str) -> tuple[str, str]:
-    left, _, right = (part.strip() for part in text.partition("="))
-    return left, right or left
 
 
 def _length(value: str | int) -> int:

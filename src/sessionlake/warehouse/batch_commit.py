@@ -35,6 +35,8 @@ class Settings:
     shapes: Sequence[Mapping[str, Any]] = ()
     """The computed columns that batches have had, this batch's last, by their keys in the config, each from its batch `since` on;
     empty if they are those of `rebuild` for all batches."""
+    by_value: bool = False
+    """Whether keys and ids have the texts of rule 465; commits of before it lack the field."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,7 @@ class BatchCommit:
                 settings.get("layouts", ()),
                 settings.get("unique_since", {}),
                 settings.get("shapes", ()),
+                settings.get("by_value", False),
             ),
             places=Places(
                 tuple(places.get("executors", ())),
@@ -151,6 +154,7 @@ class BatchCommit:
                 **({"layouts": list(settings.layouts)} if settings.layouts else {}),
                 **({"unique_since": settings.unique_since} if settings.unique_since else {}),
                 **({"shapes": list(settings.shapes)} if settings.shapes else {}),
+                **({"by_value": True} if settings.by_value else {}),
             },
             "places": {
                 "executors": list(places.executors),

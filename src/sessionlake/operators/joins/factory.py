@@ -7,6 +7,7 @@ from sessionlake.config.load import Config
 from sessionlake.operators.joins.operator import Joiner
 from sessionlake.operators.joins.section import JoinSection
 from sessionlake.operators.joins.spec import JoinSpec, Side
+from sessionlake.operators.shared.sides.equality import comparable
 from sessionlake.operators.shared.sides.names import SIDES
 from sessionlake.sources.decoding.rows import TypedSource
 from sessionlake.stream.events import event_spec
@@ -16,7 +17,8 @@ from sessionlake.stream.pinned import Pinned
 def operator_of(config: Config, sources: Mapping[str, TypedSource], pinned: Pinned | None) -> Joiner:
     """Make it; `pinned` is what its batches have fixed, None before the first one."""
     section = cast("JoinSection", config.section)
-    left, right = (_side(config, sources[name], name, pinned) for name in SIDES)
+    sides = (_side(config, sources[name], name, pinned) for name in SIDES)
+    left, right = comparable(section.AT, section.pairs_on, section.casts_on, *sides)
     lengths = {n: section.on_axis(n, getattr(section, n)) for n in ("size", "advance", "offset", "gap")}
     spec = JoinSpec(
         section.pairs_on,

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from sessionlake.config.load import Config
+from sessionlake.operators.shared.sides.equality import comparable
 from sessionlake.operators.shared.sides.names import SIDES
 from sessionlake.operators.table_joins.operator import TableJoiner
 from sessionlake.operators.table_joins.section import TableJoinSection
@@ -16,7 +17,8 @@ from sessionlake.stream.pinned import Pinned
 def operator_of(config: Config, sources: Mapping[str, TypedSource], pinned: Pinned | None) -> TableJoiner:
     """Make it; `pinned` is what its batches have fixed, None before the first one."""
     section = cast("TableJoinSection", config.section)
-    left, right = (_side(config, sources[name], name, pinned) for name in SIDES)
+    sides = (_side(config, sources[name], name, pinned) for name in SIDES)
+    left, right = comparable(section.AT, section.pairs_on, section.casts_on, *sides)
     return TableJoiner(TableJoinSpec(left, right, section.outer))
 
 

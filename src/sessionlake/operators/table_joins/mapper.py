@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from sessionlake.aggregates.base import Events
 from sessionlake.columnar.arrays import Bools, combined
+from sessionlake.columnar.equality import text_of
 from sessionlake.columnar.joint_keys import joint_key
 from sessionlake.engine.operator import BatchContext, Counted, Keyed, Split
 from sessionlake.operators.shared.sides.columns import packed
@@ -52,7 +53,8 @@ def split_rows(spec: TableJoinSpec, context: BatchContext, side: str, rows: Rows
 
 def _keys(own: TableSide, events: Events) -> tuple[pa.Array, Bools]:
     """Return the key of each row, and whether one of its fields is null."""
-    texts = [combined(events.columns[name]).cast(pa.string()) for name in own.on]
+    as_ = own.events.compared_as or [None] * len(own.on)
+    texts = [text_of(events.columns[name], type_).cast(pa.string()) for name, type_ in zip(own.on, as_, strict=True)]
     lone: Bools = np.logical_or.reduce([text.is_null().to_numpy(zero_copy_only=False) for text in texts])
     keys = joint_key(texts) if len(texts) > 1 else texts[0]
     if lone.any():

@@ -4,6 +4,7 @@ A version is made once, and read by many tasks: whatever costs time is done when
 hash in it, and the times of a key's rows never overlap, so that a search ends at one row.
 """
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import Bools, Ints, combined
+from sessionlake.columnar.equality import INSTANT, key_of
 from sessionlake.columnar.identity import record_ids
 from sessionlake.columnar.joint_keys import joint_key
 from sessionlake.sources.lookups.overlaps import disjoint
@@ -25,26 +27,24 @@ KEY, FROM, UNTIL, HASH = "\0key", "\0from", "\0until", "\0hash"
 microseconds, and the hash of the key."""
 EVER, FOREVER = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 _SALT = b"salt"
+_TYPES = b"types"
+"""The metadata that has the types of the columns which make the key; files of before rule 465 lack it."""
 _BATCH_ROWS = 1 << 20
 _SAMPLE = 1 << 16
 
 
+def with_key(rows: Mapping[str, pa.Array | pa.ChunkedArray], key: Sequence[pa.Array | pa.ChunkedArray]) -> pa.Table:
+    """Return columns as the rows of a version, with the KEY that columns make, whose types are kept.
+
+    >>> with_key({"plan": pa.array(["pro"])}, [pa.array([7])])[KEY].to_pylist()
+    ['7']
+    """
+    types = json.dumps([str(column.type) for column in key]).encode()
+    return pa.table({**rows, KEY: key_of(key).cast(pa.string())}).replace_schema_metadata({_TYPES: types})
+
+
 class BadVersionError(Exception):
     """A version must not be used; the text says why, and has no key."""
-
-
-def key_texts(columns: Sequence[pa.Array | pa.ChunkedArray]) -> pa.Array:
-    """Return the texts of a column, or the JSON arrays of the texts of several; null if one of them is null.
-
-    >>> key_texts([pa.array([7, None])]).to_pylist(), key_texts([pa.array(["a"]), pa.array([1])]).to_pylist()
-    (['7', None], ['["a","1"]'])
-    """
-    texts = [_text(combined(column)) for column in columns]
-    return joint_key([text.cast(pa.string()) for text in texts]) if len(texts) > 1 else texts[0]
-
-
-def _text(values: pa.Array) -> pa.Array:
-    return values if values.type == pa.string() or pa.types.is_dictionary(values.type) else values.cast(pa.string())
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,24 @@ class Dimension:
         return _numbers(self.table[UNTIL])
 
     @property
+    def _metadata(self) -> Mapping[bytes, bytes]:
+        return self.table.schema.metadata or {}
+
+    @property
     def _salt(self) -> int:
-        return int((self.table.schema.metadata or {})[_SALT])
+        return int(self._metadata[_SALT])
+
+    def keys_of(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> pa.Array:
+        """Return the keys that rows with the values of these columns have, null of a null; a dictionary of texts stays one.
+
+        A file of before rule 465 is asked by the texts of then: a batch that is run again finds what it has found.
+        """
+        flat = [combined(column) for column in columns]
+        if _TYPES not in self._metadata:
+            texts = [column if pa.types.is_dictionary(column.type) else column.cast(pa.string()) for column in flat]
+            return joint_key([text.cast(pa.string()) for text in texts]) if len(texts) > 1 else texts[0]
+        types = json.loads(self._metadata[_TYPES])
+        return key_of([_as_compared(column, type_) for column, type_ in zip(flat, types, strict=True)])
 
     def find(self, keys: pa.Array, time_us: Ints | None = None, no_time: Bools | None = None) -> Ints:
         """Return the row of each key, at each time if rows are valid for a time; -1 if there is none."""
@@ -177,6 +193,16 @@ def mapped(path: str) -> Dimension:
     return known[1]
 
 
+def _as_compared(values: pa.Array, with_type: str) -> pa.Array:
+    """Return values of dates or times in the type of the column that they are compared with: a date is its midnight, and no other time is a date."""
+    if pa.types.is_date(values.type) and with_type.startswith("timestamp"):
+        return values.cast(INSTANT)
+    if pa.types.is_timestamp(values.type) and with_type.startswith("date"):
+        dates = values.cast(pa.date32(), safe=False)
+        return pc.if_else(pc.equal(dates.cast(INSTANT), values.cast(INSTANT)), dates, pa.scalar(None, pa.date32()))
+    return values
+
+
 def _numbers(column: pa.ChunkedArray) -> npt.NDArray[Any]:
     return combined(column).to_numpy()
 
@@ -209,7 +235,7 @@ def _sorted(rows: pa.Table, salt: int) -> pa.Table:
     hashes = _hash(combined(rows[KEY]), salt)
     order = np.lexsort((_numbers(rows[FROM]), hashes)) if FROM in rows.column_names else np.argsort(hashes)
     found = rows.append_column(HASH, pa.array(hashes)).take(pa.array(order)).combine_chunks()
-    return found.replace_schema_metadata({_SALT: str(salt).encode()})
+    return found.replace_schema_metadata({**(rows.schema.metadata or {}), _SALT: str(salt).encode()})
 
 
 def _begins(keys: pa.ChunkedArray) -> Bools:

@@ -8,13 +8,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import Bools, Ints
+from sessionlake.columnar.equality import as_texts
 from sessionlake.config.names import DEAD_LETTER
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.decoded import no_row
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.sources.decoding.times import parse_times
 from sessionlake.sources.lookups.copies import opened
-from sessionlake.sources.lookups.dimension import Dimension, key_texts
+from sessionlake.sources.lookups.dimension import Dimension
 
 FOUND, MISSING = "found", "missing"
 """The begins of the names of counts, as `found:users`."""
@@ -44,6 +45,8 @@ class Lookup:
     """The directory of copies of them on this machine, if the folder is not on its disks; variables are not yet replaced."""
     held: Dimension | None = None
     """The one version, in runs without files."""
+    casts: tuple[bool, ...] = ()
+    """Which of `on` are compared as texts; empty for none."""
 
     def added(self, rows: Rows, file: str | None) -> tuple[Rows, dict[str, int]]:
         """Return the rows with the columns of a version; the numbers of rows that found one and that did not.
@@ -58,7 +61,7 @@ class Lookup:
         if self.time is not None:
             times = parse_times(table[self.time], self.time_unit)
         version = opened(self.folder, str(file), self.copies) if self.held is None else self.held
-        found = version.find(key_texts([table[name] for name in self.on]), *times)
+        found = version.find(version.keys_of(as_texts([table[name] for name in self.on], self.casts)), *times)
         # A file that can't be made again lacks the columns that the config did not have then.
         known = {*version.table.column_names}
         names = {name: self.of_table[name] for name in self.columns if self.of_table[name] in known}

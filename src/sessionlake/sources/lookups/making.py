@@ -2,16 +2,17 @@
 
 import os
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from sessionlake.columnar.equality import as_texts, has_other_text
 from sessionlake.config.lookups import LookupSection
 from sessionlake.sources.columns import TIMESTAMP
-from sessionlake.sources.lookups.dimension import FROM, KEY, UNTIL, BadVersionError, Dimension, key_texts
+from sessionlake.sources.lookups.dimension import FROM, UNTIL, BadVersionError, Dimension, with_key
 from sessionlake.sources.lookups.names import UNFINISHED
 from sessionlake.warehouse.arrow_files import file_system, local_path
 
@@ -30,6 +31,8 @@ class Making:
     valid_from: str | None
     valid_to: str | None
     max_rows: int
+    casts: tuple[bool, ...] = ()
+    """Which of `of_table` are compared as texts; empty for none."""
 
     @classmethod
     def of(cls, section: LookupSection, called: Callable[[str], str] = str) -> "Making":
@@ -40,7 +43,17 @@ class Making:
             section.valid_from and called(section.valid_from),
             section.valid_to and called(section.valid_to),
             section.max_rows,
+            tuple(right for _, right in section.casts),
         )
+
+    def settings(self, types: Sequence[pa.DataType]) -> list[Any]:
+        """Return, as JSON values, all that a file depends on besides the table's version; `types` are those of `of_table`.
+
+        Files of before rule 465 are used on, unless their keys have other texts now.
+        """
+        before: list[Any] = [self.of_table, self.columns, self.valid_from, self.valid_to, self.max_rows]
+        is_other = any(self.casts) or any(map(has_other_text, types))
+        return [*before, self.casts] if is_other else before
 
     def make(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, uri: str) -> Iterator[pa.RecordBatch]:
         """Make the file of rows with a schema, and yield one row: why the version must not be used, or null."""
@@ -54,18 +67,17 @@ class Making:
     def dimension(self, rows: pa.Table) -> Dimension:
         """Return the version with these rows; BadVersionError if it must not be used."""
         try:
-            columns = self._columns(rows)
+            columns = self._rows(rows)
         except pa.ArrowInvalid as error:  # its text may have a key
             raise BadVersionError("has a time that is out of range, or a text that is no UTF-8") from error
-        return Dimension.of(pa.table(columns), self.max_rows)
+        return Dimension.of(columns, self.max_rows)
 
-    def _columns(self, rows: pa.Table) -> dict[str, Any]:
+    def _rows(self, rows: pa.Table) -> pa.Table:
         columns: dict[str, Any] = {name: rows[column] for name, column in self.columns.items()}
-        columns[KEY] = key_texts([rows[name] for name in self.of_table]).cast(pa.string())
         for name, column in ((FROM, self.valid_from), (UNTIL, self.valid_to)):
             if column is not None:
                 columns[name] = rows[column].cast(TIMESTAMP).cast(pa.int64())
-        return columns
+        return with_key(columns, as_texts([rows[name] for name in self.of_table], self.casts))
 
     def write(self, rows: pa.Table, uri: str) -> None:
         """Write the file of a version with these rows: under another name first, so that one that is there is whole."""

@@ -1,6 +1,6 @@
 """A source whose rows have the columns of its lookups, too."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, TypeVar, cast
@@ -12,8 +12,10 @@ from sessionlake.config.load import Config
 from sessionlake.config.lookups import FOLDER, LookupSection
 from sessionlake.config.names import DEAD_LETTER
 from sessionlake.config.problems import InvalidConfigError, Problem
+from sessionlake.errors import SessionlakeError
 from sessionlake.sources.columns import EventColumns, normal_type, type_named
 from sessionlake.sources.decoding.rows import Decoder, TypedSource
+from sessionlake.sources.equal_types import Compared, check_pair
 from sessionlake.sources.lookups.dimension import Dimension
 from sessionlake.sources.lookups.lookup import Lookup, Lookups
 
@@ -26,6 +28,10 @@ class LookupTable(Protocol):
     @property
     def place(self) -> str:
         """The table, as messages name it."""
+
+    @property
+    def texts_of_keys(self) -> Collection[str]:
+        """The columns that have the texts of another pipeline's keys, which are compared with values of any type by their texts."""
 
     def types(self) -> Mapping[str, pa.DataType]:
         """Return the types of its columns, by the names that a config may call them; an error if it can't be read."""
@@ -78,6 +84,7 @@ class WithLookups:
 
     def lookups(self, columns: EventColumns) -> Lookups:
         """Return the workers' half, which adds to rows the columns that are looked up; `columns` are those of the whole rows."""
+        self.check_equal(columns)
         return Lookups(tuple(self._lookup(section, columns) for section in self.config.lookup), columns)
 
     def _lookup(self, section: LookupSection, columns: EventColumns) -> Lookup:
@@ -97,7 +104,32 @@ class WithLookups:
             f"{config.pipeline.warehouse}/{FOLDER}/{section.name}",
             f"{config.store_dir}/{FOLDER}",
             None if self.held is None else self.held[section.name],
+            tuple(left for left, _ in section.casts),
         )
+
+    def check_equal(self, columns: EventColumns) -> None:
+        """Raise NeverEqualError for a lookup that compares types whose values are never equal, as far as tables can be read.
+
+        `columns` are those of rows with all that is looked up.
+        """
+        for section in self.config.lookup:
+            table = self.tables[section.name]
+            try:
+                of_table = table.types()
+            except SessionlakeError:
+                continue
+            at = f"{self.config.lookup_at}.{section.name}.on"
+            for (left, right), (left_cast, right_cast) in zip(section.pairs, section.casts, strict=True):
+                if right in of_table and right not in table.texts_of_keys:
+                    one = Compared(left, self._type_of(left, columns), left_cast)
+                    check_pair(at, one, Compared(right, of_table[right], right_cast))
+
+    def _type_of(self, name: str, columns: EventColumns) -> pa.DataType:
+        """Return the type of a column that is compared: of the source, or of a lookup above."""
+        if name in columns.types:
+            return columns.types[name]
+        section = next(one for one in self.config.lookup if one.name == self.looked_up[name])
+        return self.types_of(section)[name]
 
     def types_of(self, section: LookupSection) -> dict[str, pa.DataType]:
         """Return the types of the columns that events get; InvalidConfigError for columns that the table lacks, or that no event can have."""

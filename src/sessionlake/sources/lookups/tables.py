@@ -78,6 +78,11 @@ class TableToLookUp:
             }
         return types
 
+    @property
+    def texts_of_keys(self) -> tuple[str, ...]:
+        """The columns of the key of a pipeline that is looked up, as a config and as rows call them."""
+        return () if self.upstream is None else (*self.upstream.key, self.upstream.entry.rows.key)
+
     def called(self, column: str) -> str:
         """Return how its rows call a column."""
         return column if self.upstream is None else self.upstream.called(column)

@@ -226,8 +226,10 @@ class Versions:
     @cached_property
     def _settings(self) -> str:
         """Hashes of all that a file depends on besides the table's version."""
-        making = self._making
-        return self._origin + _hash([getattr(making, name) for name in Making.__dataclass_fields__])
+        types = self._table.types()
+        return self._origin + _hash(
+            self._making.settings([types[name] for name in self._table.section.of_table if name in types])
+        )
 
     @cached_property
     def _origin(self) -> str:

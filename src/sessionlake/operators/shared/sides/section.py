@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field
 
 from sessionlake.config.lookups import LookupSection
-from sessionlake.config.sections import EventSection, OperatorSection, Section, equal_columns
+from sessionlake.config.sections import EventSection, OperatorSection, Section, cast_columns, equal_columns
 from sessionlake.config.source import SourceSection
 from sessionlake.errors import ConfigError
 from sessionlake.operators.shared.sides.names import LEFT, RIGHT, SIDES
@@ -62,6 +62,11 @@ class SidedSection(OperatorSection):
     def pairs_on(self) -> tuple[tuple[str, str], ...]:
         """The equal fields of left and right; ConfigError for a text that names none."""
         return pairs_on(f"{self.AT}.on", self.on)
+
+    @property
+    def casts_on(self) -> tuple[tuple[bool, bool], ...]:
+        """For each of `pairs_on` which of the two fields are compared as texts."""
+        return tuple(map(cast_columns, self.on))
 
     @property
     def keys(self) -> dict[str, tuple[str, ...]]:

@@ -1,0 +1,68 @@
+"""Columns that are compared: which pairs of types are refused, and the cast to write (docs/rules.md, rule 465)."""
+
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from sessionlake.columnar.equality import TEXT, family_of
+from sessionlake.config.problems import InvalidConfigError, Problem
+from sessionlake.sources.decoding.decoded import type_name
+
+
+class NeverEqualError(InvalidConfigError):
+    """Two columns are compared whose values are never equal."""
+
+
+class Compared(NamedTuple):
+    """A column that is compared with another one."""
+
+    name: str
+    type: pa.DataType
+    cast: bool
+    """Whether it is compared as a text."""
+
+    @property
+    def family(self) -> str:
+        """The family of its values, as they are compared."""
+        return TEXT if self.cast else family_of(self.type)
+
+    @property
+    def written(self) -> str:
+        """The column as a config has it."""
+        return f"cast({self.name} as string)" if self.cast else self.name
+
+
+def check_pair(at: str, one: Compared, other: Compared) -> None:
+    """Raise NeverEqualError, of the key `at`, if the values of two columns are never equal; its text has the cast to write.
+
+    >>> check_pair("join.on", Compared("customer_id", pa.int64(), False), Compared("id", pa.string(), False))
+    Traceback (most recent call last):
+    sessionlake.sources.equal_types.NeverEqualError: join.on: 'customer_id' is long and 'id' is string, which are never equal; write "cast(customer_id as string) = id"
+    """
+    wrong = next((column for column in (one, other) if column.cast and not _has_plain_text(column.type)), None)
+    if wrong is not None:
+        told = f"{wrong.name!r} is {type_name(wrong.type)}, and only whole numbers, dates, true and false may be cast here; compute a column, or change its type"
+        raise NeverEqualError([Problem(at, told)])
+    if one.family == other.family:
+        return
+    told = f"{one.name!r} is {_said(one)} and {other.name!r} is {_said(other)}, which are never equal"
+    pair = [_cast(*both) for both in ((one, other), (other, one))]
+    mended = f'write "{pair[0].written} = {pair[1].written}"'
+    if (one, other) == tuple(pair):
+        mended = "name columns of one kind"
+    raise NeverEqualError([Problem(at, f"{told}; {mended}")])
+
+
+def _cast(one: Compared, other: Compared) -> Compared:
+    """Return a column with the cast by which it may equal the other one, if there is such a cast."""
+    return one._replace(cast=True) if other.family == TEXT and _has_plain_text(one.type) else one
+
+
+def _said(column: Compared) -> str:
+    return "cast to string" if column.cast else type_name(column.type)
+
+
+def _has_plain_text(type_: pa.DataType) -> bool:
+    """Say whether SQL's cast of a type to a string gives the text of a key, so that the cast pairs what was paired as text before."""
+    whole = pa.types.is_integer(type_) or (pa.types.is_decimal(type_) and type_.scale == 0)
+    return whole or pa.types.is_boolean(type_) or pa.types.is_date(type_) or family_of(type_) == TEXT

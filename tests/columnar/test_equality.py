@@ -1,0 +1,190 @@
+"""Texts of keys: equal if and only if the values are, whatever their types, beside exact fractions and DuckDB (docs/rules.md, rule 465)."""
+
+import math
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sessionlake.columnar.equality import BY_TEXT, INSTANT, IdOrder, asked_text, instant, text_of
+from tests.support import examples
+
+EDGES = [
+    0.0,
+    -0.0,
+    0.1,
+    0.5,
+    1e-5,
+    1e-7,
+    1.5e-38,
+    1e-39,
+    5e-324,
+    1e15,
+    1e16,
+    1e22,
+    2.0**53,
+    2.0**63,
+    -(2.0**63),
+    2.0**64,
+]
+EDGES += [4503599627370495.5, -1125899906842623.9, 9.99e37, 1e38, 1e300, math.inf, -math.inf, math.nan]
+LONGS = [0, 1, 2**53, 2**53 + 1, 2**63 - 1, -(2**63), 10**16]
+WIDE = pa.decimal128(38, 10)
+
+doubles = st.one_of(
+    st.sampled_from(EDGES),
+    st.floats(),
+    st.integers(-(2**60), 2**60).map(float),
+    st.decimals(-1000, 1000, places=2).map(float),
+)
+longs = st.one_of(st.sampled_from(LONGS), st.integers(-(2**63), 2**63 - 1), st.integers(-3, 3))
+decimals = st.one_of(
+    st.sampled_from([Decimal("1.00"), Decimal("0E-10"), Decimal("0.1"), Decimal("1E-7")]),
+    st.decimals(-(10**18), 10**18, places=10),
+)
+
+
+def texts(values: list[Any], type_: pa.DataType) -> list[Any]:
+    return text_of(pa.array(values, type_)).to_pylist()
+
+
+def exact(value: Any) -> Any:
+    """Return the number that a value stands for: of a double with a fraction the shortest decimal that reads back as it."""
+    if not isinstance(value, float):
+        return Fraction(value)
+    if math.isnan(value) or math.isinf(value):
+        return repr(value)
+    return Fraction(value) if value.is_integer() else Fraction(repr(value))
+
+
+@given(st.lists(doubles, max_size=8), st.lists(longs, max_size=8), st.lists(decimals, max_size=8))
+@examples(150)
+def test_numbers_have_one_text_if_and_only_if_they_are_equal(a: list[float], b: list[int], c: list[Decimal]) -> None:
+    found = [*texts(a, pa.float64()), *texts(b, pa.int64()), *texts(c, WIDE)]
+    values = [exact(value) for value in (*a, *b, *c)]
+    for i, one in enumerate(values):
+        for j, other in enumerate(values):
+            assert (found[i] == found[j]) == (one == other), (found[i], found[j])
+
+
+@given(st.lists(longs))
+@examples(50)
+def test_whole_numbers_and_texts_have_the_text_of_before(values: list[int]) -> None:
+    assert texts(values, pa.int64()) == list(map(str, values))
+    told = pa.array(list(map(str, values)), pa.string())
+    assert text_of(told) is told
+
+
+@given(st.lists(st.one_of(st.none(), doubles)))
+@examples(100)
+def test_doubles_read_back_from_their_texts(values: list[float | None]) -> None:
+    for value, text in zip(values, texts(values, pa.float64()), strict=True):
+        assert (value is None) == (text is None)
+        if value is not None and text is not None:
+            assert float(text) == value or math.isnan(value)
+            assert not text.startswith("-0") or "." in text or "e" in text
+
+
+@pytest.mark.parametrize(
+    "type_",
+    [
+        pa.decimal128(38, 0),
+        pa.decimal128(38, 38),
+        pa.decimal128(5, 2),
+        pa.decimal128(3, -2),
+        pa.decimal32(5, 2),
+        pa.decimal256(76, 3),
+    ],
+)
+def test_decimals_of_any_scale(type_: pa.DataType) -> None:
+    unit = Decimal(1).scaleb(-type_.scale)
+    values = [n * unit for n in (0, 1, -1, 10, 120, -990)]
+    found = texts([*values, None], type_)
+    assert found[-1] is None
+    assert [Fraction(text) for text in found[:-1]] == [Fraction(value) for value in values]
+    assert not any("E" in text or text.endswith(".") or (text.endswith("0") and "." in text) for text in found[:-1])
+    assert text_of(pa.array([None, *values], type_).slice(2, 2)).to_pylist() == found[1:3]
+
+
+@given(st.lists(st.tuples(st.decimals(-100, 100, places=2), st.decimals(-100, 100, places=3)), max_size=20))
+@examples(60)
+def test_doubles_and_decimals_are_equal_where_duckdb_finds_them_equal(pairs: list[tuple[Decimal, Decimal]]) -> None:
+    for one, other in pairs:
+        for value in (one, other):
+            (right,) = (
+                duckdb.execute("select ?::decimal(12, 3) = ?::double", [str(other), float(value)]).fetchone() or ()
+            )
+            ours = texts([other], pa.decimal128(12, 3)) == texts([float(value)], pa.float64())
+            assert ours == right
+
+
+def test_a_date_is_its_midnight_where_it_is_compared_with_a_time() -> None:
+    days, midnight = [date(2026, 1, 1), date(1, 1, 1)], datetime(2026, 1, 1, tzinfo=UTC)
+    assert instant(pa.date32(), INSTANT) == INSTANT
+    assert instant(INSTANT, pa.date32()) is instant(pa.date32(), pa.date32()) is None
+    as_times = text_of(pa.array(days), INSTANT).to_pylist()
+    assert as_times == text_of(pa.array([midnight, datetime(1, 1, 1, tzinfo=UTC)], INSTANT)).to_pylist()
+    assert as_times[0] not in text_of(pa.array([midnight + timedelta(microseconds=1)], INSTANT)).to_pylist()
+
+
+NUMBERS = [
+    "",
+    "-10",
+    "-9",
+    "-0.5",
+    "0",
+    "0.25",
+    "9",
+    "9.5",
+    "10",
+    "99",
+    "100",
+    "9007199254740993",
+    "1e+300",
+    "nan",
+    "else",
+]
+
+
+@given(st.lists(st.sampled_from(NUMBERS), min_size=1), st.sampled_from([pa.string(), pa.binary()]))
+@examples(200)
+def test_ids_that_are_numbers_are_ordered_by_number(ids: list[str], type_: pa.DataType) -> None:
+    found = IdOrder.of([pa.float64()]).ranks(pa.array(ids, pa.string()).cast(type_))
+    order = [NUMBERS.index(text) for text in ids]
+    assert np.array_equal(np.sign(np.subtract.outer(found, found)), np.sign(np.subtract.outer(order, order)))
+
+
+def test_ids_of_several_columns_are_ordered_column_by_column() -> None:
+    order = IdOrder.of([pa.string(), pa.int64()])
+    ids = ["", '["a","9"]', '["a","10"]', '["b","-1"]', '["b","2"]']
+    assert np.argsort(order.ranks(pa.array(ids))).tolist() == [0, 1, 2, 3, 4]
+    assert order.compared(pa.array(ids[1:]), pa.array(ids[:-1])).tolist() == [1, 1, 1, 1]
+
+
+def test_ids_that_are_texts_are_ordered_by_bytes() -> None:
+    assert IdOrder.of([pa.string()]) == IdOrder.of([INSTANT]) == BY_TEXT
+    assert BY_TEXT.ranks(pa.array(["9", "10"])).tolist() == [2, 1]
+
+
+@given(
+    st.one_of(
+        st.tuples(doubles, st.just(pa.float64())),
+        st.tuples(longs, st.just(pa.int64())),
+        st.tuples(decimals, st.just(WIDE)),
+    )
+)
+@examples(200)
+def test_a_number_that_somebody_writes_has_the_text_of_its_key(drawn: tuple[Any, pa.DataType]) -> None:
+    value, type_ = drawn
+    (text,) = texts([value], type_)
+    assert asked_text(text, type_) == text
+    assert asked_text(str(value), type_) == text
+    assert asked_text("1.00", pa.string()) == "1.00"
+    assert asked_text("ann", type_) == "ann"
