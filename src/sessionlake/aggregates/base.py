@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from sessionlake.columnar.arrays import Bools, Groups, Ints, concatenated
+from sessionlake.columnar.equality import BY_TEXT, IdOrder
 
 States = list[pa.Array]
 """An aggregate's state columns, as many as its `state` has types, one row a group (or an event, when just lifted)."""
@@ -69,6 +70,8 @@ class Aggregate(ABC):
     """Whether the states that rows are taken back with have the time of the event."""
     spans_keys: bool = True
     """Whether states of several keys may be merged if nobody reads the result. A user's class merges states of one key only."""
+    id_order: IdOrder = BY_TEXT
+    """The order of events' ids, by which ties are decided. States have the ids' texts whatever it is."""
 
     @abstractmethod
     def lift(self, events: Events) -> States:

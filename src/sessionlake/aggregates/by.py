@@ -90,7 +90,7 @@ class ValueBy(Aggregate):
             _is_null(y),
             ~by_y if self.largest else by_y,
             ordered(time),
-            *map(ordered, ids),
+            *map(self.id_order.ranks, (pc.fill_null(column, b"") for column in ids)),
             _is_null(x),
             ordered(x),
         ]

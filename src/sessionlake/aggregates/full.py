@@ -126,6 +126,7 @@ class Evaluated(Custom):
 
     def merge(self, states: States, groups: Groups) -> States:
         """Put the rows of all together, by time."""
+        self._rows.id_order = self.id_order
         return [states[0].take(pa.array(groups.starts)), *self._rows.merge(states[1:], groups)]
 
     def value(self, states: States) -> pa.Array:

@@ -52,9 +52,20 @@ class Edge(Aggregate):
         at_edge = np.flatnonzero(times == pick.reduceat(times, groups.starts)[groups.ids])
         owners = groups.ids[at_edge]
         if len(at_edge) > len(groups.starts):
-            at_edge = _break_ties(at_edge, owners, [column.take(pa.array(at_edge)) for column in states[1:]], sign)
+            at_edge = self._tied(at_edge, owners, [column.take(pa.array(at_edge)) for column in states[1:]])
         rows = pa.array(at_edge)
         return [column.take(rows) for column in states]
+
+    def _tied(self, rows: Ints, owners: Ints, columns: States) -> Ints:
+        """Return one of the rows for each owner: the first or last by (id, value), or by value alone."""
+        value, *ids = columns
+        # Nulls rank last in either direction, so that a real value at the extreme of the time range wins.
+        is_null = pc.is_null(value).to_numpy(zero_copy_only=False)
+        last, sign = np.iinfo(np.int64).max, -1 if self.latest else 1
+        ranked = [ranks(value), *(self.id_order.ranks(pc.fill_null(column, b"")) for column in ids)]
+        order = np.lexsort((*(np.where(is_null, last, sign * each) for each in ranked), owners))
+        _, first = np.unique(owners[order], return_index=True)
+        return rows[order[first]]
 
     def value(self, states: States) -> pa.Array:
         """Return the value in the column's own type."""
@@ -63,17 +74,6 @@ class Edge(Aggregate):
     def from_value(self, values: pa.Array, time_us: Ints) -> States:
         """Return the value as of the given times."""
         return self.lift(Events(values, time_us, {self.inputs[0]: values.cast(self.value_type)}))
-
-
-def _break_ties(rows: Ints, owners: Ints, columns: States, sign: int) -> Ints:
-    """Return one of the rows for each owner: the first by (id, value), or by value alone; of `sign` -1 the last."""
-    value, *tie = columns
-    # Nulls rank last in either direction, so that a real value at the extreme of the time range wins.
-    last = np.iinfo(np.int64).max
-    keys = [np.where(pc.is_null(c).to_numpy(zero_copy_only=False), last, sign * ranks(c)) for c in (value, *tie)]
-    order = np.lexsort((*keys, owners))
-    _, first = np.unique(owners[order], return_index=True)
-    return rows[order[first]]
 
 
 class Collect(Aggregate):
@@ -122,7 +122,7 @@ class Collect(Aggregate):
 
     def _order(self, owners: Ints, times: Ints, ids: pa.Array, values: pa.Array) -> Ints:
         """Return the rows by owner, in the order of the list."""
-        return np.lexsort((ranks(values), ranks(ids), times, owners))
+        return np.lexsort((ranks(values), self.id_order.ranks(ids), times, owners))
 
     def _packed(self, times: Ints, ids: pa.Array, values: pa.Array, counts: Ints) -> States:
         return [packed(times, counts), *pack_texts(ids, counts), *pack_texts(as_bytes(values), counts)]

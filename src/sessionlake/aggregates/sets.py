@@ -30,7 +30,7 @@ class CollectSet(Collect):
 
     def _order(self, owners: Ints, times: Ints, ids: pa.Array, values: pa.Array) -> Ints:
         """Return the rows of each owner's distinct values, by time, then id, then value."""
-        by_id, by_value = ordered(ids), ordered(values)
+        by_id, by_value = self.id_order.ranks(ids), ordered(values)
         order = np.lexsort((by_id, times, by_value, owners))
         order = order[changes(owners[order], by_value[order])]
         return order[np.lexsort((by_value[order], by_id[order], times[order], owners[order]))]

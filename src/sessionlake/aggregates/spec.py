@@ -14,6 +14,7 @@ from sessionlake.aggregates.full import Evaluated
 from sessionlake.aggregates.functions import ALIASES, FUNCTIONS, Asked, Function, Literal, Number
 from sessionlake.aggregates.positions import OFFSET, PARTITION
 from sessionlake.aggregates.signed.functions import build_signed, refused
+from sessionlake.columnar.equality import BY_TEXT, IdOrder
 from sessionlake.columnar.expressions import EVENT_TIME, KEY
 from sessionlake.columnar.sql_places import Origin, at_character
 from sessionlake.errors import ConfigError
@@ -248,11 +249,12 @@ def build_aggregates(
     with_id: bool = False,
     directory: str | None = None,
     subtracts: bool = False,
+    id_order: IdOrder = BY_TEXT,
 ) -> tuple[Aggregate, ...]:
     """Return the aggregates of a config, in its order.
 
     `types` gives the Arrow type of every column, hidden ones too; `with_id` says that events carry an id (ties of first, last,
-    collect); a user's class is looked for in `directory` too, last. With `subtracts` all have `inverted`; ConfigError names one
+    collect), which are compared by `id_order`; a user's class is looked for in `directory` too, last. With `subtracts` all have `inverted`; ConfigError names one
     that can't.
 
     >>> (total,) = build_aggregates({"total": "sum(x)"}, {"x": pa.int64()}, subtracts=True)
@@ -260,10 +262,13 @@ def build_aggregates(
     >>> [column.to_pylist() for column in total.inverted(states)]
     [[-1], [4294967289], [-1]]
     """
-    return tuple(
+    built = tuple(
         _build(AggregateSpec.parse(name, text, types), types, with_id=with_id, directory=directory, subtracts=subtracts)
         for name, text in specs.items()
     )
+    for aggregate in built:
+        aggregate.id_order = id_order
+    return built
 
 
 def _build(

@@ -85,7 +85,8 @@ def aggregated(
     if time is not None:
         known.setdefault(time, types.get(time, pa.int64()))
     shape = shaping.shape({name: types.get(name, pa.null()) for name in shaping.inputs})
-    aggregates = build_aggregates(texts, {**known, **shape.types}, with_id=event_id is not None)
     unit = None if time is None or pa.types.is_timestamp(known[time]) else "us"
     read = EventColumns(key, time, unit, event_id, shaping.inputs, known, computed=shape.types)
+    with_id = event_id is not None
+    aggregates = build_aggregates(texts, {**known, **shape.types}, with_id=with_id, id_order=read.id_order)
     return aggregates, read, shape

@@ -9,6 +9,7 @@ import pyarrow as pa
 from sessionlake.aggregates import Aggregate, build_aggregates
 from sessionlake.aggregates.spec import build_custom, hidden_columns, parse_aggregates
 from sessionlake.config.load import Config
+from sessionlake.config.names import column_of
 from sessionlake.config.problems import InvalidConfigError
 from sessionlake.errors import ConfigError, MissingColumnsError, PipelineStateError
 from sessionlake.sources.columns import EventColumns, type_named
@@ -16,7 +17,7 @@ from sessionlake.sources.decoding.rows import TypedSource
 from sessionlake.sources.lookups.lookup import NO_LOOKUPS
 from sessionlake.sources.lookups.source import WithLookups
 from sessionlake.sources.record_columns import meta_of
-from sessionlake.stream.ingest import EventSpec, column_of
+from sessionlake.stream.ingest import EventSpec
 from sessionlake.stream.named_columns import missing_columns
 from sessionlake.stream.pinned import Pinned
 from sessionlake.stream.shape import Hidden, Shaping
@@ -57,7 +58,14 @@ def aggregated_events(
     events = event_spec(config, source, [*names, *more], pinned, ordered=ordered, hidden=hidden)
     types = {**events.columns.types, **events.types}
     with_id = config.event.id is not None
-    built = build_aggregates(texts, types, with_id=with_id, directory=config.pipeline.code, subtracts=config.subtracts)
+    built = build_aggregates(
+        texts,
+        types,
+        with_id=with_id,
+        directory=config.pipeline.code,
+        subtracts=config.subtracts,
+        id_order=events.columns.id_order,
+    )
     by_time = next((one.name for one in built if one.by_time), None) if config.subtracts else None
     if by_time is not None and config.event.time is None:
         raise ConfigError(

@@ -8,8 +8,9 @@ import pyarrow as pa
 from sessionlake.aggregates import Aggregate, build_aggregates
 from sessionlake.aggregates.added import Added
 from sessionlake.aggregates.layouts import Layout
+from sessionlake.columnar.equality import IdOrder
 from sessionlake.config.load import Config
-from sessionlake.stream.ingest import column_of
+from sessionlake.config.names import column_of
 from sessionlake.warehouse.batch_commit import BatchCommit, Settings
 
 AGGREGATES = "aggregates"
@@ -77,5 +78,12 @@ class Pinned:
     def built(self, config: Config, types: Mapping[str, pa.DataType]) -> tuple[Aggregate, ...]:
         """Return the aggregates in the states of the last batch, which need not be those of the config; `types` are those of the events' columns."""
         with_id, directory = config.event.id is not None, config.pipeline.code
-        built = build_aggregates(self.texts, types, with_id=with_id, directory=directory, subtracts=config.subtracts)
+        built = build_aggregates(
+            self.texts,
+            types,
+            with_id=with_id,
+            directory=directory,
+            subtracts=config.subtracts,
+            id_order=IdOrder.of([types[name] for name in config.event.id_columns]),
+        )
         return tuple(self.marked(aggregate, ()) for aggregate in built)

@@ -40,7 +40,7 @@ class SignedCollect(Collect):
             return [column.take(pa.array(groups.starts)) for column in states]
         ids, values = self._texts(states)
         counts, _ = exploded(states[-1], np.int64)
-        keys = (np.repeat(groups.ids, sizes), times, ordered(ids), ordered(values))
+        keys = (np.repeat(groups.ids, sizes), times, self.id_order.ranks(ids), ordered(values))
         order = np.lexsort(keys[::-1])
         starts = np.flatnonzero(changes(*(key[order] for key in keys)))
         totals = np.add.reduceat(counts[order], starts)

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import Bools, Ints, distinct, ranks, within_group
+from sessionlake.columnar.equality import BY_TEXT, IdOrder
 from sessionlake.columnar.groups import group_events
 from sessionlake.errors import PipelineStateError
 
@@ -25,6 +26,7 @@ class Versions:
     """The events' ids at some places, text, empty for none; asked for if times and offsets are equal."""
     packed: Callable[[Ints], pa.Array]
     """The values at some places, bytes, empty of deletes; asked for likewise."""
+    id_order: IdOrder = BY_TEXT
 
     def take(self, rows: Ints) -> "Versions":
         """Return the given rows, in that order."""
@@ -34,6 +36,7 @@ class Versions:
             self.deleted[rows],
             lambda at: self.ids(rows[at]),
             lambda at: self.packed(rows[at]),
+            self.id_order,
         )
 
     def places(self, *, by_offset: bool) -> tuple[Ints, Ints]:
@@ -71,7 +74,13 @@ def latest(codes: Ints, versions: Versions, *, by_offset: bool) -> Ints:
         group = np.repeat(np.arange(len(tied)), sizes[tied])
         rows = order[np.repeat(begin[tied], sizes[tied]) + within_group(sizes[tied])]
         # lexsort's last key sorts first: by group, then the second column, the id, deletion, and the packed values.
-        keys = (ranks(versions.packed(rows)), versions.deleted[rows], ranks(versions.ids(rows)), second[rows], group)
+        keys = (
+            ranks(versions.packed(rows)),
+            versions.deleted[rows],
+            versions.id_order.ranks(versions.ids(rows)),
+            second[rows],
+            group,
+        )
         ranked = np.lexsort(keys)
         winners[tied] = rows[ranked[np.cumsum(sizes[tied]) - 1]]
     return winners
@@ -86,7 +95,7 @@ def compared(new: Versions, old: Versions, *, by_offset: bool) -> Ints:
         result[ties] = _sign(second[ties], second_old[ties])
         ties = ties[result[ties] == 0]
     if len(ties):
-        found = _sign_of(new.ids(ties), old.ids(ties))
+        found = new.id_order.compared(new.ids(ties), old.ids(ties))
         for more in (
             _sign(new.deleted[ties].astype(np.int64), old.deleted[ties].astype(np.int64)),
             _sign_of(new.packed(ties), old.packed(ties)),

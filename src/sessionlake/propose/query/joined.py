@@ -209,7 +209,7 @@ class _Reader:
         return parts if of[0] == {0} else (parts[1], parts[0])
 
     def _equal(self, tokens: Tokens) -> None:
-        """Take an equality as equal columns; QueryError if their types differ, because they are compared as texts."""
+        """Take an equality as equal columns; QueryError if their types differ: SQL casts one of them, and not always without loss."""
         parts, names, types = self._parts(tokens) or (), [], []
         for side, part in zip(self._pairs.sides, parts, strict=True):
             fields = side.input.fields
@@ -217,7 +217,7 @@ class _Reader:
             types.append(fields.types[names[-1]])
         if types[0] != types[1]:
             left, right = (TYPE_NAMES.get(kind, kind) for kind in types)
-            told = f"compares {left} with {right}, and equal columns are compared as texts; cast one of them"
+            told = f"compares {left} with {right}; cast one of them, so that both are of one type"
             raise self._query.refusal("on", tokens, told)
         self._pairs.on.append(names[0] if names[0] == names[1] else f"{names[0]} = {names[1]}")
 

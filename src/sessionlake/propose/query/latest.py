@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-import pyarrow as pa
 from sqlglot import TokenType, exp
 
+from sessionlake.columnar.equality import NUMBER, TEXT, family_of
 from sessionlake.operators.keyed.section import RESERVED
 from sessionlake.propose.keyed import is_plain
 from sessionlake.propose.query.blocks import Block, refused
@@ -104,8 +104,8 @@ class _Reader:
         if len(pieces) == 1:
             return
         column = self._input.fields.column(pieces[1], "tie")
-        if len(pieces) > 2 or self._input.fields.types[column] != pa.string():
-            told = "between updates of one time the greatest id decides, as text; order by the time and one column of text at most"
+        if len(pieces) > 2 or family_of(self._input.fields.types[column]) not in (NUMBER, TEXT):
+            told = "between updates of one time the greatest id decides; order by the time and one column of numbers or texts at most"
             raise pieces[-1].error("order_by", f"{', '.join(piece.text for piece in pieces[1:])!r}: {told}")
         self._input.id = (column,)
 
