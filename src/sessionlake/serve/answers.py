@@ -24,6 +24,7 @@ from sessionlake.serve.refusals import RefusedError
 from sessionlake.serve.replica import NotLocalError, View
 from sessionlake.serve.result_rows import ResultRow
 from sessionlake.serve.tables import TablesAtBatch
+from sessionlake.sources.asked_keys import asked_key, asked_prefix
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.changelog import changelog_of
 
@@ -274,7 +275,15 @@ class Answers:
 
     def key_texts(self, keys: Sequence[str | Mapping[str, str]]) -> tuple[str, ...]:
         """Return keys that are named by their text, or by their columns, as texts."""
-        return key_texts(keys, self._config.key_columns)
+        return tuple(map(self.key_text, key_texts(keys, self._config.key_columns)))
+
+    def key_text(self, key: str) -> str:
+        """Return the text of a key as rows have it: numbers may be written in many ways."""
+        return asked_key(self._config, self._follower.now.commit, key)
+
+    def prefix_text(self, prefix: str) -> str:
+        """Return the beginning of keys as rows have it, likewise."""
+        return asked_prefix(self._config, self._follower.now.commit, prefix)
 
     def _json(self, view: View, found: Sequence[ResultRow], times: Times) -> list[bytes]:
         rows = view.decoder.json_values(found, times)

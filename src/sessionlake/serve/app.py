@@ -148,12 +148,12 @@ class Server:
 
     async def started(self, asked: StartedRow, call: Call) -> Reply:
         """Return the row of a key that starts at a time; 404 if there is none."""
-        question = Question(key=asked.key, include=included(asked.include))
+        question = Question(key=self._answers.key_text(asked.key), include=included(asked.include))
         return await self._one(asked, question, micros_of("start", asked.start), call)
 
     async def row(self, asked: OneRow, call: Call) -> Reply:
         """Return the row of a key; 404 if there is none."""
-        return await self._one(asked, Question(key=asked.key), None, call)
+        return await self._one(asked, Question(key=self._answers.key_text(asked.key)), None, call)
 
     async def open(self, asked: Limited, call: Call) -> Reply:
         """Return the longest rows that events can still lengthen; `complete` says whether all were looked at."""
@@ -178,7 +178,7 @@ class Server:
     async def metadata(self, asked: OneKey, call: Call) -> Reply:
         """Return the shard of a key, the host that keeps it, and whether that is this one; the key need not have rows."""
         await self._ready(asked, call)
-        found = self._answers.metadata(asked.key)
+        found = self._answers.metadata(self._answers.key_text(asked.key))
         url = self._hosts.url(found["host"])
         return Reply(to_json({**found, "url": url and url + call.scope.get("root_path", "")}))
 
@@ -267,9 +267,11 @@ class Server:
                 )
             if order == "desc":
                 raise RefusedError(422, "order: 'desc' is for one key; ask for a key, or leave it out")
+        key = None if asked.key is None else self._answers.key_text(asked.key)
+        prefix = self._answers.prefix_text(asked.prefix or "")
         return self._fitting(
             Question(
-                asked.key, asked.key_from, asked.key_to, asked.prefix or "", from_us, to_us, order == "desc", self._limit(asked), include
+                key, asked.key_from, asked.key_to, prefix, from_us, to_us, order == "desc", self._limit(asked), include
             )
         )  # fmt: skip
 

@@ -13,6 +13,7 @@ from duckdb import DuckDBPyConnection, DuckDBPyRelation
 from sessionlake.config.load import Config
 from sessionlake.errors import ConfigError, LakeError
 from sessionlake.serve.database import open_database, open_databases
+from sessionlake.sources.asked_keys import asked_key, asked_prefix
 from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.scan import sql_text
@@ -79,6 +80,8 @@ def answer_key(
     Only files are read whose bounds of the key hold it.
     """
     lake = Lake.of(config)
+    last = find_last_batch(lake)
+    key, prefix = None if key is None else asked_key(config, last, key), asked_prefix(config, last, prefix)
     of, reaches = lake.changelog, ">=" if config.section.ends_inclusive else ">"
     if not of.has_times and (from_us, to_us) != (None, None):
         raise ConfigError(

@@ -30,6 +30,7 @@ from sessionlake.jobs.late.ledger import fence_runs
 from sessionlake.jobs.redeem.ledger import fence_redeems
 from sessionlake.jobs.run import JobReport, JobRun, OnStep, start_run
 from sessionlake.jobs.tombstones import emitted_tombstones, followed, identity_of, named, tombstones
+from sessionlake.sources.asked_keys import asked_key
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import find_last_batch, last_batch
 from sessionlake.warehouse.changelog import FOLD
@@ -63,7 +64,7 @@ def forget(
     The numbers are those of the last attempt. `found` counts the places that still hold a key, `unsearched` those that
     could not be searched. A run with either is not finished: repeat it.
     """
-    chosen = Keys.of(keys)
+    chosen = _chosen(Tables.of(spark, config), config, keys)
     run = start_run(
         spark,
         config,
@@ -89,6 +90,10 @@ def forget(
         return run.finish(numbers, proof.lines())
     with one_at_a_time(config, wait_budget.until_late()):
         return _erase(lake, run, wait_budget, documents, apply=apply)
+
+
+def _chosen(tables: Tables, config: Config, keys: Iterable[str]) -> Keys:
+    return Keys.of(keys, partial(asked_key, config, find_last_batch(tables)))
 
 
 def _erase(lake: Lake, run: JobRun, wait_budget: WaitBudget, documents: Path, *, apply: bool) -> JobReport:
@@ -261,5 +266,6 @@ def check(
     data_docs: Path | None = None,
 ) -> Proof:
     """Return the proof alone, without a run."""
-    lake = Lake(Tables.of(spark, config), config, Keys.of(keys))
+    tables = Tables.of(spark, config)
+    lake = Lake(tables, config, _chosen(tables, config, keys))
     return proof_of(lake, on_step, (), documents_dir(config, data_docs), _seen(lake, on_step))

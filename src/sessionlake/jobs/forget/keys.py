@@ -1,7 +1,7 @@
 """The keys to forget: as a table to join with, as hashes for the record, and as texts to look for in raw rows."""
 
 import hashlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -42,11 +42,15 @@ class Keys:
     """The line on which each key was given first, counted from 1."""
 
     @classmethod
-    def of(cls, keys: Iterable[str]) -> "Keys":
-        """Return keys as they are, less those that are empty; JobError if none is left."""
+    def of(cls, keys: Iterable[str], stored: Callable[[str], str] = str) -> "Keys":
+        """Return keys as they are, and as `stored` says that tables have them, less those that are empty; JobError if none is left.
+
+        Rows that are kept as they came, for example dead letters, have a number as it was written.
+        """
         first: dict[str, int] = {}
         for line, key in enumerate(keys, 1):
-            first.setdefault(key, line)
+            for text in (key, stored(key)):
+                first.setdefault(text, line)
         values = tuple(sorted(key for key in first if key))
         if not values:
             raise JobError("keys: none is given; pass --keys-file with a file of a key a line, or - for standard input")
