@@ -18,12 +18,18 @@ _NAIVE_TIME = pa.timestamp("us")
 _SLICE_ROWS = 8192
 _TRIED_ROWS = 64
 _ISO = r"^\d{4}-\d{2}-\d{2}"
+_OTHER_ZONES = (
+    (r"(:\d{2}(?:\.\d+)?)(?: ?UTC| Z| ?z)$", r"\1Z"),
+    (r"(:\d{2}(?:\.\d+)?) ([+-]\d{2}(?::?\d{2})?)$", r"\1\2"),
+)
+"""Zones as BigQuery, Ruby and others write them, each with its form in ISO 8601."""
+_OTHER_T = r"^(\d{4}-\d{2}-\d{2})t"
 
 
 def parse_times(values: pa.Array | pa.ChunkedArray, unit: str | None) -> tuple[Micros, Mask]:
     """Parse timestamps, dates, ISO 8601 text or epoch numbers of `unit` into UTC microseconds.
 
-    Naive times are UTC. Finer than a microsecond is floored; float seconds and milliseconds are
+    A zone may follow a space, and may be `UTC` or `z`. Naive times are UTC. Finer than a microsecond is floored; float seconds and milliseconds are
     rounded to the nearest microsecond, for a double can't hold them exactly. The mask is true, and
     the time 0, for null, unparsable and out of year 1..9999.
     """
@@ -82,6 +88,9 @@ def _text(values: pa.Array, unit: str | None) -> tuple[Micros, Mask]:
     forms = (_ZONED_TIME, _NAIVE_TIME) if unit is None else (pa.int64(),)
     # Arrow writes a message for every value that fails, so try each form on a few values first.
     form = next((form for form in forms if _castable(values[:_TRIED_ROWS], form)), None)
+    if form is None and unit is None:
+        values = _in_iso(values)
+        form = next((form for form in forms if _castable(values[:_TRIED_ROWS], form)), None)
     if form is not None:
         try:
             return _ints(values.cast(form).cast(pa.int64()), unit or "us")
@@ -93,6 +102,13 @@ def _text(values: pa.Array, unit: str | None) -> tuple[Micros, Mask]:
     return np.concatenate([micros for micros, _ in parts]), np.concatenate([bad for _, bad in parts])
 
 
+def _in_iso(text: pa.Array) -> pa.Array:
+    """Write the zones of times as ISO 8601 has them, and the `t` before a time in upper case."""
+    for pattern, plain in (*_OTHER_ZONES, (_OTHER_T, r"\1T")):
+        text = pc.replace_substring_regex(text, pattern, plain)
+    return text
+
+
 def _castable(values: pa.Array, form: pa.DataType) -> bool:
     try:
         values.cast(form)
@@ -102,7 +118,7 @@ def _castable(values: pa.Array, form: pa.DataType) -> bool:
 
 
 def _mixed_text(values: pa.Array, unit: str | None) -> tuple[Micros, Mask]:
-    text = pc.utf8_trim_whitespace(values)
+    text = _in_iso(pc.utf8_trim_whitespace(values))
     iso = _matches(text, _ISO)
     zoned = iso & _matches(text, _ZONED)
     micros, bad = _all_bad(len(text))
