@@ -10,8 +10,9 @@ import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import Bools, Ints
 
-_PLACEHOLDERS = pa.array(["__debezium_unavailable_value", "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="])
-"""The text that Debezium sends in their place, plain and, in columns of bytes, in base64."""
+_TEXT = "__debezium_unavailable_value"
+_PLACEHOLDERS = pa.array([_TEXT, "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==", f'{{"{_TEXT}":"{_TEXT}"}}'])
+"""The text that Debezium sends in their place: plain; in base64 in columns of bytes; and as JSON in those of hstore, which has a key with it."""
 Unsaid = npt.NDArray[np.bool_]
 """Of each row, and of each column, whether the value is not said."""
 
