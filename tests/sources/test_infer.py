@@ -110,11 +110,78 @@ def test_of_a_wide_csv_the_needed_columns_alone_are_read(write: Write, monkeypat
     names = [f"c{n}" for n in range(300)]
     paths = write("\n".join([",".join(names), ",".join(map(str, range(300)))]))
     typed: list[int] = []
-    of_text = infer._text_type
-    monkeypatch.setattr(infer, "_text_type", lambda values: typed.append(len(values)) or of_text(values))
+    of_text = infer._text_kinds
+    monkeypatch.setattr(infer, "_text_kinds", lambda values: typed.append(len(values)) or of_text(values))
     assert infer_types(paths, "csv", ["c7", "c299"]) == {"c7": pa.int64(), "c299": pa.int64()}
     assert len(typed) == 2
     assert all_columns(paths, "csv") == names
     assert len(typed) == 2
     with pytest.raises(SourceError, match=r"no column 'd' in the csv files: write one of c0, c1, .*, c299$"):
         infer_types(paths, "csv", ["d"])
+
+
+LONG_IDS = "id,v\n1588987262754234368,1\n1588987262754234369,2\n-9223372036854775808,3\n9223372036854775807,4\n"
+
+
+def test_whole_numbers_in_text_are_long_up_to_64_bits_and_text_beyond(write: Write) -> None:
+    assert infer_types(write(LONG_IDS), "csv", ["id"]) == {"id": pa.int64()}
+    for beyond in ("9223372036854775808", "-9223372036854775809", "9" * 40):
+        assert infer_types(write(f"{LONG_IDS}{beyond},5\n"), "csv", ["id"]) == {"id": pa.string()}
+        assert infer_types(write(f'{{"id":1}}\n{{"id":{beyond}}}\n'), "json", ["id"]) == {"id": pa.string()}
+
+
+@pytest.mark.parametrize("number", ["9007199254740993", "1588987262754234369", "18446744073709551615", "12e4567"])
+def test_whole_numbers_that_a_double_does_not_give_back_are_never_rounded(write: Write, number: str) -> None:
+    for contents in ([f"k\n{number}\n1.5\n"], [f"k\n{number}\n", "k\n1.5\n"]):
+        assert infer_types(write(*contents), "csv", ["k"]) == {"k": pa.string()}
+    if "e" not in number:
+        assert infer_types(write(f'{{"k":{number}}}\n{{"k":1.5}}\n'), "json", ["k"]) == {"k": pa.string()}
+
+
+@pytest.mark.parametrize("texts", ["1.10 1.1", "0.50 7", "1.5 1.25", "true True", "12e45 1200"])
+def test_texts_that_tell_events_apart_stay_texts(write: Write, texts: str, caplog: pytest.LogCaptureFixture) -> None:
+    paths = write("\n".join(["k,v", *(f"{text},{text}" for text in texts.split())]) + "\n")
+    found = infer_types(paths, "csv", ["k", "v"], identity={"k"}, at="join.left.source")
+    assert found == {"k": pa.string(), "v": pa.bool_() if "true" in texts else pa.float64()}
+    (line,) = caplog.messages
+    assert line.startswith("sessionlake: warning: join.left.source.types: 'k' is read as text, because")
+
+
+def test_numbers_of_json_that_tell_events_apart_are_doubles_only_if_all_are_and_are_given_back(write: Write) -> None:
+    def found(*values: str) -> pa.DataType:
+        paths = write("\n".join(f'{{"k":{value}}}' for value in values))
+        return infer_types(paths, "json", ["k"], identity={"k"})["k"]
+
+    assert found("1.5", "0.30000000000000004", '"NaN"') == pa.float64()
+    assert found("1.5", "0.300000000000000041") == pa.string()
+    assert found("1.5", "7") == pa.string()
+    assert found("7", "-0") == pa.int64()
+
+
+def test_nan_in_quotes_makes_no_column_of_numbers_text(write: Write) -> None:
+    paths = write(
+        '{"a":1,"b":1.5,"c":"NaN","d":"x","e":9007199254740993}\n' + '{"a":"NaN","b":"-Infinity","d":"NaN","e":"NaN"}'
+    )
+    types = [pa.float64(), pa.float64(), pa.string(), pa.string(), pa.string()]
+    assert infer_types(paths, "json", list("abcde")) == dict(zip("abcde", types, strict=True))
+    assert infer_types(write("a,b,c\n1,1.5,NaN\nNaN,Infinity,\n"), "csv", list("abc")) == dict(
+        zip("abc", types, strict=False)
+    )
+
+
+def test_parquet_ids_as_floats_beside_whole_numbers(write: Write) -> None:
+    small, floats = pa.table({"k": [1, 2]}), pa.table({"k": [1.0, None]})
+    large = pa.table({"k": [1588987262754234368, 1588987262754234369]})
+    unsigned = pa.table({"k": pa.array([2**64 - 1], pa.uint64())})
+    assert infer_types(write(small, floats), "parquet", ["k"]) == {"k": pa.float64()}
+    assert infer_types(write(small, floats), "parquet", ["k"], identity={"k"}) == {"k": pa.int64()}
+    assert infer_types(write(floats, large), "parquet", ["k"]) == {"k": pa.int64()}
+    assert infer_types(write(floats), "parquet", ["k"], identity={"k"}) == {"k": pa.float64()}
+    assert infer_types(write(unsigned, small), "parquet", ["k"]) == {"k": pa.string()}
+
+
+def test_parquet_decimals_take_whole_numbers_and_times_take_dates(write: Write) -> None:
+    money = pa.array([Decimal("1.25")], pa.decimal128(38, 2))
+    one = pa.table({"m": money, "t": pa.array([1], pa.timestamp("us"))})
+    two = pa.table({"m": [7], "t": [date(2020, 1, 1)]})
+    assert infer_types(write(one, two), "parquet", ["m", "t"]) == {"m": pa.decimal128(38, 2), "t": TIMESTAMP}

@@ -106,7 +106,7 @@ def _of_sample(
     from sessionlake.propose import config_text
     from sessionlake.sources.columns import EventColumns
 
-    (seen,) = _read([place], most_bytes, file_format)
+    (seen,) = _read([place], most_bytes, file_format, key)
     choice = _chosen(seen, key, time)
     columns = EventColumns(choice.key, choice.time, choice.time_unit, choice.id, (), seen.types)
     with progress() as shown:
@@ -178,12 +178,14 @@ def _check(made: "Pipeline", output: Path | None) -> None:
         raise InvalidConfigError(made.located(problems))
 
 
-def _read(places: "tuple[str, ...] | list[str]", most_bytes: int, file_format: FileFormat | None) -> "list[Sample]":
+def _read(
+    places: "tuple[str, ...] | list[str]", most_bytes: int, file_format: FileFormat | None, key: str | None = None
+) -> "list[Sample]":
     from sessionlake.propose import read_sample
 
     with progress() as shown:
         shown.step(f"1 of 2: reading a sample of {' and '.join(places)}")
-        return [read_sample(place, most_bytes, file_format) for place in places]
+        return [read_sample(place, most_bytes, file_format, key) for place in places]
 
 
 def _parsed(text: str, output: Path | None) -> "Config":

@@ -1,6 +1,7 @@
 """Plain rows as the sources of a config's operator, in place of the sources that the config reads."""
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,8 +44,9 @@ class LocalSource:
         """Return the columns."""
         return list(self.known)
 
-    def types(self, needed: Sequence[str]) -> dict[str, pa.DataType]:
+    def types(self, needed: Sequence[str], identity: AbstractSet[str] = frozenset()) -> dict[str, pa.DataType]:
         """Return the types of the named columns."""
+        del identity
         return {name: self.known.get(name) or _META.get(name, pa.null()) for name in needed}
 
     def decoder(self, columns: EventColumns) -> TableDecoder:

@@ -1,6 +1,7 @@
 """Sources as far as they can be looked at without Spark: samples of local files, and the log of a Delta table."""
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, cast
 
 import pyarrow as pa
@@ -79,8 +80,9 @@ class DeclaredTopic:
         """Raise UnseenError, because the columns are not known."""
         raise UnseenError
 
-    def types(self, needed: Sequence[str]) -> dict[str, pa.DataType]:
+    def types(self, needed: Sequence[str], identity: AbstractSet[str] = frozenset()) -> dict[str, pa.DataType]:
         """Return the types that the config declares of columns."""
+        del identity
         return declared_and_inferred(self._source, needed, self._unknown, meta_of(self._source))
 
     def decoder(self, columns: Any) -> RecordDecoder:

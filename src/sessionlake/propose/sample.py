@@ -55,7 +55,7 @@ class Sample:
     whole: bool
     """Whether the source holds no more than this."""
     numbers: dict[str, float] = field(default_factory=dict)
-    """Columns of text in which JSON has numbers, too, and the share of the rows that have one. In `batches` these are null."""
+    """Columns of text in which JSON has numbers, too, and the share of the rows that have one."""
 
     @property
     def rows(self) -> int:
@@ -71,15 +71,16 @@ class Sample:
         return pa.concat_tables(self.batches).slice(0, rows)
 
 
-def read_sample(place: str, most_bytes: int, file_format: Format | None = None) -> Sample:
+def read_sample(place: str, most_bytes: int, file_format: Format | None = None, key: str | None = None) -> Sample:
     """Read the beginning of files, a Delta table or `kafka://servers/topic`: rows of up to `most_bytes` in memory.
 
+    The type of the column `key` is that of a key (`infer_types`).
     SourceError if there is nothing to read.
     """
     topic = _TOPIC.fullmatch(place)
     if topic:
         servers, name = topic["servers"], topic["topic"]
-        types, rows, numbers, whole = read_topic(servers, name, most_bytes)
+        types, rows, numbers, whole = read_topic(servers, name, most_bytes, key)
         source = {"kind": "kafka", "bootstrap_servers": servers, "topic": name, "format": "json"}
         return replace(_sample(name_from(name), source, types, [rows], "", whole=whole), numbers=numbers)
     if "://" in place:
@@ -95,10 +96,10 @@ def read_sample(place: str, most_bytes: int, file_format: Format | None = None) 
         types, commits, whole = read_delta(path, most_bytes)
         source = {"kind": "delta", "path": str(path)}
         return _sample(name_from(path.name), source, types, commits, "a batch for each commit", whole=whole)
-    return _of_files(path, most_bytes, file_format)
+    return _of_files(path, most_bytes, file_format, key)
 
 
-def _of_files(path: Path, most_bytes: int, given: Format | None) -> Sample:
+def _of_files(path: Path, most_bytes: int, given: Format | None, key: str | None) -> Sample:
     files = [path] if path.is_file() else _files(path)
     if not files:
         raise SourceError(f"init: {str(path)!r} holds no files; pass a place with events")
@@ -108,7 +109,10 @@ def _of_files(path: Path, most_bytes: int, given: Format | None) -> Sample:
     columns = all_columns(names, found)
     if not columns:
         raise SourceError(_NOTHING)
-    types = {**dict.fromkeys(columns, pa.string()), **infer_types(names, found, columns)}
+    types = {
+        **dict.fromkeys(columns, pa.string()),
+        **infer_types(names, found, columns, identity=frozenset({key} if key else ())),
+    }
     everything = EventColumns(columns[0], columns[0], None, None, tuple(columns), types)
     batches: list[pa.Table] = []
     size, whole = 0, True

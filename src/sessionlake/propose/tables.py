@@ -13,7 +13,7 @@ from sessionlake.errors import SourceError, first_line
 from sessionlake.extras import require_extra
 from sessionlake.sources.columns import EventColumns, normal_type
 from sessionlake.sources.decoding.decode import decode
-from sessionlake.sources.infer import infer_values
+from sessionlake.sources.infer import infer_values, types_of
 from sessionlake.warehouse.parquet import delta_files, delta_rows
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def numbers_in(source: str | bytes, path: str, types: dict[str, pa.DataType]) ->
 
 
 def read_topic(
-    servers: str, topic: str, most_bytes: int
+    servers: str, topic: str, most_bytes: int, key: str | None
 ) -> tuple[dict[str, pa.DataType], pa.Table, dict[str, float], bool]:
     """Read a topic's JSON values from its beginning.
 
@@ -119,7 +119,8 @@ def read_topic(
         raise SourceError(
             f"init: topic {topic!r} has no record whose value is a JSON object; for Avro write the config by hand (docs/kafka.md)"
         )
-    types = {name: kind or pa.string() for name, kind in found.items()}
+    typed = types_of(found, frozenset({key} if key else ()))
+    types = {name: kind or pa.string() for name, kind in typed.items()}
     first = next(iter(types))
     columns = EventColumns(first, first, None, None, tuple(types), types)
     lines, path = b"\n".join(values), f"{topic}.json"

@@ -1,6 +1,7 @@
 """The interface of a source of events: the driver's half. `decoding.rows.Decoder` is the workers' half."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
@@ -73,8 +74,11 @@ class Source(Protocol):
     def columns(self) -> list[str]:
         """Return all columns of the source."""
 
-    def types(self, needed: Sequence[str]) -> dict[str, pa.DataType]:
-        """Return the types of the needed columns as the source has them now; SourceError if one is missing."""
+    def types(self, needed: Sequence[str], identity: AbstractSet[str] = frozenset()) -> dict[str, pa.DataType]:
+        """Return the types of the needed columns as the source has them now; SourceError if one is missing.
+
+        If types are inferred, those in `identity` get one under which no two different values are equal (`infer_types`).
+        """
 
     def decoder(self, columns: EventColumns) -> Decoder:
         """Return the workers' half."""

@@ -1,6 +1,7 @@
 """The change data feed of a Delta table: each version's rows that are added, and those that are taken back (docs/rules.md, rule 322)."""
 
 from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import ClassVar, NoReturn
 
 import pyarrow as pa
@@ -38,7 +39,7 @@ class ChangeFeedSource(DeltaSource):
     def _meta(self) -> Mapping[str, pa.DataType]:
         return {**FEED_COLUMNS, **(CHANGE_PLACES if self._config.entry.deletes else {})}
 
-    def types(self, needed: Sequence[str]) -> dict[str, pa.DataType]:
+    def types(self, needed: Sequence[str], identity: AbstractSet[str] = frozenset()) -> dict[str, pa.DataType]:
         """Return the types of columns; SourceError for one that a row would be taken back with in another value, or that has a name of ours."""
         source = self._config.source
         own = {SIGN, *(CHANGE_PLACES if self._config.entry.deletes else ())}
@@ -51,7 +52,7 @@ class ChangeFeedSource(DeltaSource):
                 f"{source.AT}.kind: column {other!r} is of a change, and a row is taken back by another change than the one that added it; "
                 "read a column of the table in its place"
             )
-        return super().types(needed)
+        return super().types(needed, identity)
 
     def check(self) -> None:
         """Raise SourceError if the table records no changes."""

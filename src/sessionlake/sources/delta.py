@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -63,8 +64,9 @@ class DeltaSource:
         """The columns that rows have besides those of the table."""
         return {}
 
-    def types(self, needed: Sequence[str]) -> dict[str, pa.DataType]:
+    def types(self, needed: Sequence[str], identity: AbstractSet[str] = frozenset()) -> dict[str, pa.DataType]:
         """Return the types of columns as the table declares them, and of those that rows have besides."""
+        del identity  # nothing is inferred
         schema, meta = self._schema(), self._meta
         missing = [name for name in needed if name not in schema.names and name not in meta]
         if missing:

@@ -5,6 +5,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Collection, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import ClassVar
 
@@ -94,11 +95,14 @@ class FileSource:
         """Return the columns of the files that are there."""
         return all_columns(source_files(self._config), self._format)
 
-    def types(self, needed: Sequence[str]) -> dict[str, pa.DataType]:
+    def types(self, needed: Sequence[str], identity: AbstractSet[str] = frozenset()) -> dict[str, pa.DataType]:
         """Return the types that the config declares or else the files that are there have."""
-        return declared_and_inferred(
-            self._config.source, needed, lambda names: infer_types(source_files(self._config), self._format, names)
-        )
+        source, at = self._config.source, self._config.source.AT
+
+        def find(names: list[str]) -> dict[str, pa.DataType]:
+            return infer_types(source_files(self._config), self._format, names, identity=identity, at=at)
+
+        return declared_and_inferred(source, needed, find)
 
     def decoder(self, columns: EventColumns) -> FileDecoder:
         """Return the decoder of the files."""

@@ -1,11 +1,15 @@
 """Column names and types of the files that exist."""
 
+import enum
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from decimal import Decimal
 from types import MappingProxyType
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from sessionlake.config.source import Format, SourceSection
 from sessionlake.errors import MissingColumnsError, SourceError
@@ -13,7 +17,7 @@ from sessionlake.sources.columns import TIMESTAMP
 from sessionlake.sources.decoding.csv_records import Records
 from sessionlake.sources.decoding.csv_rows import read_text, with_header
 from sessionlake.sources.decoding.json_lines import json_lines
-from sessionlake.sources.decoding.json_rows import parse_object
+from sessionlake.sources.decoding.json_rows import SPECIAL_DOUBLES, parse_object, written
 from sessionlake.sources.decoding.lines import Lines, index_values
 from sessionlake.sources.decoding.long_lines import LongLine
 from sessionlake.sources.decoding.parquet_rows import open_parquet
@@ -21,12 +25,37 @@ from sessionlake.warehouse import schemas
 
 # Text is looked at only this far into each file.
 SAMPLE_BYTES = 4 << 20
-_LONG_TEXT = r"^-?(0|[1-9]\d{0,17})$"
+_WHOLE_TEXT = r"^-?(0|[1-9]\d*)$"
 _DOUBLE_TEXT = r"^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$"
 _BOOL_TEXT = r"^(true|false|True|False|TRUE|FALSE)$"
+_TWO_53, _TWO_63 = 2**53, 2**63
+_EXACT_LENGTH = 15
+"""A number of so few characters is given back by the double nearest to it."""
+_log = logging.getLogger(__name__)
 
-InferredTypes = dict[str, pa.DataType | None]
-"""The columns of a file, None for one without any value."""
+
+class Trait(enum.Enum):
+    """What a column's values are besides their types."""
+
+    WIDE = "whole numbers that not every double can be"
+    BEYOND = "whole numbers of more than 64 bits"
+    SPELLED = "values that differ in their texts and are equal by their type, as 1.10 and 1.1"
+    STORED = "values that have a type in the file, so that they have no other text"
+    SPECIAL = "texts that stand for a double, as NaN"
+
+
+Kinds = frozenset[pa.DataType | Trait]
+"""The types of a column's values, and their traits; empty for a column without any value."""
+InferredTypes = dict[str, Kinds]
+_NO_KINDS: Kinds = frozenset()
+_BOOL: Kinds = frozenset({pa.bool_()})
+_TEXT: Kinds = frozenset({pa.string()})
+_LONG: Kinds = frozenset({pa.int64()})
+_WIDE: Kinds = frozenset({pa.int64(), Trait.WIDE})
+_BEYOND: Kinds = frozenset({Trait.BEYOND})
+_DOUBLE: Kinds = frozenset({pa.float64()})
+_SPELLED_DOUBLE: Kinds = frozenset({pa.float64(), Trait.SPELLED})
+_SPECIAL: Kinds = frozenset({Trait.SPECIAL})
 
 
 def infer_types(
@@ -34,13 +63,19 @@ def infer_types(
     format: Format,  # noqa: A002
     needed: Sequence[str],
     max_files: int = 32,
+    *,
+    identity: AbstractSet[str] = frozenset(),
+    at: str = "source",
 ) -> dict[str, pa.DataType]:
     """Infer the types of the needed columns from up to `max_files` local files, spread evenly.
 
     Whole numbers are int64, numbers float64, times in text stay strings; Parquet keeps decimals, dates
     and timestamps (as microseconds in UTC). int64 and float64 make float64, other conflicts string.
-    A column that is null throughout is left out. Raises SourceError when a needed column is in no
-    file, or no file can be read.
+    Whole numbers are never rounded: of more than 64 bits they are strings; if some are beyond 2 ** 53, and
+    others have a fraction, all are strings, in Parquet int64. The columns in `identity` (of keys, ids and what is compared)
+    never lose what tells two values apart: if their texts in JSON or CSV may, they are strings,
+    with a warning that names `at`. A column that is null throughout is left out.
+    Raises SourceError when a needed column is in no file, or no file can be read.
     """
     found = _scan(paths, format, max_files, set(needed))
     missing = [name for name in needed if name not in found]
@@ -51,8 +86,28 @@ def infer_types(
             missing,
             list(found),
         )
-    kinds = {name: found[name] for name in needed}
-    return {name: kind for name, kind in kinds.items() if kind is not None}
+    types = types_of({name: found[name] for name in needed}, identity, at)
+    return {name: kind for name, kind in types.items() if kind is not None}
+
+
+def types_of(
+    found: InferredTypes, identity: AbstractSet[str] = frozenset(), at: str = "source"
+) -> dict[str, pa.DataType | None]:
+    """Return the type of each column, None for one without any value; see `infer_types`."""
+    types = {}
+    for name, kinds in found.items():
+        types[name] = _type_of(kinds, is_identity=name in identity)
+        plain = _type_of(kinds, is_identity=False)
+        if types[name] == pa.string() and plain != pa.string() and plain is not None:
+            _log.warning(
+                "sessionlake: warning: %s.types: %r is read as text, because its values tell events apart, and as %s some different ones "
+                'would be equal; write %r = "string", or another type',
+                at,
+                name,
+                "true or false" if plain == pa.bool_() else "doubles",
+                name,
+            )
+    return types
 
 
 def infer_values(values: Sequence[bytes]) -> InferredTypes:
@@ -82,7 +137,7 @@ def _scan(paths: list[str], file_format: Format, max_files: int, needed: Abstrac
     for path in _spread(paths, max_files):
         try:
             for name, kind in scanners[file_format](path, needed).items():
-                found[name] = _unify(found.get(name), kind)
+                found[name] = found.get(name, _NO_KINDS) | kind
             readable = True
         except (OSError, pa.ArrowException, SourceError) as error:
             failure = f"{path}: {error}"
@@ -96,16 +151,34 @@ def _spread(paths: list[str], most: int) -> Iterator[str]:
     yield from paths[::step]
 
 
-def _unify(one: pa.DataType | None, other: pa.DataType | None) -> pa.DataType | None:
-    if one is None or other is None or one == other:
-        return other if one is None else one
-    if {one, other} == {pa.int64(), pa.float64()}:
-        return pa.float64()
-    if pa.types.is_decimal(one) and pa.types.is_decimal(other):
-        scale = max(one.scale, other.scale)
-        whole = max(one.precision - one.scale, other.precision - other.scale)
-        return pa.decimal128(min(38, whole + scale), scale)
-    return pa.string()
+def _type_of(kinds: Kinds, *, is_identity: bool) -> pa.DataType | None:
+    types = {kind for kind in kinds if isinstance(kind, pa.DataType)}
+    traits = kinds - types
+    if not kinds:
+        return None
+    if Trait.BEYOND in traits or (is_identity and Trait.SPELLED in traits):
+        return pa.string()
+    if Trait.SPECIAL in traits:
+        types.add(pa.float64() if types and types <= {pa.int64(), pa.float64()} else pa.string())
+    if types == {pa.int64(), pa.float64()}:
+        if not is_identity and Trait.WIDE not in traits:
+            return pa.float64()
+        return pa.int64() if Trait.STORED in traits else pa.string()
+    if types == {pa.date32(), TIMESTAMP}:
+        return TIMESTAMP
+    return _one_type(types)
+
+
+def _one_type(types: AbstractSet[pa.DataType]) -> pa.DataType:
+    """Return a type that takes the values of all; decimals and whole numbers make a decimal."""
+    if len(types) == 1:
+        return next(iter(types))
+    decimals = [pa.decimal128(19, 0) if kind == pa.int64() else kind for kind in types]
+    if not all(map(pa.types.is_decimal, decimals)):
+        return pa.string()
+    scale = max(kind.scale for kind in decimals)
+    whole = max(kind.precision - kind.scale for kind in decimals)
+    return pa.decimal128(min(38, whole + scale), scale)
 
 
 def _json(path: str, needed: AbstractSet[str]) -> InferredTypes:
@@ -134,20 +207,40 @@ def _add_objects(lines: Lines, found: InferredTypes, needed: AbstractSet[str] | 
             continue
         objects += 1
         for name, value in values.items():
-            kind = _json_type(value) if needed is None or name in needed else None
-            if name not in found or kind != found[name]:
-                found[name] = _unify(found.get(name), kind)
+            kinds = _json_kinds(value) if needed is None or name in needed else _NO_KINDS
+            before = found.get(name)
+            if before is None or not kinds <= before:
+                found[name] = kinds if before is None else before | kinds
     return objects
 
 
-def _json_type(value: object) -> pa.DataType | None:
+def _json_kinds(value: object) -> Kinds:
     if value is None:
-        return None
+        return _NO_KINDS
     if isinstance(value, bool):
-        return pa.bool_()
+        return _BOOL
     if isinstance(value, int):
-        return pa.int64()
-    return pa.string() if isinstance(value, (str, dict, list)) else pa.float64()
+        return _whole_kinds(value)
+    if isinstance(value, Decimal):
+        return _double_kinds(value)
+    if isinstance(value, float):
+        return _DOUBLE
+    return _SPECIAL if isinstance(value, str) and value in SPECIAL_DOUBLES else _TEXT
+
+
+def _whole_kinds(value: int) -> Kinds:
+    size = value if value >= 0 else -value - 1  # the least number of 64 bits has no opposite
+    if size < _TWO_53:
+        return _LONG
+    return _WIDE if size < _TWO_63 else _BEYOND
+
+
+def _double_kinds(value: Decimal) -> Kinds:
+    text = written(value)
+    if text == "-0":
+        return _LONG
+    exact = len(text) <= _EXACT_LENGTH or Decimal(repr(float(value))) == value
+    return _DOUBLE if exact else _SPELLED_DOUBLE
 
 
 def _csv(path: str, needed: AbstractSet[str]) -> InferredTypes:
@@ -159,42 +252,77 @@ def _csv(path: str, needed: AbstractSet[str]) -> InferredTypes:
             break
         if isinstance(records, Records) and records.content and not records.unclosed:
             table, _ = read_text(header, records.content, wanted)
-            return {**dict.fromkeys(header), **_text_types(table)}
-    return dict.fromkeys(header)
+            return {**dict.fromkeys(header, _NO_KINDS), **_text_types(table)}
+    return dict.fromkeys(header, _NO_KINDS)
 
 
 def _text_types(table: pa.Table) -> InferredTypes:
-    return {name: _text_type(table.column(name).drop_null()) for name in table.column_names}
+    return {name: _text_kinds(table.column(name).drop_null()) for name in table.column_names}
 
 
-def _text_type(values: pa.ChunkedArray) -> pa.DataType | None:
+def _text_kinds(values: pa.ChunkedArray) -> Kinds:
     if not len(values):
-        return None
-    kinds = ((_LONG_TEXT, pa.int64()), (_DOUBLE_TEXT, pa.float64()), (_BOOL_TEXT, pa.bool_()))
-    for pattern, kind in kinds:
-        if pc.all(pc.match_substring_regex(values, pattern)).as_py():
-            return kind
-    return pa.string()
+        return _NO_KINDS
+    if _all_match(values, _BOOL_TEXT):
+        return frozenset({pa.bool_(), Trait.SPELLED})
+    special = pc.is_in(values, pa.array(SPECIAL_DOUBLES))
+    numbers = values.filter(pc.invert(special))
+    kinds = _SPECIAL if len(numbers) < len(values) else _NO_KINDS
+    whole = pc.match_substring_regex(numbers, _WHOLE_TEXT)
+    kinds |= _whole_texts(numbers.filter(whole))
+    others = numbers.filter(pc.invert(whole))
+    if not len(others):
+        return kinds
+    if not _all_match(others, _DOUBLE_TEXT) or pc.any(pc.is_inf(others.cast(pa.float64()))).as_py():
+        return _TEXT
+    return kinds | _SPELLED_DOUBLE
+
+
+def _all_match(values: pa.ChunkedArray, pattern: str) -> bool:
+    return bool(pc.all(pc.match_substring_regex(values, pattern)).as_py())
+
+
+def _whole_texts(values: pa.ChunkedArray) -> Kinds:
+    if not len(values):
+        return _NO_KINDS
+    try:
+        numbers = values.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return _BEYOND
+    bounds = pc.min_max(numbers)
+    return _whole_kinds(bounds["min"].as_py()) | _whole_kinds(bounds["max"].as_py())
 
 
 def _parquet(path: str, needed: AbstractSet[str]) -> InferredTypes:
-    del needed  # the file's schema names them all
     with open_parquet(path) as file:
-        return {column.name: _parquet_type(column.type) for column in file.schema_arrow}
+        found = {column.name: _parquet_kinds(column.type) for column in file.schema_arrow}
+        return {
+            name: kinds | _bounds(file, name) if name in needed and pa.int64() in kinds else kinds
+            for name, kinds in found.items()
+        }
 
 
-def _parquet_type(kind: pa.DataType) -> pa.DataType | None:
+def _bounds(file: pq.ParquetFile, name: str) -> Kinds:
+    """Say whether a column of whole numbers has some that not every double can be, as far as the file's statistics tell."""
+    at = next((at for at in range(file.metadata.num_columns) if file.metadata.schema.column(at).path == name), None)
+    groups = range(0 if at is None else file.metadata.num_row_groups)
+    told = [file.metadata.row_group(group).column(at).statistics for group in groups]
+    bounds = [bound for one in told if one is not None and one.has_min_max for bound in (one.min, one.max)]
+    return _NO_KINDS.union(*(_whole_kinds(bound) for bound in bounds if isinstance(bound, int)))
+
+
+def _parquet_kinds(kind: pa.DataType) -> Kinds:
     if pa.types.is_null(kind):
-        return None
+        return _NO_KINDS
     if pa.types.is_integer(kind):
-        return pa.int64()
+        return _LONG | {Trait.STORED}
     if pa.types.is_floating(kind):
-        return pa.float64()
+        return _DOUBLE | {Trait.STORED}
     if pa.types.is_timestamp(kind):
-        return TIMESTAMP
+        return frozenset({TIMESTAMP})
     if pa.types.is_date(kind):
-        return pa.date32()
-    return kind if pa.types.is_boolean(kind) or pa.types.is_decimal128(kind) else pa.string()
+        return frozenset({pa.date32()})
+    return frozenset({kind if pa.types.is_boolean(kind) or pa.types.is_decimal128(kind) else pa.string()})
 
 
 def declared_and_inferred(

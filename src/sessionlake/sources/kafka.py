@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Callable, Collection, Sequence
+from collections.abc import Set as AbstractSet
 from functools import reduce
 from operator import or_
 from typing import ClassVar
@@ -22,7 +23,7 @@ from sessionlake.sources.base import Offsets, same
 from sessionlake.sources.columns import EventColumns, normal_type
 from sessionlake.sources.debezium import unwrapped
 from sessionlake.sources.decoding.kafka_records import EVENT, HEADERS, REASON, TOMBSTONE, RecordDecoder, Topic
-from sessionlake.sources.infer import declared_and_inferred, infer_values
+from sessionlake.sources.infer import InferredTypes, declared_and_inferred, infer_values, types_of
 from sessionlake.sources.kafka_cluster import Cluster, explained
 from sessionlake.sources.limits import SMALL_PARTITIONS, SMALL_RECORDS
 from sessionlake.sources.partitions import PARTITIONS, first_partition
@@ -75,9 +76,11 @@ class KafkaSource:
             return AvroValues(self._spark, self._source).columns().names
         return list(_sample(self._spark, self._source))
 
-    def types(self, needed: Sequence[str]) -> dict[str, pa.DataType]:
+    def types(self, needed: Sequence[str], identity: AbstractSet[str] = frozenset()) -> dict[str, pa.DataType]:
         """Return the types that the config declares, or else the Avro schema or the topic's first records have."""
-        return declared_and_inferred(self._source, needed, self._inferred, meta_of(self._source))
+        return declared_and_inferred(
+            self._source, needed, lambda names: self._inferred(names, identity), meta_of(self._source)
+        )
 
     def decoder(self, columns: EventColumns) -> RecordDecoder:
         """Return the decoder of the records."""
@@ -136,12 +139,15 @@ class KafkaSource:
         """Whether a schema has the columns of values; an envelope's are learnt from records, because its rows become JSON."""
         return self._source.format == "avro" and self._source.envelope is None
 
-    def _inferred(self, names: list[str]) -> dict[str, pa.DataType]:
+    def _inferred(self, names: list[str], identity: AbstractSet[str]) -> dict[str, pa.DataType]:
         if self._is_typed:
             schema = to_arrow_schema(AvroValues(self._spark, self._source).columns(names))
             found: dict[str, pa.DataType | None] = {field.name: normal_type(field.type) for field in schema}
         else:
-            found = _sample(self._spark, self._source)
+            sampled = _sample(self._spark, self._source)
+            found = dict.fromkeys(sampled) | types_of(
+                {name: sampled[name] for name in names if name in sampled}, identity, self._source.AT
+            )
         missing, meta = [name for name in names if name not in found], meta_of(self._source)
         if missing:
             raise MissingColumnsError(
@@ -226,7 +232,7 @@ def _options(source: SourceSection) -> dict[str, str]:
     return {**defaults, **reveal_all(f"{source.AT}.options", option_texts(source.options)), **ours}
 
 
-def _sample(spark: SparkSession, source: SourceSection) -> dict[str, pa.DataType | None]:
+def _sample(spark: SparkSession, source: SourceSection) -> InferredTypes:
     given = {n: v for n, v in _options(source).items() if not n.lower().startswith(("starting", "ending"))}
     options = {**given, "startingOffsets": "earliest"}
     records = spark.read.format("kafka").options(**options).load()

@@ -1,6 +1,7 @@
 """From a config to an event input: the aggregates, the columns that are read, and their types."""
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -87,19 +88,21 @@ def event_spec(
     *,
     ordered: bool = False,
     hidden: Hidden = MappingProxyType({}),
+    compared: Sequence[str] = (),
 ) -> EventSpec:
     """Return the settings that workers need for an event input from which the columns `inputs` are read.
 
     Commits pin the types; those of columns that no batch has read are read from the source. `keys` are the columns of the key, if they
-    are not those of [event]. With `ordered` the rows' places are read too, which numbered rows need. `hidden` are columns of
+    are not those of [event]. `compared` are columns of `inputs` that rows are joined by. With `ordered` the rows' places are read too, which numbered rows need. `hidden` are columns of
     `inputs` that aggregates compute.
     """
     event = config.event
     keys, ids = tuple(keys) or event.key_columns, event.id_columns
     shaping = Shaping.of(config.event_at, event, (*keys, event.time, *ids), inputs, hidden)
     looked = source if isinstance(source, WithLookups) else None
-    compared = () if looked is None else looked.compared
-    types = _known_types(config, source, shaping, pinned, compared)
+    looked_up_by = () if looked is None else looked.compared
+    identity = {*looked_up_by, *(name for name in (*keys, *ids, *compared) if name not in event.columns)}
+    types = _known_types(config, source, shaping, pinned, looked_up_by, identity)
     shape = shaping.shape(types)
     key, id_ = (next(iter(names), None) for names in (keys, ids))
     columns = EventColumns(
@@ -115,10 +118,11 @@ def event_spec(
         computed=shape.types,
         asked=shaping.asked,
         also=shaping.also,
-        compared=tuple(compared),
+        compared=tuple(looked_up_by),
         looked_up={}
         if looked is None
         else {name: lookup for name, lookup in looked.looked_up.items() if name in types},
+        canonical=tuple(sorted(identity - {*config.source.types})),
         whole=config.pipeline.archive == ALL,
     )
     return EventSpec(
@@ -138,17 +142,22 @@ def event_spec(
 
 
 def _known_types(
-    config: Config, source: TypedSource, shaping: Shaping, pinned: Pinned | None, compared: Sequence[str]
+    config: Config,
+    source: TypedSource,
+    shaping: Shaping,
+    pinned: Pinned | None,
+    compared: Sequence[str],
+    identity: AbstractSet[str],
 ) -> dict[str, pa.DataType]:
     """Return the types of the source's columns: as pinned, and as the source has them those that only `where` reads."""
     needed = tuple(dict.fromkeys((*shaping.plain, *shaping.inputs, *shaping.also, *compared)))
     if pinned is None:
-        types = _types(config, source, needed)
+        types = _types(config, source, needed, identity)
     else:
         types = {name: type_named(text) for name, text in pinned.types.items()}
     # Columns that only `where` reads, and those that the pipeline is the first time to read.
     fresh = [name for name in dict.fromkeys((*needed, *shaping.asked)) if name not in types]
-    return {**types, **(_types(config, source, fresh) if fresh else {})}
+    return {**types, **(_types(config, source, fresh, identity) if fresh else {})}
 
 
 def every_column(config: Config, source: TypedSource, pinned: Pinned | None, own: Sequence[str | None]) -> list[str]:
@@ -168,10 +177,12 @@ def every_column(config: Config, source: TypedSource, pinned: Pinned | None, own
     return [name for name in names if name not in (*own, *meta_of(config.source))]
 
 
-def _types(config: Config, source: TypedSource, needed: Sequence[str]) -> dict[str, pa.DataType]:
+def _types(
+    config: Config, source: TypedSource, needed: Sequence[str], identity: AbstractSet[str]
+) -> dict[str, pa.DataType]:
     """Return the types of columns in the source; an error for a missing column names the config's key that asks for it."""
     try:
-        return source.types(needed)
+        return source.types(needed, identity)
     except MissingColumnsError as error:
         raise InvalidConfigError(list(missing_columns(config, error))) from error
 

@@ -4,6 +4,7 @@ import io
 from datetime import UTC, date, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -156,3 +157,20 @@ def test_any_text_gives_each_row_a_text_and_a_line_in_order(text: str, block_byt
     for values, error, raw, _ in rows:
         if error is None:
             assert run(b"k,t,n\n" + raw.encode())[0][0] == values
+
+
+def test_texts_of_an_inferred_key_that_are_not_the_numbers_own_are_no_key() -> None:
+    columns = EventColumns("k", None, None, None, ("v",), {"k": pa.int64(), "v": pa.int64()}, canonical=("k",))
+    content = b"k,v\n" + b"".join(b"%s,%s\n" % (text, text) for text in (b"7", b"007", b"0x7", b"7.0", b"", b"-7"))
+    rows = outcome(list(decode(content, "f.csv", "csv", columns)))
+    assert [row[0] for row in rows] == [(7, 7), (None, 7), (None, 7), (None, 7), (None, None), (-7, -7)]
+    reasons = [f"wrong type: k = '{text}' is not a long" for text in ("007", "0x7", "7.0")]
+    assert [row[1] for row in rows] == [None, *reasons, None, None]
+
+
+def test_a_number_beyond_all_doubles_is_not_infinity() -> None:
+    columns = EventColumns("k", None, None, None, (), {"k": pa.float64()})
+    texts = (b"12e4567", b"-1e400", b"Infinity", b"1e308")
+    rows = outcome(list(decode(b"k\n" + b"\n".join(texts) + b"\n", "f.csv", "csv", columns)))
+    assert [row[0][0] for row in rows] == [None, None, float("inf"), 1e308]
+    assert rows[0][1] == "wrong type: k = '12e4567' is not a double"

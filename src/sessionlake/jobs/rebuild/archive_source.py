@@ -1,6 +1,7 @@
 """The archive in the place of a source: each column that a config reads, from the place where the archive has it."""
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,8 +32,9 @@ class ArchiveSource:
         """Return the columns that were read."""
         return list(self._pinned)
 
-    def types(self, needed: Sequence[str]) -> dict[str, pa.DataType]:
+    def types(self, needed: Sequence[str], identity: AbstractSet[str] = frozenset()) -> dict[str, pa.DataType]:
         """Return the types of columns as the old tables have them, or as the config names them; JobError if one was not read."""
+        del identity
         named = self.config.source.types
         types = {name: type_named(text) for name, text in self._pinned.items()}
         for name in needed:

@@ -1,6 +1,7 @@
 """The whole rows of the archive in the place of a source: a config reads of them whatever it would read of the source."""
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -29,7 +30,7 @@ class WholeSource:
         """Return the columns of the source."""
         return self.source.columns()
 
-    def types(self, needed: Sequence[str]) -> dict[str, pa.DataType]:
+    def types(self, needed: Sequence[str], identity: AbstractSet[str] = frozenset()) -> dict[str, pa.DataType]:
         """Return the types of columns: as the config names them, as the old tables have them, or as the source does.
 
         JobError if the source has to be asked, and can't be read; MissingColumnsError if it lacks one.
@@ -41,7 +42,7 @@ class WholeSource:
         if not fresh:
             return known
         try:
-            return known | self.source.types(fresh)
+            return known | self.source.types(fresh, identity)
         except MissingColumnsError:
             raise
         except SessionlakeError as error:

@@ -26,5 +26,5 @@ def _side(config: Config, source: TypedSource, name: str, pinned: Pinned | None)
     section = cast("TableJoinSection", config.section)
     side, on = section.sides[name], section.keys[name]
     pinned = None if pinned is None else pinned.input(name)
-    events = event_spec(config.inputs[name], source, tuple(dict.fromkeys((*on, *side.columns))), pinned)
+    events = event_spec(config.inputs[name], source, tuple(dict.fromkeys((*on, *side.columns))), pinned, compared=on)
     return TableSide(side.name, on, tuple(side.columns), events)

@@ -57,6 +57,21 @@ def _cast(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _cast_text(values: pa.Array, target: pa.DataType) -> pa.Array:
+    if pa.types.is_floating(target):
+        return _without_overflow(values, _plain_cast_text(values, target))
+    return _plain_cast_text(values, target)
+
+
+def _without_overflow(values: pa.Array, doubles: pa.Array) -> pa.Array:
+    """Turn infinities into nulls that are texts of other numbers, for example of 1e400."""
+    infinite = pc.fill_null(pc.is_inf(doubles), fill_value=False)
+    if not pc.any(infinite).as_py():
+        return doubles
+    overflowed = pc.and_(infinite, pc.match_substring_regex(values, r"\d"))
+    return pc.if_else(pc.fill_null(overflowed, fill_value=False), pa.scalar(None, doubles.type), doubles)
+
+
+def _plain_cast_text(values: pa.Array, target: pa.DataType) -> pa.Array:
     try:
         return values.cast(target)
     except pa.ArrowNotImplementedError:

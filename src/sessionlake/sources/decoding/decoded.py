@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sessionlake.errors import first_line
 from sessionlake.sources.columns import EventColumns
@@ -156,6 +157,11 @@ def typed(read: pa.Table, columns: EventColumns, errors: Mapping[int, str] | Non
             continue
         values = without_dictionary(read.column(field.name))
         array, bad = cast_or_null(values, field.type)
+        if field.name in columns.canonical and field.type == pa.int64() and values.type == pa.string():
+            other = pc.fill_null(pc.not_equal(array.cast(pa.string()), values), fill_value=False)
+            if pc.any(other).as_py():
+                array = pc.if_else(other, pa.scalar(None, field.type), array)
+                bad |= other.to_numpy(zero_copy_only=False)
         arrays.append(array)
         for row in np.flatnonzero(bad).tolist():
             if row not in reasons or _comes_before(columns, field.name, reasons[row]):

@@ -1,6 +1,7 @@
 """The common result of every source: rows of events, and each row's origin."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -101,8 +102,11 @@ class TypedSource(Protocol):
     def columns(self) -> list[str]:
         """Return all columns of the source."""
 
-    def types(self, needed: Sequence[str]) -> dict[str, pa.DataType]:
-        """Return the types of the needed columns; an error if one is missing."""
+    def types(self, needed: Sequence[str], identity: AbstractSet[str] = frozenset()) -> dict[str, pa.DataType]:
+        """Return the types of the needed columns; an error if one is missing.
+
+        The values of those in `identity` tell events apart: as keys, as ids, or in comparisons.
+        """
 
     def decoder(self, columns: EventColumns) -> Decoder:
         """Return the workers' half."""

@@ -1,6 +1,7 @@
 """A source whose rows have the columns of its lookups, too."""
 
 from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, TypeVar, cast
@@ -59,9 +60,9 @@ class WithLookups:
         """Return the columns of the source, and those that are looked up."""
         return list(dict.fromkeys((*self.source.columns(), *self.looked_up)))
 
-    def types(self, needed: Sequence[str]) -> dict[str, pa.DataType]:
+    def types(self, needed: Sequence[str], identity: AbstractSet[str] = frozenset()) -> dict[str, pa.DataType]:
         """Return the types of columns, whether they are the source's or looked up."""
-        own = self.source.types([name for name in needed if name not in self.looked_up])
+        own = self.source.types([name for name in needed if name not in self.looked_up], identity)
         asked = {self.looked_up[name] for name in needed if name in self.looked_up}
         wanted = [self.types_of(section) for section in self.config.lookup if section.name in asked]
         found = {name: type_ for types in wanted for name, type_ in types.items()}

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import ClassVar
 
 import pyarrow as pa
@@ -64,7 +65,7 @@ class TableToLookUp:
     def types(self) -> Mapping[str, pa.DataType]:
         """Return the types of its columns; SourceError if it can't be read."""
         try:
-            found = self.source.types(self.source.columns())
+            found = self.source.types(self.source.columns(), self._identity)
         except SourceError as error:
             if self.upstream is None:
                 raise
@@ -82,6 +83,13 @@ class TableToLookUp:
     def texts_of_keys(self) -> tuple[str, ...]:
         """The columns of the key of a pipeline that is looked up, as a config and as rows call them."""
         return () if self.upstream is None else (*self.upstream.key, self.upstream.entry.rows.key)
+
+    @property
+    def _identity(self) -> frozenset[str]:
+        """The columns that are compared, and those that make keys or ids of events."""
+        event = self.config.event
+        own = {*event.key_columns, *event.id_columns, *chain.from_iterable(self.config.keys.values())}
+        return frozenset((*self.section.of_table, *(self.section.names[name] for name in own & {*self.section.names})))
 
     def called(self, column: str) -> str:
         """Return how its rows call a column."""
