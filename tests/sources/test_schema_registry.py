@@ -177,6 +177,69 @@ def test_fields_that_spark_has_no_type_for_harm_no_others(spark: SparkSession, r
         text.columns()
 
 
+def test_values_and_schemas_that_would_end_java_are_bad_values_between_good_ones(
+    spark: SparkSession, registry: Registry
+) -> None:
+    node = record("N", next=["null", "N"])
+    deep = registry.add("s", record(user="string", tree=["null", node]))
+    fixed = registry.add("s", record(user="string", f={"type": "fixed", "name": "F", "size": 2_000_000_000}))
+    nulls = registry.add("s", record(user="string", n={"type": "array", "items": "null"}))
+    many = record("M", **{f"f{i}": "null" for i in range(2000)})
+    wide = registry.add("s", record(user="string", n={"type": "array", "items": many}))
+    wider = registry.add("s", record(user="string", m={"type": "array", "items": record("O", id="int", more=many)}))
+    nested: Any = "int"
+    for _ in range(900):
+        nested = {"type": "array", "items": nested}
+    arrays = registry.add("s", record(user="string", a=nested))
+    brackets = registry.add("s", {"type": "record", "name": "X", "fields": []})
+    registry.schemas[brackets]["schema"] = '{"type":"array","items":' * 20_000 + '"int"' + "}" * 20_000
+
+    def value(number: int, rest: bytes) -> bytes:
+        return b"\0" + number.to_bytes(4, "big") + b"\6abc" + rest
+
+    block = b"\x80\x20"  # 2,048 items
+    cases = {
+        value(deep, b"\2" * 400 + b"\0"): None,
+        value(deep, b"\2" * 2000 + b"\0"): f"bad Avro: the value is not of schema {deep}",
+        value(deep, b"\2" * 1_000_000 + b"\0"): f"bad Avro: the value is not of schema {deep}",
+        value(fixed, b"x" * 100): f"bad Avro: schema {fixed} has a fixed of 2000000000 bytes, and 1048576 are allowed",
+        value(nulls, block * 200_000 + b"\0"): f"bad Avro: the value is not of schema {nulls}",
+        value(nulls, b"\6\0"): None,
+        value(wide, block * 2000 + b"\0"): f"bad Avro: the value is not of schema {wide}",
+        value(wider, b"\x80\x08" + b"\2" * 512 + b"\0"): f"bad Avro: the value is not of schema {wider}",
+        value(arrays, b"\2" * 899 + b"\2\2" + b"\0" * 900): None,
+        value(brackets, b""): f"schema {brackets} can't be read: StreamConstraintsException",
+    }
+    good = value(deep, b"\0")
+    values = [found for case in cases for found in (good, case)] + [good]
+    found = decoded(spark, registry, values, pa.schema([("user", pa.string())]))
+    reasons = [reason for case in cases.values() for reason in (None, case)] + [None]
+    assert [error for _, error in found] == reasons
+    assert [row and row["user"] for row, _ in found] == [None if reason else "abc" for reason in reasons]
+    rows = spark.createDataFrame([(one,) for one in values], "value binary").coalesce(1)
+    texts = rows.select(AvroValues(spark, section(registry)).as_json(rows["value"]).alias("x")).select("x.*").collect()
+    plain = [json.loads(row["value"]) for row in texts if row["value"] is not None]
+    assert {"user": "abc", "n": [None] * 3} in plain
+    # A schema within itself has no JSON here: Spark has no type for it.
+    assert all(row["user"] == "abc" for row in plain)
+
+
+def test_a_task_asks_for_no_more_than_a_thousand_unknown_ids(spark: SparkSession, registry: Registry) -> None:
+    schema = record(id="long")
+    number = registry.add("s", schema)
+    good = written(number, schema, {"id": 1})
+    unknown = [b"\0" + (7_000_000 + i).to_bytes(4, "big") + b"\2" for i in range(1500)]
+    rows = spark.createDataFrame([(one,) for one in (good, *unknown, good)], "value binary").coalesce(1)
+    columns = AvroValues(spark, section(registry)).decoded(rows["value"], pa.schema([("id", pa.int64())]))
+    found = rows.select(columns.alias("x")).select("x.*").collect()
+    assert [row["value"] and row["value"]["id"] for row in (found[0], found[-1])] == [1, 1]
+    assert found[1]["error"] == "no schema 7000000 in the registry"
+    assert found[1500]["error"] == (
+        "schema 7001499 was not asked for, because the registry has none for too many other ids"
+    )
+    assert len(registry.asked) <= 1001
+
+
 def test_an_unknown_id_is_not_asked_for_by_each_value(spark: SparkSession, registry: Registry) -> None:
     found = decoded(spark, registry, [b"\0\0\0\0\7\2"] * 500)
     assert {error for _, error in found} == {"no schema 7 in the registry"}

@@ -11,7 +11,6 @@ import java.util.concurrent.ConcurrentHashMap
 
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
-import scala.util.Try
 import scala.util.control.NonFatal
 
 import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
@@ -35,7 +34,8 @@ trait Schemas extends Serializable {
   /** The number of a value's schema and the place of its first byte, or the reason why it has none. */
   def of(value: Array[Byte]): Either[String, (Int, Int)]
 
-  def schema(number: Int): Either[String, Schema]
+  /** A value's schema, or the reason why there is none. It may be asked for elsewhere only if `mayAsk`. */
+  def schema(number: Int, mayAsk: Boolean): Either[String, Schema]
 
   /** A schema in reasons. */
   def named(number: Int): String
@@ -59,7 +59,7 @@ final class OneSchema(text: String, hasHeader: Boolean) extends Schemas {
 
   override def of(value: Array[Byte]): Either[String, (Int, Int)] =
     if (hasHeader) headed(value).map { case (_, first) => (0, first) } else Right((0, 0))
-  override def schema(number: Int): Either[String, Schema] = Right(parsed)
+  override def schema(number: Int, mayAsk: Boolean): Either[String, Schema] = Right(parsed)
   override def named(number: Int): String = "the schema"
   override def isExact: Boolean = false
 }
@@ -78,10 +78,10 @@ final class Registry(urls: String, user: String, password: String) extends Schem
   override def named(number: Int): String = s"schema $number"
   override def isExact: Boolean = true
 
-  override def schema(id: Int): Either[String, Schema] = if (id < 0) missing(id) else {
+  override def schema(id: Int, mayAsk: Boolean): Either[String, Schema] = if (id < 0) missing(id) else {
     val key = (urls, id)
     Option(schemas.get(key)).orElse(Option(unknown.get(key)).filter(_ > System.nanoTime()).map(_ => missing(id))).getOrElse {
-      get(s"schemas/ids/$id") match {
+      if (!mayAsk) Left(s"schema $id was not asked for, because the registry has none for too many other ids") else get(s"schemas/ids/$id") match {
         case Some(found) =>
           val schema = parsed(found, s"schema $id")
           schemas.put(key, schema)
@@ -131,7 +131,7 @@ final class Registry(urls: String, user: String, password: String) extends Schem
         } catch {
           case error: RegistryException => throw error
           case error: MissingReference => Left(s"$what can't be read: ${error.getMessage}")
-          case NonFatal(error) => Left(s"$what can't be read: ${error.getClass.getSimpleName}")
+          case Refused(error) => Left(s"$what can't be read: ${error.getClass.getSimpleName}")
         }
     }
 
@@ -174,10 +174,12 @@ final class Registry(urls: String, user: String, password: String) extends Schem
           val told = Base64.getEncoder.encodeToString(s"$user:$password".getBytes(UTF_8))
           request.header("Authorization", s"Basic $told")
         }
-        val answer = client.send(request.build(), HttpResponse.BodyHandlers.ofString())
+        val answer = client.send(request.build(), HttpResponse.BodyHandlers.ofInputStream())
+        val body = try answer.body.readNBytes(MostBytes + 1) finally answer.body.close()
+        if (body.length > MostBytes) throw new RegistryException(urls, s"an answer is longer than $MostBytes bytes")
         answer.statusCode match {
-          case 200 => return Some(json.readTree(answer.body))
-          case 404 if json.readTree(answer.body).has("error_code") => return None
+          case 200 => return Some(json.readTree(body))
+          case 404 if json.readTree(body).has("error_code") => return None
           // A record may have any id.
           case 400 | 422 if path.startsWith("schemas/ids/") => return None
           case code @ (429 | 500 | 502 | 503 | 504) => reason = s"HTTP $code"
@@ -204,10 +206,19 @@ object Registry {
   private val PauseMs = 250L
   private val Patience = Duration.ofSeconds(10)
   private val UnknownIds = 10000
+  private val MostBytes = 16 << 20
   private lazy val client = HttpClient.newBuilder().connectTimeout(Patience).build()
   private val json = new ObjectMapper()
   private val schemas = new ConcurrentHashMap[(String, Int), Either[String, Schema]]()
   private val unknown = new ConcurrentHashMap[(String, Int), Long]()
+}
+
+/** Errors that a value or a schema can cause. Scala calls StackOverflowError fatal, and Spark ends the JVM for it. */
+private object Refused {
+  def unapply(error: Throwable): Option[Throwable] = error match {
+    case NonFatal(_) | _: StackOverflowError => Some(error)
+    case _ => None
+  }
 }
 
 object AvroValue {
@@ -230,10 +241,15 @@ object AvroValue {
   /** The columns of a record, without fields that Spark has no type for, for example those of a schema within itself. */
   def columnsOf(schema: Schema): StructType =
     StructType(schema.getFields.asScala.toSeq.flatMap { field =>
-      Try(SchemaConverters.toSqlType(field.schema)).toOption.map(of => StructField(field.name, of.dataType, nullable = true))
+      sqlType(field.schema).map(of => StructField(field.name, of, nullable = true))
     })
 
+  private def sqlType(schema: Schema): Option[DataType] =
+    try Some(SchemaConverters.toSqlType(schema).dataType) catch { case Refused(_) => None }
+
+  /** Reasons that a task keeps, and ids without a schema that it asks for. */
   private val KeptReasons = 1000
+  private val MostFixed = 1 << 20
   private val Micros = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
   private val Times = Map("timestampFormat" -> s"${Micros}X", "timestampNTZFormat" -> Micros)
 }
@@ -252,6 +268,7 @@ case class AvroValue(child: Expression, schemas: Schemas, columns: Option[Struct
 
   // A task has its own: neither Avro's readers nor Spark's may be shared by threads.
   @transient private lazy val readers = mutable.HashMap[Int, Either[String, Reader]]()
+  @transient private var unknown = 0
 
   @transient private lazy val fields: Map[String, Schema.Field] =
     if (reader.isEmpty) Map() else new Schema.Parser().parse(reader).getFields.asScala.map(field => field.name -> field).toMap
@@ -264,18 +281,26 @@ case class AvroValue(child: Expression, schemas: Schemas, columns: Option[Struct
 
   private def readerOf(number: Int): Either[String, Reader] =
     readers.getOrElse(number, {
-      val made = schemas.schema(number).flatMap(madeOf(schemas.named(number), _))
+      val found = schemas.schema(number, mayAsk = unknown < KeptReasons)
+      if (found.isLeft) unknown += 1
+      val made = found.flatMap(madeOf(schemas.named(number), _))
       // There may be any number of ids without a schema.
       if (made.isRight || readers.size < KeptReasons) readers.put(number, made)
       made
     })
 
   private def madeOf(name: String, writer: Schema): Either[String, Reader] =
-    try columns match {
+    try Shape(writer).largestFixed match {
+      case size if size > MostFixed => Left(s"bad Avro: $name has a fixed of $size bytes, and $MostFixed are allowed")
+      case _ => readerFor(name, writer)
+    } catch { case Refused(error) => Left(s"bad Avro: $name can't be read: ${error.getClass.getSimpleName}") }
+
+  private def readerFor(name: String, writer: Schema): Either[String, Reader] =
+    columns match {
       case None => Right(new TextReader(name, writer))
       case Some(_) if writer.getType != Schema.Type.RECORD => Left(s"bad Avro: $name is no record")
       case Some(wanted) => ColumnsReader(name, writer, wanted)
-    } catch { case NonFatal(error) => Left(s"bad Avro: $name can't be read: ${error.getClass.getSimpleName}") }
+    }
 
   /** Reads values of one schema. */
   private abstract class Reader(name: String, writer: Schema, projected: Schema) {
@@ -283,28 +308,38 @@ case class AvroValue(child: Expression, schemas: Schemas, columns: Option[Struct
     private val deserializer =
       new AvroDeserializer(projected, SchemaConverters.toSqlType(projected).dataType, "CORRECTED", false, "", -1)
     private val decoder = new BoundedDecoder()
+    private val isUnbounded = Shape(writer).isUnbounded
     private var datum: Any = _
 
     def read(bytes: Array[Byte], first: Int): Either[String, Any] =
       try {
+        if (isUnbounded) new Walk(decoder.over(bytes, first), bytes.length).over(writer, 0)
         datum = datums.read(datum, decoder.over(bytes, first))
         if (schemas.isExact && !decoder.isEnd) bad else Right(finished(deserializer.deserialize(datum).get))
       } catch {
-        case NonFatal(_) =>
+        case Refused(_) =>
           datum = null
+          failed()
           bad
       }
 
     private val bad = Left(s"bad Avro: the value is not of $name")
 
     protected def finished(value: Any): Any
+
+    /** Forgets what is half written of a value that was refused. */
+    protected def failed(): Unit = ()
   }
 
   /** Gives a value whole, as JSON. */
   private class TextReader(name: String, writer: Schema) extends Reader(name, writer, writer) {
     private val text = new CharArrayWriter()
     private val kind = SchemaConverters.toSqlType(writer).dataType
-    private val generator = new JacksonGenerator(kind, text, new JSONOptions(Times ++ Map("ignoreNullFields" -> "false"), "UTC"))
+    private var generator = made
+
+    private def made = new JacksonGenerator(kind, text, new JSONOptions(Times ++ Map("ignoreNullFields" -> "false"), "UTC"))
+
+    override protected def failed(): Unit = generator = made
 
     override protected def finished(value: Any): Any = {
       text.reset()
@@ -358,6 +393,105 @@ case class AvroValue(child: Expression, schemas: Schemas, columns: Option[Struct
       }
     }
   }
+}
+
+/** What a schema allows that a value's length does not bound.
+  *
+  * `isUnbounded`: its values may be deep, as those of a type within itself, or have many more fields than bytes, as those of `null` have.
+  */
+private case class Shape(isUnbounded: Boolean, largestFixed: Int)
+
+private object Shape {
+  /** The fields of a value for each of its bytes that are usual: a record has some, too. */
+  private val UsualFields = 4L
+
+  def apply(schema: Schema): Shape = {
+    var (isUnbounded, largest) = (false, 0)
+    val sizes = new java.util.IdentityHashMap[Schema, (Long, Long)]()
+    val open = java.util.Collections.newSetFromMap(new java.util.IdentityHashMap[Schema, java.lang.Boolean]())
+    // The least bytes of a value, and its fields.
+    def of(part: Schema): (Long, Long) =
+      if (open.contains(part)) {
+        isUnbounded = true
+        (1, 1)
+      } else Option(sizes.get(part)).getOrElse {
+        open.add(part)
+        val found: (Long, Long) = part.getType match {
+          case Schema.Type.NULL => (0, 1)
+          case Schema.Type.FIXED =>
+            largest = largest.max(part.getFixedSize)
+            (part.getFixedSize.toLong, 1)
+          case Schema.Type.RECORD =>
+            val (bytes, fields) = part.getFields.asScala.map(field => of(field.schema)).unzip
+            (bytes.foldLeft(0L)(added), fields.foldLeft(1L)(added))
+          case Schema.Type.UNION =>
+            part.getTypes.forEach(of(_))
+            (1, 1)
+          case Schema.Type.ARRAY =>
+            of(part.getElementType)
+            (1, 1)
+          case Schema.Type.MAP =>
+            of(part.getValueType)
+            (1, 1)
+          case _ => (1, 1)
+        }
+        open.remove(part)
+        sizes.put(part, found)
+        if (found._2 > UsualFields * found._1 && part.getType != Schema.Type.NULL) isUnbounded = true
+        if (part.getType == Schema.Type.ARRAY && of(part.getElementType)._1 == 0) isUnbounded = true
+        found
+      }
+    of(schema)
+    Shape(isUnbounded, largest)
+  }
+
+  private def added(one: Long, other: Long): Long = (one + other).min(Int.MaxValue.toLong)
+}
+
+/** Walks over a value before it is read, and refuses one that is deep, or has far more parts than bytes: to read it would take too much stack or memory. */
+private class Walk(in: Decoder, bytes: Int) {
+  import Walk._
+
+  private var left = PartsOfByte * bytes + SparePart
+
+  def over(schema: Schema, depth: Int): Unit = {
+    left -= 1
+    if (depth > MostDepth || left < 0) throw new IOException("a value is too deep or too large")
+    schema.getType match {
+      case Schema.Type.RECORD => schema.getFields.forEach(field => over(field.schema, depth + 1))
+      case Schema.Type.UNION => over(schema.getTypes.get(in.readIndex()), depth)
+      case Schema.Type.ARRAY => blocks(() => over(schema.getElementType, depth + 1))
+      case Schema.Type.MAP =>
+        blocks { () =>
+          in.skipString()
+          over(schema.getValueType, depth + 1)
+        }
+      case Schema.Type.FIXED => in.skipFixed(schema.getFixedSize)
+      case Schema.Type.STRING => in.skipString()
+      case Schema.Type.BYTES => in.skipBytes()
+      case Schema.Type.ENUM => in.readEnum()
+      case Schema.Type.INT => in.readInt()
+      case Schema.Type.LONG => in.readLong()
+      case Schema.Type.FLOAT => in.readFloat()
+      case Schema.Type.DOUBLE => in.readDouble()
+      case Schema.Type.BOOLEAN => in.readBoolean()
+      case Schema.Type.NULL => in.readNull()
+    }
+  }
+
+  private def blocks(each: () => Unit): Unit = {
+    var count = in.readArrayStart()
+    while (count > 0) {
+      for (_ <- 0L until count) each()
+      count = in.arrayNext()
+    }
+  }
+}
+
+private object Walk {
+  private val MostDepth = 1000
+  private val PartsOfByte = 16L
+  private val SparePart = 10000L
 }
 
 /** Reads Avro's bytes, and believes no length that is longer than the value: Avro takes memory for what a length says, and one damaged
