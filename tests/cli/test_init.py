@@ -6,6 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -208,7 +209,7 @@ def test_a_sample_is_bounded(tmp_path: Path) -> None:
             ("--key", "usr"),
             "--key: no column 'usr'; pass one of user_id, ts, event_id, page, load_ms, price, buy",
         ),
-        (ROWS, ("--time", "page"), "--time: 'page' holds no times; pass one of ts"),
+        (ROWS, ("--time", "page"), "--time: 'page' holds no times; pass --time with one of: ts"),
         (
             [{"from": f"a{n % 3}", "to": f"b{n % 3}", "time": START + n} for n in range(50)],
             (),
@@ -432,3 +433,65 @@ def test_a_pipeline_is_not_written_in_the_place_of_a_projects_defaults(tmp_path:
     said = "would have the defaults of a project, not a pipeline; pass another file\n"
     assert (result.exit_code, result.stderr) == (2, f"sessionlake: -o: '{tmp_path}/project.toml' {said}")
     assert not (tmp_path / "project.toml").exists()
+
+
+def test_ids_of_19_digits_are_the_key_and_keep_every_digit(tmp_path: Path) -> None:
+    ids = [1588987262754234368, 1588987262754234369, 1588987262754234400]
+    lines = [f"{ids[n % 3]},2026-11-29 06:00:{n:02d} UTC,{n}" for n in range(30)]
+    (tmp_path / "messages.csv").write_text("\n".join(["author_id,sent_at,chars", *lines]) + "\n")
+    result = init(tmp_path / "messages.csv")
+    assert "They are of 3 keys," in result.stdout
+    config = proposed(tmp_path / "messages.csv")
+    assert (config.event.key, config.event.time, config.source.types["author_id"]) == ("author_id", "sent_at", "long")
+
+
+def test_a_key_that_is_named_is_text_if_doubles_would_merge_its_values(tmp_path: Path) -> None:
+    lines = [f"{('1.1', '1.10')[n % 2]},{START + n},{n}.5" for n in range(30)]
+    (tmp_path / "builds.csv").write_text("\n".join(["version,ts,seconds", *lines]) + "\n")
+    result = init(tmp_path / "builds.csv", "--key", "version")
+    assert "They are of 2 keys," in result.stdout
+    assert parse_toml(result.stdout, "proposal")["source"]["types"] == {
+        "version": "string", "ts": "long", "seconds": "double"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["parquet", "delta"])
+def test_decimals_without_a_fraction_are_whole_numbers_and_check_takes_the_config(kind: str, tmp_path: Path) -> None:
+    number, place = pa.decimal128(38, 0), tmp_path / "orders"
+    rows = pa.table(
+        {
+            "USER_ID": pa.array([Decimal(n % 4 + 1) for n in range(60)], number),
+            "EVENT_TS": pa.array([(START + 40 * n) * 1000 for n in range(60)], pa.timestamp("ms")),
+            "LOADED_AT": pa.array([Decimal((START + 40 * n) * 1000) for n in range(60)], number),
+            "QTY": pa.array([Decimal(n) for n in range(60)], number),
+            "ORDER_ID": pa.array([Decimal(10**30 + n) for n in range(60)], number),
+            "PAGE": ["/a" if n % 2 else "/b" for n in range(60)],
+        }
+    )
+    if kind == "delta":
+        write_deltalake(place, rows)
+    else:
+        place.mkdir()
+        pq.write_table(rows, place / "data_0.parquet")
+    for more in ((), ("--time", "LOADED_AT"), ("--table",)):
+        file = tmp_path / f"orders{len(more)}.toml"
+        assert init(place, "--time", "EVENT_TS", "-o", file, *more).exit_code == 0
+        made = parse_toml(file.read_text(), "proposal")
+        assert made["event"]["key"] == "USER_ID"
+        assert made["event"]["id"] == "ORDER_ID"
+        if "table" not in made:
+            assert made["aggregates"]["QTY_sum"] == "sum(cast(`QTY` as double))"
+        if "LOADED_AT" in more:
+            assert made["event"]["time_unit"] == "ms"
+        assert sessionlake.check(file).problems == ()
+
+
+def test_epochs_in_texts_are_times_of_a_unit(tmp_path: Path) -> None:
+    rows = [{"user_id": f"u{n % 3}", "event_timestamp": f"{(START + 60 * n) * 10**6}", "n": f"{n}"} for n in range(30)]
+    write_json(tmp_path / "ga4.json", rows)
+    made = parse_toml(init(tmp_path / "ga4.json").stdout, "proposal")
+    assert (made["event"]["time"], made["event"]["time_unit"]) == ("event_timestamp", "us")
+    assert made["source"]["types"]["event_timestamp"] == "string"
+    assert "from 2025-06-15 15:06:40" in init(tmp_path / "ga4.json").stdout
+    result = init(tmp_path / "ga4.json", "--time", "n")
+    assert result.stderr == "sessionlake: --time: 'n' holds no times; pass --time with one of: event_timestamp\n"

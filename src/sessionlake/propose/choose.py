@@ -18,9 +18,9 @@ KEY_NAMES = re.compile(
     r"(user|customer|account|visitor|client|device|member|author|sensor|machine|vehicle|player|subscriber)(_?(id|key|uuid|name))?|uid|key"
 )
 TIME_NAMES = re.compile(r"(event_?)?(time|timestamp|ts|datetime)|(occurred|happened)_?(at|on)?")
-_LIKE_A_TIME = re.compile(r"time|date|(^|_)(ts|at|on|when|epoch)($|_)|At$")
-_LIKE_AN_ID = re.compile(r"(^|_)(id|uuid|guid)$|Id$")
-_LIKE_A_DURATION = re.compile(r"(^|_)(ms|us|ns|secs?|seconds|millis)$|duration|latency|elapsed")
+_LIKE_A_TIME = re.compile(r"(?i:time|date|(^|_)(ts|at|on|when|epoch)($|_))|At$")
+_LIKE_AN_ID = re.compile(r"(?i:(^|_)(id|uuid|guid)$)|Id$")
+_LIKE_A_DURATION = re.compile(r"(?i:(^|_)(ms|us|ns|secs?|seconds|millis)$|duration|latency|elapsed)")
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 _COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _FROM_S, _TO_S = 946_684_800, 4_102_444_800
@@ -28,6 +28,7 @@ _FROM_S, _TO_S = 946_684_800, 4_102_444_800
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _AT_LEAST = 0.95
 _MOST_AGGREGATES = 8
+_WIDEST_DECIMAL = 18
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,9 @@ def choose(sample: Sample, key: str | None = None, time: str | None = None) -> C
     if time not in units:
         units[time] = unit_of(head[time], time, strict=False)
         if units[time] == "":
+            others = ", ".join(name for name in units if name != time)
             raise ConfigError(
-                f"--time: {time!r} holds no times; pass one of {', '.join(t for t in units if t != time) or 'other events'}"
+                f"--time: {time!r} holds no times; pass --time with {f'one of: {others}' if others else 'a column that does'}"
             )
     keys = [name for name in key_candidates(sample, head) if name not in units]
     key = _column("key", key, sample, keys, KEY_NAMES)
@@ -126,9 +128,9 @@ def _column(what: str, given: str | None, sample: Sample, found: object, names: 
 def unit_of(values: pa.ChunkedArray, name: str, *, strict: bool) -> str | None:
     """Return the unit of a column's times, None for timestamps, dates and text, "" if it holds none.
 
-    `strict`: numbers are times only if the column's name says so, too.
+    `strict`: numbers, also in texts, are times only if the column's name says so, too.
     """
-    present = values.drop_null()
+    present = _numbers(values.drop_null())
     if not len(present):
         return ""
     if pa.types.is_integer(present.type) or pa.types.is_floating(present.type):
@@ -147,8 +149,23 @@ def unit_of(values: pa.ChunkedArray, name: str, *, strict: bool) -> str | None:
     return None if 1 - np.mean(bad) >= _AT_LEAST else ""
 
 
+def _numbers(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return decimals, and texts that are hardly anything but numbers, as doubles."""
+    if pa.types.is_decimal(values.type):
+        return values.cast(pa.float64())
+    if values.type != pa.string():
+        return values
+    numbers = values.filter(pc.match_substring_regex(values, _NUMBER))
+    return numbers.cast(pa.float64()) if len(numbers) and len(numbers) >= _AT_LEAST * len(values) else values
+
+
+def _tells_apart(kind: pa.DataType) -> bool:
+    """Say whether a key or id may be of a type: texts and whole numbers, which some databases keep as decimals."""
+    return kind in (pa.string(), pa.int64()) or (pa.types.is_decimal(kind) and kind.scale == 0)
+
+
 def _is_key(values: pa.ChunkedArray) -> bool:
-    if values.type not in (pa.string(), pa.int64()) or values.null_count > len(values) / 10:
+    if not _tells_apart(values.type) or values.null_count > len(values) / 10:
         return False
     distinct = len(pc.unique(values.drop_null()))
     return 1 < distinct <= 0.9 * len(values)
@@ -163,7 +180,7 @@ def _id(names: list[str], head: pa.Table) -> str | None:
 
 def _distinct_share(values: pa.ChunkedArray) -> float:
     """Return the distinct values as a share of all rows; 0 if the column is of no type that an id can have."""
-    if values.type not in (pa.string(), pa.int64()):
+    if not _tells_apart(values.type):
         return 0.0
     return len(pc.unique(values.drop_null())) / max(1, len(values))
 
@@ -178,12 +195,14 @@ def _nearly_numbers(name: str, sample: Sample) -> NearlyNumbers | None:
     if sample.types[name] != pa.string():
         return None
     texts = sample.column(name).drop_null()
-    wrong = texts if name in sample.numbers else texts.filter(pc.invert(pc.match_substring_regex(texts, _NUMBER)))
-    values = len(texts) + sample.numbers.get(name, 0.0) * sample.rows
-    if not values or not 0 < len(wrong) <= (1 - _AT_LEAST) * values:
+    wrong = texts.filter(pc.invert(pc.match_substring_regex(texts, _NUMBER)))
+    others = len(wrong)
+    if name in sample.numbers:  # of JSON, in which a number in quotes is a text, too
+        others = max(others, len(texts) - round(sample.numbers[name] * sample.rows))
+    if not len(wrong) or others > (1 - _AT_LEAST) * len(texts):
         return None
     aggregate = _aggregate(name, pa.chunked_array([pa.array([0.0])]))
-    return aggregate and NearlyNumbers(len(wrong) / values, wrong[0].as_py(), aggregate)
+    return aggregate and NearlyNumbers(others / len(texts), wrong[0].as_py(), aggregate)
 
 
 def _aggregate(name: str, values: pa.ChunkedArray) -> tuple[str, str] | None:
@@ -192,6 +211,9 @@ def _aggregate(name: str, values: pa.ChunkedArray) -> tuple[str, str] | None:
     if values.null_count == len(values):
         return None
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    if not is_plain(kind):
+        # A decimal that is too wide for an aggregate.
+        return None if _LIKE_AN_ID.search(name) else _named(f"{name}_sum", f"sum(cast(`{name}` as double))")
     if pa.types.is_string(kind) or (number and _LIKE_AN_ID.search(name)):
         made = (f"{name}_distinct", f"count_distinct({name})")
     elif number and _LIKE_A_DURATION.search(name):
@@ -200,4 +222,15 @@ def _aggregate(name: str, values: pa.ChunkedArray) -> tuple[str, str] | None:
         made = (f"{name}_sum", f"sum({name})")
     else:
         return None
-    return None if made[0].lower() in RESERVED | SessionSection.RESERVED else made
+    return _named(*made)
+
+
+def is_plain(kind: pa.DataType) -> bool:
+    """Say whether a table can have a column of a type."""
+    if pa.types.is_decimal(kind):
+        return bool(kind.precision <= _WIDEST_DECIMAL)
+    return not (pa.types.is_nested(kind) or pa.types.is_null(kind))
+
+
+def _named(name: str, function: str) -> tuple[str, str] | None:
+    return None if name.lower() in RESERVED | SessionSection.RESERVED else (name, function)

@@ -3,17 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from sessionlake.config.durations import parse_duration
 from sessionlake.operators.keyed.section import RESERVED
-from sessionlake.propose.choose import Choice
+from sessionlake.propose.choose import Choice, is_plain
 from sessionlake.propose.measure import USUAL_GRACE, Batch, Lateness, Seen, lateness, look
 from sessionlake.propose.sample import Sample
 from sessionlake.sources.columns import EventColumns
 from sessionlake.stream.watermark import NO_WATERMARK
-
-_WIDEST_DECIMAL = 18
 
 
 @dataclass(frozen=True)
@@ -54,10 +50,3 @@ def refused_share(batches: Sequence[Batch], retention: str) -> float:
         refused, total = refused + int((times < newest - retention_us).sum()), total + len(times)
         newest = max(newest, int(times.max(initial=NO_WATERMARK)))
     return refused / total if total else 0.0
-
-
-def is_plain(kind: pa.DataType) -> bool:
-    """Say whether a table can have a column of a type."""
-    if pa.types.is_decimal(kind):
-        return bool(kind.precision <= _WIDEST_DECIMAL)
-    return not (pa.types.is_nested(kind) or pa.types.is_null(kind))

@@ -32,7 +32,7 @@ def config_text(
         first = _session(sample, measured) if isinstance(measured, Measured) else _window(sample, measured)
         computed, skew = [first, _aggregates(choice)], "the grace"
         functions = [*choice.aggregates.values(), *choice.others.values()]
-        columns = [re.split(r"[(,)]", text)[1] for text in functions]
+        columns = [column for text in functions if (column := re.split(r"[(,)]", text)[1]) in sample.types]
     blocks = (
         _head(sample, measured.seen),
         pipeline(name or sample.name, directory),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import Token, TokenType, exp
 
-from sessionlake.propose.keyed import is_plain
+from sessionlake.propose.choose import is_plain
 from sessionlake.propose.query.blocks import Block, refused
 from sessionlake.propose.query.brackets import Tokens, conjuncts, split
 from sessionlake.propose.query.inlined import input_of, starred

@@ -7,7 +7,7 @@ from sqlglot import TokenType, exp
 
 from sessionlake.columnar.equality import NUMBER, TEXT, family_of
 from sessionlake.operators.keyed.section import RESERVED
-from sessionlake.propose.keyed import is_plain
+from sessionlake.propose.choose import is_plain
 from sessionlake.propose.query.blocks import Block, refused
 from sessionlake.propose.query.brackets import Tokens, split
 from sessionlake.propose.query.inlined import input_of, scope_over, starred
