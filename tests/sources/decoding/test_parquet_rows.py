@@ -6,6 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sessionlake.errors import SourceError
+from sessionlake.sources.decoding import parquet_rows
 from sessionlake.sources.decoding.decode import decode
 from tests.sources.decoding.common import COLUMNS, WIDE, errors, outcome
 
@@ -139,3 +140,15 @@ def test_a_time_without_a_python_date_is_shown_as_text(time: pa.Scalar, text: st
     ((_, reason, raw, _),) = outcome(list(decode(content, "f", "parquet", COLUMNS)))
     assert raw == f'{{"n": "{text}"}}'
     assert reason == (f"wrong type: n = {text} is not a long" if time.type == pa.date32() else None)
+
+
+@pytest.mark.parametrize("kind", ["dictionary", "plain"])
+def test_rows_of_long_values_are_read_in_smaller_parts(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet_rows, "_BATCH_BYTES", 1 << 20)
+    texts = ["x" * 10_000] * 1000 if kind == "dictionary" else [f"{n:010000d}" for n in range(1000)]
+    table = pa.table({"k": [f"u{n % 7}" for n in range(1000)], "t": texts, "n": range(1000)})
+    buffer = pa.BufferOutputStream()
+    pq.write_table(table, buffer, compression="zstd", use_dictionary=kind == "dictionary", row_group_size=400)
+    parts = list(decode(buffer.getvalue().to_pybytes(), "f.parquet", "parquet", COLUMNS))
+    assert max(len(part.table) for part in parts) <= 105
+    assert pa.concat_tables([part.table for part in parts]).select(["k", "t", "n"]).to_pydict() == table.to_pydict()

@@ -29,6 +29,8 @@ from sessionlake.warehouse.parquet import parquet_file
 
 _LARGE_GROUP = 50_000
 _DICTIONARIES = ("PLAIN_DICTIONARY", "RLE_DICTIONARY")
+_BATCH_BYTES = 128 << 20
+"""Rows that are read at once have at most about so many bytes, as far as a file tells before they are read."""
 _DAMAGE = (pa.ArrowException, OSError, ValueError, OverflowError)
 """Errors that damaged bytes raise; a lack of memory is not one of them."""
 
@@ -74,11 +76,12 @@ def decode_parquet(source: str | bytes, path: str, columns: EventColumns, piece:
                 yield from _all_null(range(first, sum(sizes)), path, columns)
                 return
             try:
-                for read in _read(file, wanted, list(groups)):
+                most = _rows_at_once(source, file, wanted, groups)
+                for read in _read(file, wanted, list(groups), most):
                     yield from _decoded(read, before, path, columns)
                     before += len(read)
             except _DAMAGE:
-                yield from _by_group(file, wanted, groups, before, path, columns)
+                yield from _by_group(source, file, wanted, groups, before, path, columns)
     except _DAMAGE as error:
         if piece.number == 0:  # the other parts' tasks meet it, too
             yield unreadable(path, columns, error)
@@ -109,8 +112,37 @@ def _has_dictionary(file: pq.ParquetFile, name: str) -> bool:
     return any(kind in _DICTIONARIES for kind in found.row_group(0).column(places[0]).encodings)
 
 
-def _read(file: pq.ParquetFile, wanted: list[str], groups: list[int]) -> Iterator[pa.Table]:
-    for batch in file.iter_batches(MAX_ROWS, row_groups=groups, columns=wanted, use_threads=False):
+def _rows_at_once(source: str | bytes, file: pq.ParquetFile, wanted: list[str], groups: range) -> int:
+    """Return how many rows to read at once. A long value that a dictionary has once may be that of every row."""
+    most, schema = MAX_ROWS, file.metadata.schema
+    places = [at for at in range(file.metadata.num_columns) if schema.column(at).path.split(".")[0] in wanted]
+    for group in groups:
+        found = file.metadata.row_group(group)
+        chunks = [found.column(at) for at in places]
+        bytes_of_row = sum(chunk.total_uncompressed_size for chunk in chunks) / max(1, found.num_rows)
+        names = [
+            chunk.path_in_schema
+            for chunk in chunks
+            if chunk.physical_type == "BYTE_ARRAY"
+            and chunk.path_in_schema in wanted
+            and any(kind in _DICTIONARIES for kind in chunk.encodings)
+        ]
+        if names:
+            bytes_of_row = max(bytes_of_row, _longest(source, file, names, group))
+        most = min(most, max(1, int(_BATCH_BYTES / max(1.0, bytes_of_row))))
+    return most
+
+
+def _longest(source: str | bytes, file: pq.ParquetFile, names: list[str], group: int) -> int:
+    """Return the bytes of the longest values in the dictionaries of a row group's columns, together."""
+    with open_parquet(source, read_dictionary=names, metadata=file.metadata) as encoded:
+        first = next(encoded.iter_batches(1, row_groups=[group], columns=names, use_threads=False), None)
+    arrays = [] if first is None else [array for array in first.columns if isinstance(array, pa.DictionaryArray)]
+    return sum(pc.max(pc.binary_length(array.dictionary)).as_py() or 0 for array in arrays)
+
+
+def _read(file: pq.ParquetFile, wanted: list[str], groups: list[int], most: int) -> Iterator[pa.Table]:
+    for batch in file.iter_batches(most, row_groups=groups, columns=wanted, use_threads=False):
         # By position, since a file may have two columns of one name.
         arrays = [batch.column(batch.schema.names.index(name)) for name in wanted]
         _check_indices(arrays)
@@ -128,7 +160,13 @@ def _check_indices(arrays: list[pa.Array]) -> None:
 
 
 def _by_group(
-    file: pq.ParquetFile, wanted: list[str], groups: range, given: int, path: str, columns: EventColumns
+    source: str | bytes,
+    file: pq.ParquetFile,
+    wanted: list[str],
+    groups: range,
+    given: int,
+    path: str,
+    columns: EventColumns,
 ) -> Iterator[Decoded]:
     """Read on after the file's first `given` rows, each row group by itself: damage to one costs no row of another."""
     end = sum(file.metadata.row_group(group).num_rows for group in range(groups.start))
@@ -137,7 +175,7 @@ def _by_group(
         if end <= given:
             continue
         try:
-            for read in _read(file, wanted, [group]):
+            for read in _read(file, wanted, [group], _rows_at_once(source, file, wanted, range(group, group + 1))):
                 some = read.slice(max(0, given - before))
                 yield from _decoded(some, before + len(read) - len(some), path, columns)
                 before += len(read)
