@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.aggregates import Events, build_aggregates
-from sessionlake.columnar.arrays import Groups
+from sessionlake.aggregates.codec import StateCodec
+from sessionlake.columnar.arrays import Groups, concatenated
 from sessionlake.errors import ConfigError
 from tests.aggregates.columns import INT64, TYPED, cents, every_type, order_of, randoms, same, typed
 from tests.operators.sessions.merging import Event, by_group, events, lifted, merged, values_of
@@ -89,19 +90,61 @@ def test_sum_of_large_decimals_in_any_order() -> None:
         assert values_of("sum(x)", pa.decimal128(18, 2), rows, random) == {0: Decimal("199999999999999999.80")}
 
 
-@pytest.mark.parametrize("sign", [1, -1])
-@given(rows=events(st.integers(0, INT64.max) | st.integers(INT64.max - 3, INT64.max)), random=randoms)
-def test_sum_of_one_sign_saturates(sign: int, rows: list[Event], random: Random) -> None:
-    rows = [r._replace(value=None if r.value is None else sign * r.value) for r in rows]
-    clamp = lambda total: max(INT64.min, min(INT64.max, total))  # noqa: E731
-    check("sum(x)", "long", rows, random, lambda some: clamp(sum(m.value for m in some)) if some else None)
+LARGE = st.integers(INT64.min, INT64.max) | st.sampled_from(
+    [INT64.min, INT64.max, INT64.max - 9, 10, -20, 2**62, -(2**62)]
+)
 
 
-@given(values=st.lists(st.integers(INT64.min, INT64.max) | st.sampled_from([INT64.min, INT64.max]), min_size=1))
-def test_sum_of_mixed_signs_saturates_only_where_the_exact_sum_does(values: list[int]) -> None:
+def in_64_bits(total: int) -> int | None:
+    return total if INT64.min <= total <= INT64.max else None
+
+
+@examples(200)
+@given(rows=events(LARGE), random=randoms)
+def test_sum_of_large_integers_in_any_order_and_grouping(rows: list[Event], random: Random) -> None:
+    check("sum(x)", "long", rows, random, lambda some: in_64_bits(sum(m.value for m in some)) if some else None)
+
+
+@examples(100)
+@given(values=st.lists(st.none() | LARGE, min_size=1, max_size=9), data=st.data())
+def test_a_sum_that_leaves_64_bits_comes_back_from_its_packed_state(
+    values: list[int | None], data: st.DataObject
+) -> None:
     (total,) = build_aggregates({"a": "sum(x)"}, {"x": pa.int64()})
-    out = total.merge([pa.array(values, pa.int64())], Groups(np.zeros(1, np.int64), len(values)))
-    assert out[0].to_pylist() == [max(INT64.min, min(INT64.max, sum(values)))]
+    codec, states, before = StateCodec([total]), None, []
+    for value in values:
+        one = total.from_value(pa.array([value], pa.int64()), np.zeros(1, np.int64))
+        states = one if states is None else [concatenated(pair) for pair in zip(states, one, strict=True)]
+        if data.draw(st.booleans()):
+            states = total.merge(states, Groups(np.zeros(1, np.int64), len(states[0])))
+            packed = codec.encode(states, 1)
+            assert [codec.decode_one(packed[0].as_py())] == [[column[0].as_py() for column in states]]
+            states = codec.decode(packed)
+        before.append(value)
+    states = total.merge(states, Groups(np.zeros(1, np.int64), len(states[0])))
+    there = [value for value in before if value is not None]
+    assert total.value(states).to_pylist() == [in_64_bits(sum(there)) if there else None]
+    assert codec.encode(states, 1).equals(codec.encode(total.merge(states, Groups(np.zeros(1, np.int64), 1)), 1))
+
+
+def test_many_groups_of_which_few_leave_64_bits() -> None:
+    rng = np.random.default_rng(3)
+    values = rng.integers(-(2**40), 2**40, 6000)
+    values[::97] = INT64.max - 5
+    values[50::97] = INT64.min + 7
+    sizes = rng.integers(1, 40, 400)
+    starts = np.cumsum(sizes) - sizes
+    starts = starts[starts < len(values)]
+    (total,) = build_aggregates({"a": "sum(x)"}, {"x": pa.int64()})
+    groups = Groups(starts, len(values))
+    states = total.merge(total.from_value(pa.array(values), values), groups)
+    right = [sum(part.tolist()) for part in np.split(values, starts[1:])]
+    assert total.value(states).to_pylist() == [in_64_bits(one) for one in right]
+    wide = {
+        n: int.from_bytes(one, "little", signed=True) for n, one in enumerate(states[1].to_pylist()) if one is not None
+    }
+    assert wide == {n: one for n, one in enumerate(right) if in_64_bits(one) is None}
+    assert 0 < len(wide) < len(right)
 
 
 @given(rows=events(st.floats(-1e12, 1e12)), random=randoms)

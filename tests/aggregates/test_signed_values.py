@@ -66,7 +66,7 @@ def average_of_doubles(values: list[float]) -> float:
 
 
 def clipped_sum(values: list[int]) -> int:
-    return max(INT64.min, min(INT64.max, sum(values)))
+    return total if INT64.min <= (total := sum(values)) <= INT64.max else None
 
 
 def exact_average(values: list[Any]) -> float:

@@ -36,7 +36,12 @@ class Added(Aggregate):
         self.inner, self.since = inner, since
         self.name, self.value_type, self.inputs = inner.name, inner.value_type, inner.inputs
         self.state = (*inner.state, LONG)
-        self.full_state, self.plain, self.spans_keys = inner.full_state, inner.plain, inner.spans_keys
+        self.rare, self.full_state, self.plain, self.spans_keys = (
+            inner.rare,
+            inner.full_state,
+            inner.plain,
+            inner.spans_keys,
+        )
         self.one = None if inner.one is None else self._one(inner.one)
 
     @staticmethod

@@ -1,18 +1,24 @@
 """Packed states: all aggregates' states of a record as one byte string, in stores and changelogs alike."""
 
-from collections.abc import Iterable
-from struct import calcsize, unpack_from
+from collections.abc import Iterable, Mapping
+from struct import Struct, calcsize, unpack_from
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from sessionlake.aggregates.base import Aggregate, States
-from sessionlake.aggregates.scalars import BYTES
-from sessionlake.columnar.arrays import binary_array, byte_slices, nullable, numbers, offsets_of
+from sessionlake.aggregates.scalars import BYTES, LONG
+from sessionlake.columnar.arrays import Ints, binary_array, byte_slices, nullable, numbers, offsets_of
+from sessionlake.errors import StoreError
 
 STATE_LAYOUT = 2
 """Version of the byte layout of states; with another one, stored states can't be read and ask for a rebuild."""
 
+
+_RARE_BYTES = 16
+_RARE = np.dtype([("column", "<u2"), ("value", f"V{_RARE_BYTES}")])
+_RARE_ONE = Struct(f"<H{_RARE_BYTES}s")
 
 Scalar = int | float | bytes | None
 """One row of a state column."""
@@ -23,12 +29,30 @@ class StateCodec:
 
     Store, changelog and corrections hold this string, so that a restore copies it unread (docs/decisions/0002). Layout,
     little endian: a validity bitmap, then 8 bytes for each number and a 4-byte length for each byte string, then the byte
-    strings. Another layout asks for another STATE_LAYOUT.
+    strings. `Aggregate.rare` columns come last, and only the values that there are: 2 bytes for the number of the column before it, 16 bytes of
+    value. So a state without any has the bytes that it had before there were such columns. Another layout asks for another STATE_LAYOUT.
     """
 
-    def __init__(self, aggregates: Iterable[Aggregate], columns: Iterable[pa.DataType] = ()) -> None:
-        """Make one for the states of aggregates, then for plain columns of state types."""
-        self.types = [*(type_ for aggregate in aggregates for type_ in aggregate.state), *columns]
+    def __init__(
+        self, aggregates: Iterable[Aggregate], columns: Iterable[pa.DataType] = (), *, all_rare: bool = False
+    ) -> None:
+        """Make one for the states of aggregates, then for plain columns of state types.
+
+        With `all_rare` each int64 column among `columns` is followed by a rare one.
+        """
+        self.types: list[pa.DataType] = []
+        self._rare: list[tuple[int, int]] = []
+        """Of each rare column its place among all columns, and the number of the packed column before it."""
+        for aggregate in aggregates:
+            for i, type_ in enumerate(aggregate.state):
+                if i in aggregate.rare:
+                    self._add_rare()
+                else:
+                    self.types.append(type_)
+        for type_ in columns:
+            self.types.append(type_)
+            if all_rare and type_ == LONG:
+                self._add_rare()
         self._bitmap = -(-len(self.types) // 8)  # bytes of the bitmap, rounded up
         formats = {"int64": "<i8", "double": "<f8", "binary": "<u4"}
         fields = [("valid", np.uint8, (self._bitmap,)), *((f"f{i}", formats[str(t)]) for i, t in enumerate(self.types))]
@@ -41,6 +65,9 @@ class StateCodec:
 
     def encode(self, states: States, rows: int) -> pa.Array:
         """Return one byte string for each row; nulls inside of a state are kept."""
+        rare = {number: states[place] for place, number in self._rare}
+        at = {place for place, _ in self._rare}
+        states = [column for place, column in enumerate(states) if place not in at] if at else states
         # Columns of a fixed width form one structured array of numpy, the heads. Byte strings are then joined to the heads.
         fixed = np.zeros(rows, self._fixed)
         tails = []
@@ -57,6 +84,8 @@ class StateCodec:
                 valid[:, i] = mask
         fixed["valid"] = np.packbits(valid, axis=1, bitorder="little")
         head = binary_array(fixed, np.arange(rows + 1) * self._fixed.itemsize)
+        if any(column.null_count < rows for column in rare.values()):
+            tails.append(_packed_rare(rare, rows))
         return pa.compute.binary_join_element_wise(head, *tails, b"") if tails else head
 
     def decode(self, packed: pa.Array) -> States:
@@ -64,7 +93,7 @@ class StateCodec:
         rows = len(packed)
         offsets, data = offsets_of(packed)
         if not rows or not self.types:
-            return [pa.array([], type_) for type_ in self.types]
+            return self._with_rare([pa.array([], type_) for type_ in self.types], {}, 0)
         fixed = offsets_of(byte_slices(data, offsets[:-1], np.full(rows, self._fixed.itemsize)))[1].view(self._fixed)
         valid = np.unpackbits(fixed["valid"], axis=1, bitorder="little").astype(bool)
         # The place at which each row's next byte string begins: after its head, then after the strings read so far.
@@ -81,7 +110,10 @@ class StateCodec:
                 )
             else:
                 states.append(nullable(np.ascontiguousarray(fixed[f"f{i}"]), mask, type_))
-        return states
+        if not self._rare:
+            return states
+        left = offsets[1:] - tail
+        return self._with_rare(states, _unpacked_rare(data, tail, left) if left.any() else {}, rows)
 
     def decode_one(self, packed: bytes) -> list[Scalar]:
         """Return one row of the state columns, as `decode` does of many: for a few, numpy takes longer to begin than this to end."""
@@ -97,4 +129,56 @@ class StateCodec:
         if valid != self._all_valid:
             bits = int.from_bytes(valid, "little")
             row = [value if bits >> i & 1 else None for i, value in enumerate(row)]
+        if self._rare:
+            more = dict(_RARE_ONE.iter_unpack(packed[at:]))
+            for place, number in self._rare:
+                row.insert(place, more.get(number))
         return row
+
+    def _add_rare(self) -> None:
+        self._rare.append((len(self.types) + len(self._rare), len(self.types) - 1))
+
+    def _with_rare(self, states: States, found: Mapping[int, tuple[Ints, bytes]], rows: int) -> States:
+        """Return the packed columns and the rare ones, in order; `found` has rows and values by the number of the column before."""
+        if unknown := found.keys() - {number for _, number in self._rare}:
+            raise StoreError(
+                f"a state has a wide number for its column {min(unknown)}, which has none; is it of a newer release?"
+            )
+        for place, number in self._rare:
+            column = pa.nulls(rows, BYTES)
+            if number in found:
+                at, values = found[number]
+                lengths = np.zeros(rows, np.int64)
+                lengths[at] = _RARE_BYTES
+                plain = binary_array(values, np.concatenate([[0], np.cumsum(lengths)]))
+                column = pa.compute.if_else(pa.array(lengths > 0), plain, pa.scalar(None, BYTES))
+            states.insert(place, column)
+        return states
+
+
+def _packed_rare(columns: Mapping[int, pa.Array], rows: int) -> pa.Array:
+    """Return what each row has of rare columns, given by the number of the column before each."""
+    at = {
+        n: np.flatnonzero(c.is_valid().to_numpy(zero_copy_only=False))
+        for n, c in columns.items()
+        if c.null_count < rows
+    }
+    entries = np.empty(sum(map(len, at.values())), _RARE)
+    row = np.concatenate([*at.values()])
+    entries["column"] = np.repeat([*at], [len(some) for some in at.values()])
+    entries["value"] = np.concatenate([offsets_of(columns[n])[1] for n in at]).view(f"V{_RARE_BYTES}")
+    order = np.argsort(row, kind="stable")
+    counts = np.bincount(row, minlength=rows)
+    return binary_array(np.ascontiguousarray(entries[order]), np.concatenate([[0], np.cumsum(counts)]) * _RARE.itemsize)
+
+
+def _unpacked_rare(data: npt.NDArray[np.uint8], at: Ints, left: Ints) -> dict[int, tuple[Ints, bytes]]:
+    """Invert `_packed_rare`: return rows and values by the number of the column before, from the places and lengths of what rows have."""
+    some = np.flatnonzero(left)
+    entries = offsets_of(byte_slices(data, at[some], left[some]))[1].view(_RARE)
+    row = np.repeat(some, left[some] // _RARE.itemsize)
+    found = {}
+    for number in np.unique(entries["column"]).tolist():
+        mine = entries["column"] == number
+        found[number] = row[mine], entries["value"][mine].tobytes()
+    return found

@@ -10,9 +10,10 @@ from sessionlake.aggregates.by import ValueBy
 from sessionlake.aggregates.full import Quantile
 from sessionlake.aggregates.hll import HyperLogLog
 from sessionlake.aggregates.logic import Bits, CountIf, Logical
-from sessionlake.aggregates.numeric import Average, Count, DecimalSum, Extreme, Product, Sum
+from sessionlake.aggregates.numeric import Average, Count, DecimalSum, Extreme, Product, Sum, WholeSum, number_type
 from sessionlake.aggregates.ordered import Collect, Edge
 from sessionlake.aggregates.positions import PositionEdge
+from sessionlake.aggregates.scalars import DOUBLE
 from sessionlake.aggregates.sets import CollectSet, Mode, StringAgg
 from sessionlake.aggregates.sketches import APPROX_DISTINCT, EXACT_DISTINCT, CountDistinct, Histogram, Percentile
 from sessionlake.aggregates.spread import Comoments, Moments
@@ -128,7 +129,10 @@ def _position(*, latest: bool) -> Function:
 
 
 def _sum(a: Asked) -> Aggregate:
-    return (DecimalSum if pa.types.is_decimal(a.types[0]) else Sum)(a.name, a.columns[0], a.types[0])
+    name, column, type_ = a.name, a.columns[0], a.types[0]
+    if pa.types.is_decimal(type_):
+        return DecimalSum(name, column, type_)
+    return (Sum if number_type(name, "sum", column, type_) == DOUBLE else WholeSum)(name, column)
 
 
 def _quantile(a: Asked) -> Aggregate:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from sessionlake.aggregates.added import KNOWN, Added
 from sessionlake.aggregates.base import Aggregate, States
 from sessionlake.aggregates.codec import StateCodec
+from sessionlake.aggregates.scalars import LONG
 from sessionlake.columnar.arrays import Ints, concatenated
 
 
@@ -26,7 +27,7 @@ class Layout:
     texts: Mapping[str, str]
     """The aggregates by name, as the config has them."""
     states: Mapping[str, Sequence[str]]
-    """By name the types of their state columns."""
+    """By name the types of their state columns, without rare ones: a state says itself what it has of these."""
     columns: Sequence[str] = ()
     """The columns of the source that late and archived events have since then."""
 
@@ -35,7 +36,7 @@ class Layout:
         cls, since: int, texts: Mapping[str, str], aggregates: Iterable[Aggregate], columns: Sequence[str] = ()
     ) -> "Layout":
         """Return that of aggregates, whose texts are given."""
-        states = {a.name: tuple(str(type_) for type_ in a.state) for a in aggregates}
+        states = {a.name: tuple(str(t) for n, t in enumerate(a.state) if n not in a.rare) for a in aggregates}
         return cls(since, {name: texts[name] for name in states}, states, tuple(columns))
 
     @classmethod
@@ -53,14 +54,15 @@ class Layout:
             "columns": list(self.columns),
         }
 
-    def columns_of(self, packed: pa.Array) -> dict[str, States]:
-        """Return by name the state columns of packed states."""
-        types = {"int64": pa.int64(), "double": pa.float64(), "binary": pa.binary()}
-        codec = StateCodec((), [types[text] for of in self.states.values() for text in of])
-        found, at = {}, codec.decode(packed)
-        for name, of in self.states.items():
-            found[name], at = at[: len(of)], at[len(of) :]
-        return found
+    def columns_of(self, packed: pa.Array) -> dict[str, list[tuple[pa.Array, pa.Array | None]]]:
+        """Return by name the state columns of packed states, each with the rare column that may be behind it."""
+        types = {"int64": LONG, "double": pa.float64(), "binary": pa.binary()}
+        codec = StateCodec((), [types[text] for of in self.states.values() for text in of], all_rare=True)
+        columns = iter(codec.decode(packed))
+        return {
+            name: [(next(columns), next(columns) if types[text] == LONG else None) for text in of]
+            for name, of in self.states.items()
+        }
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,14 @@ class Layouts:
         return StateCodec(self.aggregates).encode(states, rows)
 
 
-def _as_of(aggregate: Aggregate, states: States, rows: int) -> States:
+def _as_of(aggregate: Aggregate, found: Sequence[tuple[pa.Array, pa.Array | None]], rows: int) -> States:
     """Return states that the aggregate had in an earlier layout: in the first one it could not say that it is unknown."""
-    return states if len(states) == len(aggregate.state) else [*states, pa.array(np.full(rows, KNOWN))]
+    plain, states = iter(found), States()
+    more = None
+    for n in range(len(aggregate.state)):
+        if n in aggregate.rare:
+            states.append(more)
+        else:
+            column, more = next(plain, (None, None))
+            states.append(pa.array(np.full(rows, KNOWN)) if column is None else column)
+    return states

@@ -18,6 +18,7 @@ from sessionlake.aggregates.scalars import (
     state_type,
     to_state,
 )
+from sessionlake.aggregates.wide import added, none_wide
 from sessionlake.columnar.arrays import Bools, Groups, Ints, nullable, numbers, ranks, validity, within_group
 from sessionlake.errors import ConfigError
 
@@ -86,18 +87,14 @@ def doubles_of(values: pa.Array) -> pa.Array:
 
 
 class Sum(Aggregate):
-    """sum(x): double for floats, int64 for integers and booleans.
+    """sum(x) of floats, a double."""
 
-    Integers saturate at the bounds of int64, merge by merge: only a sum that never leaves them is independent of the
-    order of merges if signs are mixed.
-    """
-
+    state = (DOUBLE,)
+    value_type = DOUBLE
     plain = 0
 
-    def __init__(self, name: str, column: str, type_: pa.DataType) -> None:
+    def __init__(self, name: str, column: str) -> None:
         self.name, self.inputs = name, (column,)
-        self.value_type = number_type(name, "sum", column, type_)
-        self.state = (self.value_type,)
 
     def lift(self, events: Events) -> States:
         """Return each event's number."""
@@ -108,8 +105,6 @@ class Sum(Aggregate):
         values, valid = numbers(states[0])
         with np.errstate(over="ignore", invalid="ignore"):
             total = np.add.reduceat(values, groups.starts)
-        if values.dtype == np.int64 and len(values) and _may_overflow(values, groups):
-            total = _saturated(total, values, groups)
         return [nullable(total, None if valid is None else np.logical_or.reduceat(valid, groups.starts))]
 
     def value(self, states: States) -> pa.Array:
@@ -118,7 +113,44 @@ class Sum(Aggregate):
 
     def from_value(self, values: pa.Array, time_us: Ints) -> States:  # noqa: ARG002 - a sum has no time
         """Return the value itself."""
-        return [values.cast(self.state[0])]
+        return [values.cast(DOUBLE)]
+
+
+class WholeSum(Aggregate):
+    """sum(x) of integers and booleans: int64, null while the sum is beyond. It is kept in 128 bits (docs/rules.md, rule 466)."""
+
+    state = (LONG, BYTES)
+    rare = (1,)
+    value_type = LONG
+    plain = 0
+
+    def __init__(self, name: str, column: str) -> None:
+        self.name, self.inputs = name, (column,)
+
+    def lift(self, events: Events) -> States:
+        """Return each event's number."""
+        return self.from_value(to_state(events.columns[self.inputs[0]]), events.time_us)
+
+    def merge(self, states: States, groups: Groups) -> States:
+        """Add, ignoring nulls."""
+        (values, valid), wide = numbers(states[0]), states[1]
+        some = None if valid is None else np.logical_or.reduceat(valid, groups.starts)
+        with np.errstate(over="ignore"):
+            total = np.add.reduceat(values, groups.starts)
+        if wide.null_count == len(wide) and not _may_overflow(values, groups):
+            return [nullable(total, some), none_wide(len(total))]
+        total, fits, beyond = added(values, wide, groups.starts)
+        is_wide = wide.is_valid().to_numpy(zero_copy_only=False)
+        some = np.logical_or.reduceat(is_wide | (True if valid is None else valid), groups.starts)
+        return [nullable(total, some & fits), beyond]
+
+    def value(self, states: States) -> pa.Array:
+        """Return the sum."""
+        return states[0]
+
+    def from_value(self, values: pa.Array, time_us: Ints) -> States:  # noqa: ARG002 - a sum has no time
+        """Return the value itself."""
+        return [values.cast(LONG), none_wide(len(values))]
 
 
 class DecimalSum(Aggregate):
@@ -166,15 +198,6 @@ def _may_overflow(values: Ints, groups: Groups) -> bool:
     """Say whether a group's sum can leave int64: it could if each value were as large as the largest."""
     largest = max(abs(int(values.min())), abs(int(values.max())))
     return largest * int(groups.sizes.max()) >= _SAFE_SUM
-
-
-def _saturated(total: Ints, values: Ints, groups: Groups) -> Ints:
-    """Return the totals, at a bound of int64 if the exact sum is beyond it."""
-    # A wrapped total is off by a multiple of 2 ** 64, far more than doubles can be wrong about the exact sum.
-    estimate = np.add.reduceat(values.astype(np.float64), groups.starts)
-    limits = np.iinfo(np.int64)
-    wrapped = np.abs(estimate - total) > float(1 << 63)
-    return np.where(wrapped, np.where(estimate > 0, limits.max, limits.min), total)
 
 
 class Extreme(Aggregate):

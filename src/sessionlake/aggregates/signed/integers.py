@@ -13,13 +13,12 @@ from sessionlake.columnar.arrays import Bools, Groups, nullable, numbers
 
 _HALF = 32
 _LOW_HALF = (1 << _HALF) - 1
-_INT64 = np.iinfo(np.int64)
 _EXACT = 1 << 53
 """Doubles have all whole numbers up to this."""
 
 
 class IntegerSum(Aggregate):
-    """sum(x): int64 for integers and booleans, at a bound of it if the sum is beyond; decimal(38, s) for decimals.
+    """sum(x): int64 for integers and booleans, null if the sum is beyond; decimal(38, s) for decimals.
 
     The state is the exact total >> 32, the 32 bits below, and how many values are not null.
     """
@@ -58,8 +57,7 @@ class IntegerSum(Aggregate):
         total = (high << _HALF) | low
         if self.value_type != LONG:
             return decimals_of_words(total, high >> _HALF, count > 0, self.value_type)
-        total = np.where(high >> (_HALF - 1) > 0, _INT64.max, total)
-        return nullable(np.where(high >> (_HALF - 1) < -1, _INT64.min, total), count > 0)
+        return nullable(total, (count > 0) & (high >> (_HALF - 1) == total >> 63))
 
 
 class IntegerAverage(IntegerSum):
