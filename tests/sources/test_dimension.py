@@ -2,17 +2,21 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.columnar.equality import key_of
+from sessionlake.columnar.identity import record_ids
 from sessionlake.sources.lookups import dimension
-from sessionlake.sources.lookups.dimension import FROM, KEY, UNTIL, BadVersionError, Dimension, mapped
+from sessionlake.sources.lookups.dimension import FROM, HASH, KEY, UNTIL, BadVersionError, Dimension, mapped
+from tests.columnar.colliding import twins
 from tests.support import examples
 
 KEYS = st.sampled_from(["a", "b", "c", "", "a\0", "ä"])
@@ -93,14 +97,43 @@ def test_one_row_a_key(rows: dict[str | None, None], asked: list[str | None]) ->
     assert found(Dimension.of(table, 100), pa.array(asked, pa.string())) == [places.get(key) for key in asked]
 
 
-def test_keys_of_equal_hashes_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = dimension.record_ids
-    monkeypatch.setattr(
-        dimension, "record_ids", lambda keys, salt: real(keys, salt) % 3 if not salt.any() else real(keys, salt)
-    )
+@pytest.mark.parametrize("keys", [("customer-0001234", "MGTcUM2ngTSvg7c0"), twins()])
+def test_keys_that_somebody_chose_to_have_one_hash_are_told_apart(keys: tuple[str, str]) -> None:
+    """The first two have one XXH64 under Spark's seed, the others under every seed."""
+    version = Dimension.of(pa.table({KEY: [*keys, "else"], "v": [0, 1, 2]}), 100)
+    assert found(version, pa.array([keys[1], "x", keys[0]])) == [1, None, 0]
+
+
+def test_keys_of_equal_hashes_are_told_apart_under_another_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, used = dimension.keyed_hashes, []
+
+    def poor(keys: pa.Array, secret: bytes) -> Any:
+        used.append(secret)
+        return real(keys, secret) % 3 if secret == used[0] else real(keys, secret)
+
+    monkeypatch.setattr(dimension, "keyed_hashes", poor)
     keys = pa.array(list("abcdefgh"))
     version = Dimension.of(pa.table({KEY: keys, "v": pa.array(range(8))}), 100)
     assert found(version, pa.array(["h", "x", "a"])) == [7, None, 0]
+    assert len(set(used)) == 2
+
+
+def test_keys_of_equal_hashes_under_all_secrets_refuse_the_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dimension, "keyed_hashes", lambda keys, _: pc.binary_length(keys).to_numpy().astype(np.uint64))
+    keys = pa.array([None, "a", "bbb", "cc", "dd"])
+    with pytest.raises(
+        BadVersionError,
+        match=r"^has keys whose hashes are equal under 4 secrets, one of them in row [34] of those with a key$",
+    ):
+        Dimension.of(pa.table({KEY: keys, "v": pa.array(range(5))}), 100)
+
+
+def test_version_of_a_release_without_secrets_is_read() -> None:
+    keys = pa.array([f"k{number}" for number in range(50)])
+    hashes = record_ids(keys, np.full(50, 1)).view(np.uint64)
+    table = pa.table({KEY: keys, "v": pa.array(range(50)), HASH: pa.array(hashes)}).take(pa.array(np.argsort(hashes)))
+    version = Dimension(table.replace_schema_metadata({"salt": "1"}))
+    assert found(version, pa.array(["k7", "none", "k49"])) == [7, None, 49]
 
 
 def test_a_file_of_several_batches_is_found_in_as_the_table_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

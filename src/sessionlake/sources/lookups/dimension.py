@@ -6,6 +6,7 @@ hash in it, and the times of a key's rows never overlap, so that a search ends a
 
 import json
 import os
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,15 +21,21 @@ from sessionlake.columnar.arrays import Bools, Ints, combined
 from sessionlake.columnar.equality import INSTANT, key_of
 from sessionlake.columnar.identity import record_ids
 from sessionlake.columnar.joint_keys import joint_key
+from sessionlake.columnar.keyed_hash import SECRET_BYTES, keyed_hashes
 from sessionlake.sources.lookups.overlaps import disjoint
 
 KEY, FROM, UNTIL, HASH = "\0key", "\0from", "\0until", "\0hash"
 """Columns beside those that events get: the key as text, from when (inclusive) until when (exclusive) a row is valid, in
 microseconds, and the hash of the key."""
 EVER, FOREVER = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+_SECRET = b"secret"
+"""The metadata of a version with the secret of its hashes, in hexadecimal digits: drawn for each version, so that nobody can choose
+keys of one hash."""
 _SALT = b"salt"
+"""The metadata of a version of a release whose hashes had no secret."""
 _TYPES = b"types"
 """The metadata that has the types of the columns which make the key; files of before rule 465 lack it."""
+_TRIES = 4
 _BATCH_ROWS = 1 << 20
 _SAMPLE = 1 << 16
 
@@ -70,13 +77,16 @@ class Dimension:
         timed, ends = (name in rows.column_names for name in (FROM, UNTIL))
         if timed:
             rows = _with_times(rows)
-        for salt in range(64):
-            found = _sorted(rows, salt)
+        for _ in range(_TRIES):
+            found = _sorted(rows, secrets.token_bytes(SECRET_BYTES))
             new_key, new_hash = _begins(found[KEY]), _changes(found[HASH].to_numpy())
-            if not (new_key & ~new_hash).any():
+            if not (doubled := new_key & ~new_hash).any():
                 break
         else:
-            raise BadVersionError("has keys whose hashes are equal for 64 salts")  # pragma: no cover (once in 2 ** 60)
+            place = pc.index(rows[KEY], found[KEY][int(np.flatnonzero(doubled)[0])]).as_py() + 1
+            raise BadVersionError(
+                f"has keys whose hashes are equal under {_TRIES} secrets, one of them in row {place} of those with a key"
+            )
         _refuse_twins(found, new_key)
         if not timed:
             return cls(found)
@@ -103,10 +113,6 @@ class Dimension:
     def _metadata(self) -> Mapping[bytes, bytes]:
         return self.table.schema.metadata or {}
 
-    @property
-    def _salt(self) -> int:
-        return int(self._metadata[_SALT])
-
     def keys_of(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> pa.Array:
         """Return the keys that rows with the values of these columns have, null of a null; a dictionary of texts stays one.
 
@@ -118,6 +124,13 @@ class Dimension:
             return joint_key([text.cast(pa.string()) for text in texts]) if len(texts) > 1 else texts[0]
         types = json.loads(self._metadata[_TYPES])
         return key_of([_as_compared(column, type_) for column, type_ in zip(flat, types, strict=True)])
+
+    def _hashed(self, keys: pa.Array) -> npt.NDArray[np.uint64]:
+        """Return the hashes of keys as the version has them."""
+        about = self._metadata
+        if _SECRET in about:
+            return keyed_hashes(keys.cast(pa.binary()), bytes.fromhex(about[_SECRET].decode()))
+        return record_ids(keys, np.full(len(keys), int(about[_SALT]))).view(np.uint64)
 
     def find(self, keys: pa.Array, time_us: Ints | None = None, no_time: Bools | None = None) -> Ints:
         """Return the row of each key, at each time if rows are valid for a time; -1 if there is none."""
@@ -149,7 +162,7 @@ class Dimension:
 
     def _runs(self, keys: pa.Array) -> tuple[Ints, Ints]:
         """Return the first row of each key and the one after its last; -1 for keys that have none."""
-        hashes = _hash(keys, self._salt)
+        hashes = self._hashed(keys)
         # Sorted hashes are found four times faster: each search begins in memory that the one before it has read.
         order = np.argsort(hashes)
         first, last = np.empty(len(hashes), np.int64), np.empty(len(hashes), np.int64)
@@ -207,10 +220,6 @@ def _numbers(column: pa.ChunkedArray) -> npt.NDArray[Any]:
     return combined(column).to_numpy()
 
 
-def _hash(keys: pa.Array, salt: int) -> npt.NDArray[np.uint64]:
-    return record_ids(keys, np.full(len(keys), salt)).view(np.uint64)
-
-
 def _coded(keys: pa.Array) -> tuple[Ints, pa.Array]:
     """Return a number for each key, -1 for null, and the key of each number; each key once if keys are repeated."""
     if not pa.types.is_dictionary(keys.type):
@@ -231,11 +240,11 @@ def _with_times(rows: pa.Table) -> pa.Table:
     return rows.filter(pc.less(rows[FROM], rows[UNTIL]))
 
 
-def _sorted(rows: pa.Table, salt: int) -> pa.Table:
-    hashes = _hash(combined(rows[KEY]), salt)
+def _sorted(rows: pa.Table, secret: bytes) -> pa.Table:
+    hashes = keyed_hashes(combined(rows[KEY]).cast(pa.binary()), secret)
     order = np.lexsort((_numbers(rows[FROM]), hashes)) if FROM in rows.column_names else np.argsort(hashes)
     found = rows.append_column(HASH, pa.array(hashes)).take(pa.array(order)).combine_chunks()
-    return found.replace_schema_metadata({**(rows.schema.metadata or {}), _SALT: str(salt).encode()})
+    return found.replace_schema_metadata({**(rows.schema.metadata or {}), _SECRET: secret.hex().encode()})
 
 
 def _begins(keys: pa.ChunkedArray) -> Bools:
