@@ -7,7 +7,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import Phase, given, settings
@@ -15,10 +14,11 @@ from hypothesis import strategies as st
 
 from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.numeric import Count
-from sessionlake.columnar.identity import record_ids
 from sessionlake.config.load import parse_config
 from sessionlake.errors import ConfigError
+from sessionlake.stream.unique.hashes import id_hashes
 from sessionlake.testing import Harness
+from tests.columnar.colliding import twins
 from tests.operators_table import PROCESSORS
 from tests.oracle.unique import UniqueModel
 from tests.support import examples
@@ -253,7 +253,7 @@ def test_an_event_that_a_correction_brings_in_counts_once(operator: str, drafted
             expected = plain.process(
                 [rows[at] for at in passed], 10**9, corrections=[*restates(operator, applied), *moves]
             )
-            found = unique.process(rows, 10**9, corrections=restates(operator, ids))
+            found = unique.process(rows, 10**9, corrections=restates(operator, ids, unique._secret))
             assert unchanged(found.changes) == unchanged(expected.changes)
             assert [(int(one["correction_id"]), one["reason"]) for one in sorted(found.stale, key=repr)] == told
             assert found.counts.get("duplicate", 0) == numbers["duplicate"]
@@ -264,17 +264,45 @@ def test_an_event_that_a_correction_brings_in_counts_once(operator: str, drafted
                 unique.lose_stores()
 
 
-def restates(operator: str, identities: Sequence[tuple[str, int, str]]) -> list[Row]:
+def restates(operator: str, identities: Sequence[tuple[str, int, str]], secret: str = "") -> list[Row]:
     """Return corrections that bring in one event each."""
     slice_us = {"tumbling": 20, "hopping": 10}.get(operator, 1)
     state = StateCodec([Count("n", None)]).encode([pa.array([1])], 1)[0].as_py()
     found = []
     for key, time, id_ in identities:
-        hashed = record_ids(pa.array([id_]), record_ids(pa.array([key]), np.zeros(1, np.int64)))[0]
+        hashed = id_hashes(pa.array([key]), pa.array([id_]), 0, secret)[0]
         first = time - time % slice_us
         place = {"key": key, "start_time": first, "end_time": first + slice_us - 1, "event_count": 1, "state": state}
         found.append({"kind": "restate", **place, "id_time": time, "id_hash": int(hashed)})
     return found
+
+
+def test_id_that_somebody_chose_for_its_hash_takes_no_event_of_another_key() -> None:
+    """Under XXH64 with Spark's seed both events have one identity: key, time and id of the first one are enough to make the second."""
+    chosen = [
+        {"key": "mallory1", "time_us": 5, "id": "VkNkvO8wgqkL62XR"},
+        {"key": "victim", "time_us": 5, "id": "order-0000012345"},
+    ]
+    keys, ids = (pa.array([row[name] for row in chosen]) for name in ("key", "id"))
+    assert len(set(id_hashes(keys, ids, 0, "").tolist())) == 1
+    config = {"source": FILES, "event": {**EVENT, "unique_for": "40 us"}, **OPERATORS["session"]}
+    harness = Harness(config)
+    assert harness.process([{**chosen[0], "v": 1, "tag": ""}]).counts["accepted"] == 1
+    found = harness.process([{**chosen[1], "v": 1, "tag": ""}, {**chosen[1], "v": 1, "tag": ""}])
+    assert (found.counts["accepted"], found.counts["duplicate"]) == (1, 1)
+
+
+@pytest.mark.parametrize("same", ["key", "id"])
+def test_no_secret_free_collision_of_keys_or_ids_is_one_of_identities(same: str) -> None:
+    """These texts have one XXH64 under every seed: to hash them under a secret one would not part them."""
+    texts, one = pa.array(twins()), pa.array(["a", "a"])
+    keys, ids = (one, texts) if same == "key" else (texts, one)
+    assert len(set(id_hashes(keys, ids, 0, "00ff").tolist())) == 2
+
+
+def test_identities_of_two_inputs_differ() -> None:
+    keys, ids = pa.array(["a"]), pa.array(["1"])
+    assert id_hashes(keys, ids, 0, "00ff")[0] != id_hashes(keys, ids, 1, "00ff")[0]
 
 
 def model_of(operator: str) -> UniqueModel:

@@ -13,6 +13,7 @@ from sessionlake.jobs.forget import forget
 from sessionlake.observe.status import read_status
 from sessionlake.operators.run import run
 from sessionlake.quality.run import run_quality
+from sessionlake.stream.unique.tables import hashed as hashed_ids
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.delta_log import USER_METADATA
@@ -52,7 +53,9 @@ def test_duplicates_of_earlier_batches_are_found_whatever_happened_to_the_stores
         texts = tables[table].read()
         assert texts.count() == texts.where("get_json_object(raw, '$.key') <=> key or raw = '{broken'").count()
     late = tables[schemas.LATE_EVENTS].read().where("not partly" if name == "unique window" else "true")
-    hashed = late.select("key", "event_time", F.expr("xxhash64(event_id, xxhash64(key, 0L))").alias("id_hash"))
+    secret = last_batch(tables).settings.unique_secret
+    assert len(secret) == 32
+    hashed = hashed_ids(late.select("key", "event_time", "event_id"), 0, secret)
     assert hashed.join(ids, ["key", "event_time", "id_hash"], "left_anti").count() == 0
 
 

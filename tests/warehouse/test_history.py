@@ -74,6 +74,15 @@ def test_every_commit_of_ours_names_its_format() -> None:
     assert our_metadata(user_metadata({"a": 1}), "t") == {"a": 1, **stamp()}
 
 
+def test_identities_under_a_secret_are_read_by_no_release_that_does_not_know_of_it() -> None:
+    """Such a release would find no duplicate. A pipeline without `unique_for` has none, and can go back."""
+    secret = {"unique_secret": "00ff"}
+    for settings, number in ((secret, OLDEST_FORMAT), ({**secret, "unique_since": {"events": 0}, "layouts": [1]}, 5)):
+        written = our_metadata(user_metadata({"settings": settings}), "t")
+        assert written is not None
+        assert written["format"] == number
+
+
 def test_metadata_of_a_newer_format_is_refused() -> None:
     newer = json.dumps({"sessionlake": {"format": FORMAT + 1, "written_by": "9.9"}})
     with pytest.raises(PipelineStateError, match=rf"table 't': is of format {FORMAT + 1}, .*install sessionlake 9.9"):

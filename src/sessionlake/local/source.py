@@ -121,10 +121,12 @@ def _looked_up(source: LocalSource, side: Config, lookups: Lookups) -> TypedSour
     return WithLookups(source, side, tables, held) if tables else source
 
 
-def local_operator(config: Config, types: Mapping[str, Types], lookups: Lookups | None = None) -> Operator[Any]:
+def local_operator(
+    config: Config, types: Mapping[str, Types], lookups: Lookups | None = None, secret: str = ""
+) -> Operator[Any]:
     """Return the operator of a config, over rows whose columns have the given types by input; keys and ids are texts by default.
 
-    `lookups` are the rows that events are looked up in, by the name of the lookup.
+    `lookups` are the rows that events are looked up in, by the name of the lookup. For `secret` see `stream.unique.hashes`.
     """
     if isinstance(config.section, SidedSection):
         types = equal_types(config.section.pairs_on, {name: types.get(name, {}) for name in config.inputs})
@@ -133,7 +135,7 @@ def local_operator(config: Config, types: Mapping[str, Types], lookups: Lookups 
         texts = [*config.keys[name], *side.event.id_columns]
         source = LocalSource({**dict.fromkeys(texts, pa.string()), **types.get(name, {})})
         sources[name] = _looked_up(source, side, lookups or {})
-    return once(named(config.entry.operator)(config, sources, None), config.inputs)
+    return once(named(config.entry.operator)(config, sources, None), config.inputs, secret)
 
 
 def local_tables(config: Config) -> LocalTables:

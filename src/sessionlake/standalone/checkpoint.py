@@ -12,6 +12,7 @@ import pyarrow as pa
 from sessionlake.engine.shard import COMMIT
 from sessionlake.errors import ConfigError, CorruptionError, StoreError, StoreHeldError
 from sessionlake.store.buffered import BufferedSegments
+from sessionlake.stream.unique.hashes import unique_secret
 
 NAME = "standalone"
 """The metadata entry of the database."""
@@ -36,6 +37,8 @@ class Checkpoint:
     """The last position that the caller named."""
     kept: Mapping[str, int] = field(default_factory=dict)
     """By partition how many messages were kept."""
+    unique_secret: str = ""
+    """The secret of the identities' hashes; empty in directories that were created without one."""
 
     def to_bytes(self) -> bytes:
         """Return it as it is written."""
@@ -75,7 +78,7 @@ def read_checkpoint(db: BufferedSegments, path: Path, definition: Mapping[str, A
     if found is None:
         if db.meta(COMMIT) is not None:
             raise ConfigError(f"directory: {str(path)!r} is a shard of a pipeline; choose another directory")
-        return Checkpoint(definition)
+        return Checkpoint(definition, unique_secret=unique_secret(None))
     saved = Checkpoint(**json.loads(found))
     wanted = json.loads(json.dumps(definition))
     for name in (*wanted, *saved.definition):

@@ -93,4 +93,4 @@ class Pipeline(Standalone[Operator[Any]]):
 
     def _build(self, types: Mapping[str, Types]) -> Operator[Any]:
         given = {name: {**types.get(name, {}), **self._declared} for name in self._config.inputs}
-        return local_operator(self._config, given, self._lookups)
+        return local_operator(self._config, given, self._lookups, self._saved.unique_secret)

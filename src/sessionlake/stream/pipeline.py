@@ -21,6 +21,7 @@ from sessionlake.stream.planned_offsets import fingerprint
 from sessionlake.stream.relaid import relaid
 from sessionlake.stream.tables import outputs_of
 from sessionlake.stream.unique import Unique, once
+from sessionlake.stream.unique.hashes import unique_secret
 from sessionlake.stream.unique.tables import unique_since, with_ids
 from sessionlake.stream.wrapped import inner, store_layout
 from sessionlake.warehouse.batch_commit import BatchCommit, Settings
@@ -57,6 +58,7 @@ def make_pipeline(
         computed_names(kind.inputs),
         [layout.fields() for layout in layouts],
         unique_since(kind.inputs, before),
+        unique_secret(before),
         next_shapes(config, before),
         by_value=True,
     )
@@ -68,12 +70,12 @@ def make_pipeline(
             read = [Layout.read(fields) for fields in other.layouts]
             return make_pipeline(tables, before, made, checkpoint_id, layouts=read, pins=pins).under(other)
         then = with_columns(config, other.live, columns_then(config, other))
-        return replace(pipeline, operator=operator_of(kind, layouts, then), settings=other)
+        return replace(pipeline, operator=operator_of(kind, layouts, then, secret=other.unique_secret), settings=other)
 
     pipeline = Pipeline(
         name=config.pipeline.name,
         checkpoint_id=checkpoint_id,
-        operator=operator_of(kind, layouts, live if allow_expiry else None),
+        operator=operator_of(kind, layouts, live if allow_expiry else None, secret=settings.unique_secret),
         under=under,
         shards=config.pipeline.shards,
         store_dir=config.store_dir,
@@ -89,9 +91,11 @@ def make_pipeline(
     return pipeline
 
 
-def operator_of(kind: Kind, layouts: Sequence[Layout], live: Mapping[str, Any] | None = None) -> Operator[Any]:
+def operator_of(
+    kind: Kind, layouts: Sequence[Layout], live: Mapping[str, Any] | None = None, *, secret: str = ""
+) -> Operator[Any]:
     """Return the workers' half of a kind with all that is around it; under other settings of classification if these are given."""
-    return once(relaid(kind.operator(live), Layouts.of(layouts, kind.aggregates)), kind.inputs)
+    return once(relaid(kind.operator(live), Layouts.of(layouts, kind.aggregates)), kind.inputs, secret)
 
 
 def _stored(tables: Tables, kind: Kind, operator: Operator[Any], state: State) -> DataFrame:

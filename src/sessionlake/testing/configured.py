@@ -20,6 +20,7 @@ from sessionlake.sources.decoding.rows import Origin, Rows
 from sessionlake.sources.record_columns import NO_VALUE, OFFSET, PARTITION
 from sessionlake.stream.ingest import DEAD
 from sessionlake.stream.outputs import LATE
+from sessionlake.stream.unique.hashes import unique_secret
 from sessionlake.testing.local import OperatorHarness
 from sessionlake.warehouse.changelog import Changelog, changelog_of
 from sessionlake.warehouse.schemas import PARTLY
@@ -74,7 +75,7 @@ class Harness(OperatorHarness[Operator[Any], LocalTables]):
         lookups: Lookups | None = None,
     ) -> None:
         """Raise ConfigError for an invalid config; `lookups` are the rows to look up, by the name of the lookup."""
-        self._lookups = lookups
+        self._lookups, self._secret = lookups, unique_secret(None)
         self._config = local_config(config)
         self._of = changelog_of(self._config)
         self.last = ConfigOutput([], [], [], [], {})
@@ -98,7 +99,7 @@ class Harness(OperatorHarness[Operator[Any], LocalTables]):
         given = {name: [*added.get(name, ()), *back.get(name, ())] for name in {**added, **back}}
         if self._operator is None:
             types = {name: self._types(some) for name, some in given.items()}
-            self._operator = local_operator(self._config, types, self._lookups)
+            self._operator = local_operator(self._config, types, self._lookups, self._secret)
         chunks = [
             (name, chunk) for name, some in given.items() for chunk in self._chunks(name, some, len(back.get(name, ())))
         ]
@@ -119,7 +120,9 @@ class Harness(OperatorHarness[Operator[Any], LocalTables]):
         return self.last
 
     def _make_operator(self, rows: Sequence[Row]) -> Operator[Any]:
-        return local_operator(self._config, dict.fromkeys(self._config.inputs, self._types(rows)), self._lookups)
+        return local_operator(
+            self._config, dict.fromkeys(self._config.inputs, self._types(rows)), self._lookups, self._secret
+        )
 
     def _types(self, rows: Sequence[Row]) -> dict[str, pa.DataType]:
         names = dict.fromkeys(name for row in rows for name in row)

@@ -32,6 +32,8 @@ class Settings:
     """The layouts that states have had, this batch's last, as JSON values (`aggregates/layouts.py`); empty if there was one."""
     unique_since: Mapping[str, int] = field(default_factory=dict)
     """By event input the batch from which on duplicates are taken out (`unique_for`); without those inputs that do not ask for it."""
+    unique_secret: str = ""
+    """The secret of the identities' hashes, in hexadecimal digits, drawn for the first batch; empty in warehouses that began without one."""
     shapes: Sequence[Mapping[str, Any]] = ()
     """The computed columns that batches have had, this batch's last, by their keys in the config, each from its batch `since` on;
     empty if they are those of `rebuild` for all batches."""
@@ -118,6 +120,7 @@ class BatchCommit:
                 settings.get("computed", {}),
                 settings.get("layouts", ()),
                 settings.get("unique_since", {}),
+                settings.get("unique_secret", ""),
                 settings.get("shapes", ()),
                 settings.get("by_value", False),
             ),
@@ -153,6 +156,7 @@ class BatchCommit:
                 **({"computed": settings.computed} if settings.computed else {}),
                 **({"layouts": list(settings.layouts)} if settings.layouts else {}),
                 **({"unique_since": settings.unique_since} if settings.unique_since else {}),
+                **({"unique_secret": settings.unique_secret} if settings.unique_secret else {}),
                 **({"shapes": list(settings.shapes)} if settings.shapes else {}),
                 **({"by_value": True} if settings.by_value else {}),
             },

@@ -11,13 +11,14 @@ from typing import Any
 
 from sessionlake.errors import PipelineStateError
 
-OLDEST_FORMAT, FORMAT = 2, 4
-_LAYOUTS, _SHAPES = 3, 4
+OLDEST_FORMAT, FORMAT = 2, 5
+_LAYOUTS, _SHAPES, _SECRETS = 3, 4, 5
 """The oldest and the newest format of tables, checkpoints and backups that this package reads.
 
 Version 0.2 was the first to write format 2. Metadata without a format is older. Format 3 has states of several layouts, and only
 commits that have those are of it: a pipeline to which no aggregate was added can still be read by version 0.2. In format 4 a
-computed column has had several texts.
+computed column has had several texts. In format 5 identities of events are hashed under a secret: a release that does not know of
+it would find no duplicate.
 """
 _KEY = "sessionlake"
 """The key of our metadata in the userMetadata of a commit. Other writers' keys are left as they are."""
@@ -44,7 +45,9 @@ class ForeignChange:
 def user_metadata(metadata: Mapping[str, Any]) -> str:
     """Return the text that a commit carries as its userMetadata; it names the format."""
     settings = metadata.get("settings") or {}
-    number = _SHAPES if settings.get("shapes") else _LAYOUTS if settings.get("layouts") else OLDEST_FORMAT
+    has_secret = settings.get("unique_secret") and settings.get("unique_since")
+    found = ((_SECRETS, has_secret), (_SHAPES, settings.get("shapes")), (_LAYOUTS, settings.get("layouts")))
+    number = next((format_ for format_, is_used in found if is_used), OLDEST_FORMAT)
     return json.dumps({_KEY: {**metadata, **stamp(number)}})
 
 

@@ -184,7 +184,7 @@ def event_ids(*, sided: bool) -> pa.Schema:
         [
             commented("key", pa.string(), "The event's key"),
             commented("event_time", TIME, "The event's time"),
-            commented("id_hash", pa.int64(), "xxhash64(event_id, xxhash64(key, number of the input, from 0 on))"),
+            commented("id_hash", pa.int64(), "Hash of input, key and event_id under the secret of the pipeline"),
             *([SIDE_FIELD] if sided else []),
             *BATCH_MARKS,
         ]

@@ -10,13 +10,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sessionlake.columnar.arrays import Ints, combined
-from sessionlake.columnar.identity import record_ids
 from sessionlake.config.load import Config
 from sessionlake.jobs.run import JobRun
 from sessionlake.operators.registry import kind_of
 from sessionlake.stream.changes import check_changes
 from sessionlake.stream.kind import Kind
 from sessionlake.stream.restating import Restating
+from sessionlake.stream.unique.hashes import id_hashes
 from sessionlake.stream.watermark import watermark_of
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
@@ -40,7 +40,10 @@ def restatements(run: JobRun, events: DataFrame, kind: Kind, *, with_ids: bool =
 
     With `with_ids` each event has a correction of its own, which names its identity.
     """
-    partials = _with_ids(events, kind) if with_ids else restated(events, kind, run.pinned["watermark_us"])
+    if with_ids:
+        partials = _with_ids(events, kind, last_batch(run.tables).settings.unique_secret)
+    else:
+        partials = restated(events, kind, run.pinned["watermark_us"])
     # Two restates of a run never share key and start, nor kind and ordinal, nor identity if partials have these columns.
     names = ("kind", "ordinal", *(field.name for field in schemas.ID_FIELDS))
     more = [F.col(name).cast("string") for name in names if name in partials.columns]
@@ -58,7 +61,7 @@ def restating_of(kind: Kind) -> Restating:
     return kind.restating
 
 
-def _with_ids(events: DataFrame, kind: Kind) -> DataFrame:
+def _with_ids(events: DataFrame, kind: Kind, secret: str) -> DataFrame:
     """Return a restate of each event by itself, with its identity (docs/rules.md, rule 226)."""
     restating = restating_of(kind)
     alone, schema = restating.alone, pa.schema([*restating.merge(0).schema, *schemas.ID_FIELDS])
@@ -69,7 +72,7 @@ def _with_ids(events: DataFrame, kind: Kind) -> DataFrame:
         for batch in batches:
             late = pa.Table.from_batches([batch])
             keys, ids = (combined(late[name]) for name in ("key", "event_id"))
-            hashes = record_ids(ids, record_ids(keys, np.zeros(len(late), np.int64)))
+            hashes = id_hashes(keys, ids, 0, secret)
             columns = [*alone(late).columns, late["time_us"].cast(schemas.TIME), pa.array(hashes)]
             yield from pa.Table.from_arrays(columns, schema=schema).to_batches()
 

@@ -14,11 +14,11 @@ from sessionlake.stream.unique.operator import DUPLICATES, ID_TIME, IDS, Unique
 __all__ = ["DUPLICATES", "IDS", "ID_HASH", "ID_TIME", "Unique", "once", "remembered_us"]
 
 
-def once(operator: Operator[Any], inputs: Iterable[str]) -> Operator[Any]:
-    """Return the operator, or one that gets each event once if an input, given by its name, asks for it."""
+def once(operator: Operator[Any], inputs: Iterable[str], secret: str = "") -> Operator[Any]:
+    """Return the operator, or one that gets each event once if an input, given by its name, asks for it; for `secret` see `id_hashes`."""
     specs = {name: cast("EventOperator", operator).events(name) for name in inputs}
     asked = any(spec.unique_us is not None for spec in specs.values())
-    return Unique(operator, specs) if asked else operator
+    return Unique(operator, specs, secret) if asked else operator
 
 
 def remembered_us(operator: Operator[Any]) -> int | None:

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import Bools, Ints, combined, is_among, plain_text
-from sessionlake.columnar.identity import record_ids
 from sessionlake.engine.operator import Aside, Counted, Split
 from sessionlake.sources.contract import Checked
 from sessionlake.sources.decoding.rows import Origin, Rows
 from sessionlake.stream.ingest import DEAD, EventSpec, Judged
+from sessionlake.stream.unique.hashes import id_hashes
 from sessionlake.warehouse.schemas import SIDE, count_of
 
 ID_HASH = "id_hash"
@@ -26,17 +26,11 @@ _PLACE = ("partition", "first", "second", "third", CHUNK)
 """Columns of the place of a row's chunk in the order of its source; with ROW that of the row. Rows have none if their order does not count."""
 
 
-def hashes_of(checked: Checked, at: Ints, number: int) -> Ints:
-    """Return the hash of some events' identity, their time left out; `number` is that of their input.
-
-    It is Spark's `xxhash64(event_id, xxhash64(key, number))`.
-    """
+def hashes_of(checked: Checked, at: Ints, number: int, secret: str) -> Ints:
+    """Return the hash of some events' identity, their time left out, as `id_hashes` does."""
     index = pa.array(at)
     ids = pa.nulls(len(at), pa.string()) if checked.event_id is None else checked.event_id.take(index)
-    # Many events share a key: each is hashed once.
-    keys = checked.key.dictionary_encode()
-    of_key = record_ids(keys.dictionary, np.full(len(keys.dictionary), number, np.int64))
-    return record_ids(ids, of_key[keys.indices.take(index).to_numpy()])
+    return id_hashes(checked.key.take(index), ids, number, secret)
 
 
 def taken(rows: Rows, at: Ints) -> Rows:

@@ -94,6 +94,8 @@ class Unique(Wrapped):
     """
 
     inputs: Mapping[str, EventSpec]
+    secret: str = ""
+    """See `id_hashes`."""
 
     @property
     def remembered_us(self) -> int:
@@ -131,7 +133,7 @@ class Unique(Wrapped):
         chunk = chunk_of(context, number) if self.columns(name).ordered else None
         if chunk is not None:
             yield from accepted_rows(name, rows, rows.table.num_rows if len(good) else 0, chunk)
-        hashes = hashes_of(judged.checked, good, [*self.inputs].index(name))
+        hashes = hashes_of(judged.checked, good, [*self.inputs].index(name), self.secret)
         table = sent(judged, good, hashes, asked, chunk)
         yield Keyed(_UNIQUE + name, judged.checked.key.take(pa.array(good)), table)
 

@@ -1,6 +1,6 @@
 """The tables of identities and of duplicates, and how a store gets its identities back."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -12,6 +12,7 @@ from sessionlake.stream.ingest import EventSpec
 from sessionlake.stream.kind import Kind, State, TableSpec
 from sessionlake.stream.outputs import archived_rows
 from sessionlake.stream.unique.events import ID_HASH
+from sessionlake.stream.unique.hashes import id_hashes
 from sessionlake.stream.unique.operator import DUPLICATES, ID_TIME, IDS, Unique
 from sessionlake.stream.watermark import watermark_of
 from sessionlake.warehouse import schemas
@@ -58,7 +59,7 @@ def with_ids(tables: Tables, kind: Kind, unique: Unique, state: State, stored: D
     until = -1 if last is None else last.batch_id
     known = tables[schemas.EVENT_IDS].read().select("batch_id", "key", "event_time", ID_HASH)
     time_us = F.unix_micros("event_time")
-    for ids in (known, *_archived(tables, kind, unique_since(kind.inputs, last))):
+    for ids in (known, *_archived(tables, kind, unique_since(kind.inputs, last), unique.secret)):
         asked = ids.where((F.col("batch_id") <= until) & (time_us >= watermark_of(state) - unique.remembered_us))
         stored = stored.unionByName(asked.select("key", time_us.alias(ID_TIME), ID_HASH), allowMissingColumns=True)
     return stored
@@ -70,7 +71,7 @@ def unique_since(inputs: Mapping[str, EventSpec], last: BatchCommit | None) -> d
     return {name: known.get(name, following) for name, spec in inputs.items() if spec.unique_us is not None}
 
 
-def _archived(tables: Tables, kind: Kind, since: Mapping[str, int]) -> Iterator[DataFrame]:
+def _archived(tables: Tables, kind: Kind, since: Mapping[str, int], secret: str) -> Iterator[DataFrame]:
     """Yield by input the identities that the archive has of batches without `unique_for`; those of events without an id are never asked for."""
     archive = tables[schemas.EVENTS]
     if not any(since.values()) or not archive.exists():
@@ -79,8 +80,20 @@ def _archived(tables: Tables, kind: Kind, since: Mapping[str, int]) -> Iterator[
     for number, name in enumerate(kind.inputs):
         if since.get(name):
             own = events.where(F.col(schemas.SIDE) == name) if schemas.SIDE in events.columns else events
-            hashed = F.xxhash64("event_id", F.xxhash64("key", F.lit(number).cast("long"))).alias(ID_HASH)
-            yield own.where(F.col("batch_id") < since[name]).select("batch_id", "key", "event_time", hashed)
+            rows = own.where(F.col("batch_id") < since[name]).select("batch_id", "key", "event_time", "event_id")
+            yield hashed(rows, number, secret)
+
+
+def hashed(rows: DataFrame, number: int, secret: str) -> DataFrame:
+    """Return rows that have `key` and `event_id` with the hash of their identity in the place of `event_id`; see `id_hashes`."""
+    schema = rows.drop("event_id").schema.add(ID_HASH, "long")
+
+    def each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            hashes = pa.array(id_hashes(batch["key"], batch["event_id"], number, secret))
+            yield batch.drop_columns(["event_id"]).append_column(ID_HASH, hashes)
+
+    return rows.mapInArrow(each, schema)
 
 
 def _names(kind: Kind) -> list[str]:
