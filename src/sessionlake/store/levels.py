@@ -27,7 +27,7 @@ _MOST_TIERS = 20
 _LEAST_STEP = 4096
 """Rows of each level, at least, that one step of a merge takes."""
 STEP_BYTES = 32 << 20
-"""Bytes of values of each level, at most, that one step takes, if it takes more than one row."""
+"""Bytes of keys and values, at most, that one step takes of all levels together, beside one row that may be larger."""
 _FEW = 64
 """So few keys are looked up one by one."""
 _FIRST_PIECE, _PIECE = 1 << 8, 1 << 16
@@ -39,7 +39,8 @@ _ALL = 1 << 31
 class Part:
     """The rows of a run from one on."""
 
-    file: int
+    file: str
+    """The file's name."""
     run: Run
     start: int = 0
 
@@ -122,6 +123,8 @@ class Levels:
     ) -> Iterator[Rows]:
         """Yield the keys and values from low to high, both inclusive, in pieces in the order of keys, or against it; the first `limit`."""
         left = _ALL if limit is None else limit
+        if not left:
+            return
         for rows in pieces(self.levels, low, high, min(_FIRST_PIECE, left), backward=backward):
             live = rows.values.is_valid()
             found = rows if rows.values.null_count == 0 else Rows(rows.keys.filter(live), rows.values.filter(live))
@@ -235,43 +238,58 @@ class Cut:
                 if start < stop:
                     spans.append((part, start, stop))
             self._spans.append(spans)
+        self._share = STEP_BYTES // max(len(levels), 1)
 
     def __bool__(self) -> bool:
         return any(self._spans)
 
     def take(self, step: int) -> list[Rows]:
-        """Return the rows of the next range of keys, at most `step` of each level, which is one at least; of older levels first."""
+        """Return the rows of the next range of keys, at most `step` of each level and `STEP_BYTES` of all; of older levels first.
+
+        There is one row at least, whatever its size. Of the last key the newest row alone is among them.
+        """
         cuts = [
-            part.run.key(min(reach, stop) - 1)
+            part.run.key(reach - 1)
             for spans in self._spans
             for part, start, stop in spans[:1]
-            if (reach := part.run.reach(start, step, STEP_BYTES)) < stop or len(spans) > 1
+            for reach, is_large in [part.run.reach(start, min(start + max(step, 1), stop), self._share)]
+            if reach < stop or len(spans) > 1 or is_large
         ]
-        after = min(cuts) + b"\0" if cuts else None  # without a cut all that is left is taken
-        found = []
-        for spans in self._spans:
+        last = min(cuts, default=None)  # without a cut all that is left is taken
+        found: list[Rows] = []
+        is_hidden = False
+        for spans in reversed(self._spans):
             if spans:
                 part, start, stop = spans[0]
-                end = stop if after is None else min(part.run.place(after, start), stop)
-                found.append(part.run.between(start, end))
+                end = stop if last is None else min(part.run.place(last + b"\0", start), stop)
+                ends_there = start < end and last is not None and part.run.key(end - 1) == last
+                # Values may be large, and of those of one key one counts.
+                found.append(part.run.between(start, end - (ends_there and is_hidden)))
+                is_hidden |= ends_there
                 spans[:1] = [(part, end, stop)] if end < stop else []
-        return found
+        return found[::-1]
 
     def take_last(self, step: int) -> list[Rows]:
         """Return the rows of the last range of keys, as `take` does of the first one."""
         cuts = [
-            spans[-1][0].run.key(max(spans[-1][2] - step, spans[-1][1]))
+            part.run.key(reach)
             for spans in self._spans
-            if len(spans) > 1 or (spans and spans[-1][2] - step > spans[-1][1])
+            for part, start, stop in spans[-1:]
+            for reach, is_large in [part.run.reach_back(max(stop - max(step, 1), start), stop, self._share)]
+            if reach > start or len(spans) > 1 or is_large
         ]
-        found = []
-        for spans in self._spans:
+        first = max(cuts, default=None)
+        found: list[Rows] = []
+        is_hidden = False
+        for spans in reversed(self._spans):
             if spans:
                 part, start, stop = spans[-1]
-                begin = min(part.run.place(max(cuts), start), stop) if cuts else start
-                found.append(part.run.between(begin, stop))
+                begin = start if first is None else min(part.run.place(first, start), stop)
+                begins_there = begin < stop and first is not None and part.run.key(begin) == first
+                found.append(part.run.between(begin + (begins_there and is_hidden), stop))
+                is_hidden |= begins_there
                 spans[-1:] = [(part, start, begin)] if start < begin else []
-        return found
+        return found[::-1]
 
     def left(self) -> list[tuple[Part, ...]]:
         """Return by level the parts that are left."""

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from xxhash import xxh3_64_intdigest, xxh64_intdigest
+from xxhash import xxh3_64_intdigest, xxh3_128_hexdigest, xxh64_intdigest
 
 from sessionlake.columnar.arrays import Ints, offsets_of, within_group
 from sessionlake.columnar.identity import Hashes, hash_bytes
@@ -193,6 +193,11 @@ class Run:
         self._hashes = self._view(parts.hashes, "<u4")
         self._key_ends, self._value_ends = self._view(parts.key_ends, "<i4"), self._view(parts.value_ends, "<i4")
 
+    @cached_property
+    def digest(self) -> str:
+        """The digest of the pages' checksums, and so of all that the file has."""
+        return xxh3_128_hexdigest(self._sums.data)
+
     def is_file(self, path: Path) -> bool:
         """Say whether a file is the one that was opened, as it was then."""
         return _mark_of(path.stat()) == self.mark
@@ -309,13 +314,26 @@ class Run:
                 high = middle
         return low
 
-    def reach(self, start: int, rows: int, bytes_: int) -> int:
-        """Return the end of at most some rows from one on that have at most so many bytes of values, but of one row at least."""
-        parts = self._parts
-        self._verify_all(slice(parts.value_ends.start + 4 * start, parts.value_ends.stop))
-        ends = self._value_ends
-        within = int(np.searchsorted(ends, int(ends[start]) + bytes_, "right")) - 1
-        return max(min(start + rows, within, self.rows), start + 1)
+    def reach(self, start: int, stop: int, bytes_: int) -> tuple[int, bool]:
+        """Return the end of the first of some rows that have at most so many bytes of keys and values together, but of one at least.
+
+        And say whether that one has more.
+        """
+        ends = self._ends(start, stop)
+        within = int(np.searchsorted(ends, ends[0] + bytes_, "right")) - 1
+        return start + max(within, 1), within == 0
+
+    def reach_back(self, start: int, stop: int, bytes_: int) -> tuple[int, bool]:
+        """Return the first of the last of some rows, as `reach` does the end of the first ones."""
+        ends = self._ends(start, stop)
+        first = start + int(np.searchsorted(ends, ends[-1] - bytes_))
+        return min(first, stop - 1), first == stop
+
+    def _ends(self, start: int, stop: int) -> Ints:
+        """Return where rows end, in bytes of keys and values together, after the end of the row before them."""
+        for at in (self._parts.key_ends.start, self._parts.value_ends.start):
+            self._verify_all(slice(at + 4 * start, at + 4 * (stop + 1)))
+        return np.add(self._key_ends[start : stop + 1], self._value_ends[start : stop + 1], dtype=np.int64)
 
     def between(self, start: int, stop: int) -> Rows:
         """Return the rows [start, stop), without a copy."""
