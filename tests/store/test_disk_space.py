@@ -68,7 +68,7 @@ def test_a_write_of_a_shard_that_does_not_fit_leaves_nothing(disk: Path) -> None
     (disk / "other").write_bytes(bytes(free_bytes(path) - 2 * MB))
     with pytest.raises(DiskFullError, match=r"has \d MB free, and a batch needs more; make room and start again"):
         db.write({number: ([b"%04d" % key for key in range(1000)], values) for number in (1, 2, 3)}, {"commit": b"1"})
-    assert [file.name for file in path.glob("*.run")] == ["0.run"]
+    assert len([*path.glob("*.run")]) == 1
     (disk / "other").unlink()
     assert (db.segments, db.meta("commit"), [value for _, value in db.items(1)]) == ([1], b"0", values)
     db.write({2: ([b"a"], [b"1"])}, {"commit": b"1"})

@@ -3,11 +3,13 @@
 import errno
 import fcntl
 import gc
+import json
 import os
 import random
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from contextlib import closing, nullcontext, suppress
@@ -21,13 +23,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from sessionlake.errors import CorruptionError, StoreError, StoreHeldError
+from sessionlake.engine.pending import Pending
+from sessionlake.errors import CorruptionError, DiskFullError, StoreError, StoreHeldError
 from sessionlake.store import files, levels, runs
 from sessionlake.store.directory import remove_store
 from sessionlake.store.files import FileSegments
+from sessionlake.store.layout import FORMAT
 from sessionlake.store.secondary import SecondarySegments
 from tests.support import examples
 
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 _MOST = (1 << 64) - 1
 KEYS = st.binary(max_size=3) | st.sampled_from([b"user-%d" % number for number in range(30)])
 WRITES = st.dictionaries(KEYS, st.none() | st.binary(max_size=5), max_size=12)
@@ -126,7 +131,7 @@ class Machine(RuleBasedStateMachine):
         if hasattr(self, "db"):
             assert self.db.segments == sorted(self.model)
             assert self.db.meta("batch") == self.told.get("batch")
-            there = {int(file.stem) for file in self.path.glob("*.run")}
+            there = {file.name for file in self.path.glob("*.run")}
             assert there == self.db._state.files
             # Levels stay few, whatever is written.
             for of in self.db._state.segments.values():
@@ -195,8 +200,8 @@ def test_runs_stay_open_for_whoever_opens_the_store_again_unless_their_files_are
     db = FileSegments(path)
     assert [next(db._state.segments[number].parts).run for number in (1, 2)] == runs_
     db.close()
-    content = (path / "0.run").read_bytes()
-    (path / "0.run").write_bytes(content[:-20] + bytes(20))
+    first = min(path.glob("*.run"))
+    first.write_bytes(first.read_bytes()[:-20] + bytes(20))
     with pytest.raises(CorruptionError, match="page 0 is not as it was written"):
         FileSegments(path)
     for number in range(2 * files._MOST_WARM):
@@ -341,6 +346,101 @@ def _counted(function: Any, left: list[int]) -> Any:
     return counted
 
 
+def test_a_whole_file_in_the_place_of_another_one_is_damage(tmp_path: Path) -> None:
+    """A page's checksum says that the page is whole, not of which file it is."""
+    stores = [tmp_path / "p" / name for name in ("0", "1")]
+    for path in stores:
+        with closing(FileSegments(path)) as db:
+            for number in (1, 2):
+                db.write({1: ([b"a"], [b"%d" % number])}, {})
+    kept = {file: file.read_bytes() for path in stores for file in path.glob("*.run")}
+    for file, own in kept.items():
+        for other in set(kept.values()) - {own}:
+            file.write_bytes(other)
+            with pytest.raises(CorruptionError, match="is another file than the one that CURRENT names"):
+                FileSegments(file.parent)
+            with pytest.raises(StoreError, match="is another file"):
+                SecondarySegments(file.parent)
+        file.write_bytes(own)
+    for path in stores:
+        with closing(FileSegments(path)) as db:
+            assert db.items(1) == [(b"a", b"2")]
+
+
+def test_no_name_of_a_file_is_used_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, seen = tmp_path / "p" / "0", list[str]()
+    write = files.write_run
+
+    def noted(file: Path, *args: Any) -> None:
+        seen.append(file.name)
+        write(file, *args)
+
+    monkeypatch.setattr(files, "write_run", noted)
+    for _ in range(2):
+        db = FileSegments(path)
+        db.write({1: ([b"a"], [b"1"])}, {})
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "write_bytes", refused)
+            with pytest.raises(StoreError):
+                db.write({1: ([b"a"], [b"1"])}, {})
+        db.write({1: ([b"a"], [b"1"])}, {})
+        db.clear()
+        db.write({1: ([b"a"], [b"1"])}, {})
+        db.close()
+    assert len(seen) == len(set(seen)) >= 8
+
+
+@pytest.mark.parametrize(("fails", "left"), [("write_bytes", 1), ("replace", 2)])
+def test_a_full_disk_at_the_commit_leaves_no_file_of_the_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str, left: int
+) -> None:
+    """But for one at the rename itself, which may have happened all the same. The open store takes the write later."""
+    path = tmp_path / "p" / "0"
+    db = FileSegments(path)
+    db.write({1: ([b"a"], [b"1"])}, {"commit": b"1"})
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, fails, full)
+        with pytest.raises(DiskFullError):
+            db.write({1: ([b"a"], [b"2"])}, {"commit": b"2"})
+    assert len([*path.glob("*.run")]) == left
+    assert (db.get(1, [b"a"]), db.meta("commit")) == ([b"1"], b"1")
+    db.write({1: ([b"a"], [b"2"])}, {"commit": b"2"})
+    assert (db.get(1, [b"a"]), db.meta("commit")) == ([b"2"], b"2")
+    db.close()
+    with closing(FileSegments(path)) as db:
+        assert (db.get(1, [b"a"]), db.meta("commit")) == ([b"2"], b"2")
+        assert {file.name for file in path.iterdir()} - db._state.files == {
+            "CURRENT",
+            "IDENTITY",
+            "LOCK",
+            "SESSIONLAKE",
+        }
+
+
+def test_a_store_of_format_3_is_opened_and_goes_on(tmp_path: Path) -> None:
+    """As release 9fd1ec33 wrote it, with merges at work, and the writes of a batch that waited."""
+    with tarfile.open(FIXTURES / "store-3.tar.gz") as saved:
+        saved.extractall(tmp_path, filter="data")
+    folder = tmp_path / "pipeline"
+    rows = json.loads((folder / "rows.json").read_text())
+    told = {int(n): {key.encode(): value.encode() for key, value in of.items()} for n, of in rows.items()}
+    assert [*SecondarySegments(folder / "0").items(1)] == sorted(told[1].items())
+    for number in range(20):
+        with closing(FileSegments(folder / "0")) as db:
+            assert {n: dict(db.items(n)) for n in db.segments} == told
+            assert db.meta("commit_id") == b"c%d" % (13 + number)
+            assert json.loads((folder / "0" / "SESSIONLAKE").read_text())["format"] == FORMAT
+            db.write({1: ([b"new"], [b"%d" % number])}, {"commit_id": b"c%d" % (14 + number)})
+            told[1][b"new"] = b"%d" % number
+    waits = Pending(folder / "0.pending").read("c14", "c13")
+    assert waits is not None
+    assert waits["value"].to_pylist() == [b"pending", None]
+
+
 WRITER = """
 import sys
 import pyarrow as pa
@@ -372,7 +472,7 @@ def test_a_killed_writer_leaves_a_batch_whole_or_not_at_all(tmp_path: Path, seed
             writer.kill()
         db = FileSegments(path)
         assert whole(db) >= seen
-        assert {int(file.stem) for file in path.glob("*.run")} == db._state.files
+        assert {file.name for file in path.glob("*.run")} == db._state.files
         db.close()
     assert seen > 0
 
@@ -391,14 +491,15 @@ def test_a_file_that_is_gone_or_that_says_less_is_damage(tmp_path: Path) -> None
     db = FileSegments(path)
     db.write({1: ([b"a", b"b"], [b"1", b"2"])}, {})
     db.close()
-    whole_file, current = (path / "0.run").read_bytes(), (path / "CURRENT").read_bytes()
-    for name, content in {"0.run": whole_file[:-1], "CURRENT": current.replace(b"[0, 0]", b"[0, 2]")}.items():
+    (run,) = (file.name for file in path.glob("*.run"))
+    whole_file, current = (path / run).read_bytes(), (path / "CURRENT").read_bytes()
+    for name, content in {run: whole_file[:-1], "CURRENT": current.replace(b'.run", 0', b'.run", 2')}.items():
         kept = (path / name).read_bytes()
         (path / name).write_bytes(content)
         with pytest.raises(CorruptionError, match=name):
             FileSegments(path)
         (path / name).write_bytes(kept)
-    for name in ("0.run", "CURRENT"):
+    for name in (run, "CURRENT"):
         kept = (path / name).read_bytes()
         (path / name).unlink()
         with pytest.raises(CorruptionError, match=name):
@@ -431,10 +532,11 @@ def test_keys_are_found_and_others_are_not(written: tuple[Path, dict[bytes, byte
 def test_a_damaged_byte_is_no_other_answer(written: tuple[Path, dict[bytes, bytes | None]], many: int) -> None:
     """It is seen by the look-ups that need its page."""
     path, values = written
-    whole, rng = (path / "0.run").read_bytes(), np.random.default_rng(0)
+    (run,) = path.glob("*.run")
+    whole, rng = run.read_bytes(), np.random.default_rng(0)
     found = []
     for at in rng.integers(0, len(whole), 60).tolist():
-        (path / "0.run").write_bytes(whole[:at] + bytes([whole[at] ^ 64]) + whole[at + 1 :])
+        run.write_bytes(whole[:at] + bytes([whole[at] ^ 64]) + whole[at + 1 :])
         asked = [b"%07d" % key for key in rng.choice(40_000, many, replace=False)]
         try:
             with closing(FileSegments(path)) as db:
@@ -453,9 +555,10 @@ def test_many_keys_see_all_damage(
 ) -> None:
     """Of so many keys that most pages are needed soon, all pages are verified."""
     path, values = written
-    whole = (path / "0.run").read_bytes()
+    (run,) = path.glob("*.run")
+    whole = run.read_bytes()
     last = whole.rindex(b"39998" * 20)
-    (path / "0.run").write_bytes(whole[:last] + b"4" + whole[last + 1 :])
+    run.write_bytes(whole[:last] + b"4" + whole[last + 1 :])
     with (
         closing(FileSegments(path)) as db,
         pytest.raises(CorruptionError, match="page") if sees else nullcontext(),

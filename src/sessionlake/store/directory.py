@@ -9,14 +9,14 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sessionlake.config.paths import make_private
 from sessionlake.errors import CorruptionError, LayoutError, StoreError, StoreHeldError
 from sessionlake.store.disk_space import disk_full, is_full
-from sessionlake.store.layout import FORMAT
+from sessionlake.store.layout import EARLIER, FORMAT
 
 MARKER = "SESSIONLAKE"
 """The file that marks a directory as a store of ours: JSON of the pipeline's name and the format of the bytes."""
@@ -30,8 +30,8 @@ CURRENT = "CURRENT"
 """The file that says which runs count."""
 IDENTITY = "IDENTITY"
 """A file that is written only if a store is made."""
-RUN = re.compile(r"(\d+)\.run")
-"""The names of files of keys and values."""
+RUN = re.compile(r"([0-9a-f]{16}-)?\d+\.run")
+"""The names of files of keys and values: their writer, a random word, and a number. Those of format 3 have the number alone."""
 _ATTEMPTS = 20
 _ROCKSDICT = "rocksdict-config.json"
 _FILES = re.compile(
@@ -42,32 +42,35 @@ _FILES = re.compile(
 )
 
 
-def claim(path: Path, of_format: int = FORMAT) -> None:
-    """Make the directory of a store if it is not there, and mark it; the directory above names the pipeline.
+def claim(path: Path, of_format: int = FORMAT, earlier: Collection[int] = ()) -> int:
+    """Make the directory of a store if it is not there, and mark it; the directory above names the pipeline. Return its format.
 
-    Raises LayoutError if the store's bytes are of another format, and StoreError for a directory that is neither
-    empty nor a store: it may be anything, and a store that must be restored is removed.
+    Raises LayoutError if the store's bytes are of another format than this or earlier ones, and StoreError for a directory that is
+    neither empty nor a store: it may be anything, and a store that must be restored is removed.
     """
     make_private(path)
     if not (path / MARKER).exists():
         _mark(path, _UNMARKED_FORMAT if _require_ours(path) else of_format)
     found = _format(path)
-    if found != of_format:
+    if not isinstance(found, int) or found not in (of_format, *earlier):
         raise LayoutError(f"store: {str(path)!r} has format {found}, not {of_format}; it is removed and restored")
+    return found
 
 
 def hold(path: Path) -> int:
     """Claim the directory of a shard's store and take its lock; return the open file that has the lock until it is closed.
 
-    Raises StoreHeldError if another process has the lock, and what `claim` raises.
+    A store of an earlier format is marked as one of this format. Raises StoreHeldError if another process has the lock, and what
+    `claim` raises.
     """
     for _ in range(_ATTEMPTS):
         # If another process removes the store meanwhile, it is made again.
         with suppress(FileNotFoundError):
-            claim(path)
+            claim(path, earlier=EARLIER)
             file = _lock(path)
             try:
-                claim(path)
+                if claim(path, earlier=EARLIER) != FORMAT:
+                    _mark(path, FORMAT)
             except BaseException:
                 os.close(file)
                 raise

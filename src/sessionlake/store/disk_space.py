@@ -28,6 +28,13 @@ def disk_full(path: Path) -> DiskFullError:
     return _full(path, free_bytes(path), needed_bytes(path))
 
 
+def no_room(path: Path) -> DiskFullError:
+    """Return the error for a batch's write to a shard's directory that the system has refused because the disk is full."""
+    return DiskFullError(
+        f"store: {str(path)!r} has {free_bytes(path) / 1e6:,.0f} MB free, and a batch needs more; make room and start again"
+    )
+
+
 def is_full(text: str, path: Path) -> bool:
     """Say whether a message about a store means that a disk or a quota is full, or was full at an earlier write."""
     if not path.exists():

@@ -9,63 +9,76 @@ import os
 import secrets
 import weakref
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from xxhash import xxh3_128_hexdigest
 
 from sessionlake.columnar.arrays import offsets_of
-from sessionlake.errors import CorruptionError, DiskFullError, StoreError
+from sessionlake.errors import CorruptionError, StoreError
 from sessionlake.store.api import SegmentWrites, as_array
 from sessionlake.store.directory import CURRENT, IDENTITY, RUN, empty, hold
-from sessionlake.store.disk_space import free_bytes, is_no_space
+from sessionlake.store.disk_space import is_no_space, no_room
 from sessionlake.store.levels import Level, Levels, Part
 from sessionlake.store.runs import DamagedError, Rows, Run, in_order, write_run
 
-_RUN_BYTES = 256 << 20
+_RUN_BYTES = 64 << 20
 """A level is written in runs of about this size at most."""
 _MOST_WARM = 16
-_warm: dict[Path, dict[int, Run]] = {}
+_warm: dict[Path, dict[str, Run]] = {}
 """The runs of the stores that this process has closed last: whoever opens one again need not map and verify what it has read already."""
 
 
 class Manifest(NamedTuple):
     """The content of `CURRENT`."""
 
-    segments: dict[int, list[tuple[int, int, list[tuple[int, int]]]]]
-    """Of each segment the levels: tier, levels that are merged into it, and of each part the file and the first row."""
+    segments: dict[int, list[tuple[int, int, list[tuple[str, int, str | None]]]]]
+    """Of each segment the levels: tier, levels that are merged into it, and of each part the file's name, the first row and the run's
+    digest; None for files that a store of format 3 names."""
     meta: dict[str, bytes]
-    following: int
-    """The number of the next file; greater than all that were used."""
 
     def to_bytes(self) -> bytes:
-        """Return the file's content: a checksum, and JSON."""
+        """Return the file's content: a digest, and JSON."""
         # Latin-1 has a letter for each byte.
         meta = {name: value.decode("latin-1") for name, value in self.meta.items()}
-        body = json.dumps([list(self.segments.items()), meta, self.following]).encode()
-        return b"%08x %s" % (zlib.crc32(body), body)
+        body = json.dumps([list(self.segments.items()), meta]).encode()
+        # Releases that know format 3 alone take this for damage, and read the tables: they expect a CRC-32.
+        return b"%s %s" % (xxh3_128_hexdigest(body).encode(), body)
 
     @classmethod
     def of(cls, content: bytes) -> "Manifest":
         """Return what `to_bytes` was of; DamagedError if the content is another one."""
         told, _, body = content.partition(b" ")
-        if told != b"%08x" % zlib.crc32(body):
+        if told == b"%08x" % zlib.crc32(body):
+            return cls._of_format_3(body)
+        if told != xxh3_128_hexdigest(body).encode():
             raise DamagedError(f"{CURRENT} is not as it was written")
-        segments, meta, following = json.loads(body)
-        return cls(
-            {
-                number: [(tier, merges, [tuple(part) for part in parts]) for tier, merges, parts in levels]
-                for number, levels in segments
-            },
-            {name: value.encode("latin-1") for name, value in meta.items()},
-            following,
-        )
+        segments, meta = json.loads(body)
+        return cls(_levels(segments, lambda name, row, digest: (name, row, digest)), _bytes_of(meta))
+
+    @classmethod
+    def _of_format_3(cls, body: bytes) -> "Manifest":
+        segments, meta, _ = json.loads(body)
+        return cls(_levels(segments, lambda number, row: (f"{number}.run", row, None)), _bytes_of(meta))
+
+
+def _levels(segments: Any, part: Callable[..., Any]) -> dict[int, Any]:
+    return {
+        number: [(tier, merges, [part(*one) for one in parts]) for tier, merges, parts in levels]
+        for number, levels in segments
+    }
+
+
+def _bytes_of(meta: Mapping[str, str]) -> dict[str, bytes]:
+    return {name: value.encode("latin-1") for name, value in meta.items()}
 
 
 @dataclass
@@ -74,20 +87,21 @@ class State:
 
     segments: dict[int, Levels] = field(default_factory=dict)
     meta: dict[str, bytes] = field(default_factory=dict)
-    following: int = 0
 
     @classmethod
-    def read(cls, path: Path, opened: Mapping[int, Run] = MappingProxyType({})) -> "State":
+    def read(cls, path: Path, opened: Mapping[str, Run] = MappingProxyType({})) -> "State":
         """Open what `CURRENT` names, but for runs that are open already; FileNotFoundError if there is no such file, or no longer."""
         told = Manifest.of((path / CURRENT).read_bytes())
 
-        def part(file: int, start: int) -> Part:
-            run, at = opened.get(file), path / run_name(file)
+        def part(name: str, start: int, digest: str | None) -> Part:
+            run, at = opened.get(name), path / name
             if run is None or not run.is_file(at):
                 run = Run(at)
+            if digest not in (None, run.digest):
+                raise DamagedError(f"{name!r} is another file than the one that {CURRENT} names")
             if start >= run.rows:
-                raise DamagedError(f"{CURRENT} names a row that {run_name(file)!r} lacks")
-            return Part(file, run, start)
+                raise DamagedError(f"{CURRENT} names a row that {name!r} lacks")
+            return Part(name, run, start)
 
         segments = {
             number: Levels(
@@ -95,21 +109,22 @@ class State:
             )
             for number, levels in told.segments.items()
         }
-        return cls(segments, told.meta, told.following)
+        return cls(segments, told.meta)
 
     def manifest(self) -> Manifest:
         """Return what is to be written of this state."""
-        segments = {
+        segments: dict[int, Any] = {
             number: [
-                (level.tier, level.merges, [(part.file, part.start) for part in level.parts]) for level in of.levels
+                (level.tier, level.merges, [(part.file, part.start, part.run.digest) for part in level.parts])
+                for level in of.levels
             ]
             for number, of in self.segments.items()
         }
-        return Manifest(segments, self.meta, self.following)
+        return Manifest(segments, self.meta)
 
     @property
-    def files(self) -> set[int]:
-        """The numbers of the files that count."""
+    def files(self) -> set[str]:
+        """The names of the files that count."""
         return {part.file for levels in self.segments.values() for part in levels.parts}
 
 
@@ -124,6 +139,8 @@ class FileSegments:
         self.path = path
         self._unlock: weakref.finalize[[int], FileSegments] | None = None
         self._state = State()
+        self._writer, self._numbers = secrets.token_hex(8), count()
+        """What the names of new files are made of: no name is used twice, whatever is removed, restored or done again."""
         with translated(self.path):
             self._unlock = weakref.finalize(self, os.close, hold(self.path))
             try:
@@ -148,6 +165,11 @@ class FileSegments:
     def segments(self) -> list[int]:
         """Numbers of the live segments, ascending."""
         return sorted(self._state.segments)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no rows."""
+        return not self._state.segments
 
     def meta(self, name: str) -> bytes | None:
         """Return a metadata entry."""
@@ -184,22 +206,26 @@ class FileSegments:
     def write(self, writes: SegmentWrites, meta: Mapping[str, bytes]) -> None:
         """Write values (null deletes) and metadata atomically; a segment that is not there is made first."""
         with translated(self.path):
-            state = State(dict(self._state.segments), {**self._state.meta, **meta}, self._state.following)
+            state = State(dict(self._state.segments), {**self._state.meta, **meta})
+            made: list[str] = []
             try:
-                self._add(state, writes)
+                self._add(state, writes, made)
+                self._tell(state)
             except Exception:
                 # A full disk needs the room.
-                self._remove(range(self._state.following, state.following))
+                self._remove([f"{CURRENT}.tmp", *made])
                 raise
-            self._commit(state)
+            # An error from here on leaves them: `CURRENT` may name them already. The next opening sweeps.
+            self._turn_to(state, made)
 
-    def _add(self, state: State, writes: SegmentWrites) -> None:
-        """Write the runs of a state that has some more writes."""
+    def _add(self, state: State, writes: SegmentWrites, made: list[str]) -> None:
+        """Write the runs of a state that has some more writes; `made` gets their names."""
 
         def written(rows: Rows, seed: int) -> Part:
-            file, state.following = state.following, state.following + 1
-            write_run(self.path / run_name(file), rows, seed)
-            return Part(file, Run(self.path / run_name(file)))
+            name = f"{self._writer}-{next(self._numbers)}.run"
+            made.append(name)
+            write_run(self.path / name, rows, seed)
+            return Part(name, Run(self.path / name))
 
         for segment, (keys, values) in writes.items():
             levels = state.segments.get(segment, Levels())
@@ -219,28 +245,33 @@ class FileSegments:
         if gone:
             with translated(self.path):
                 kept = {number: levels for number, levels in self._state.segments.items() if number not in gone}
-                self._commit(State(kept, self._state.meta, self._state.following))
+                self._commit(State(kept, self._state.meta))
 
     def _commit(self, state: State) -> None:
-        old = self._state.files.union(range(self._state.following, state.following)) - state.files
-        temporary = self.path / f"{CURRENT}.tmp"
-        temporary.write_bytes(state.manifest().to_bytes())
-        temporary.replace(self.path / CURRENT)
-        self._state = state
+        self._tell(state)
+        self._turn_to(state, ())
+
+    def _tell(self, state: State) -> None:
+        """Write what `CURRENT` is to say."""
+        (self.path / f"{CURRENT}.tmp").write_bytes(state.manifest().to_bytes())
+
+    def _turn_to(self, state: State, made: Iterable[str]) -> None:
+        """Let a state hold that is told, and remove the files that then count no more, of those made for it, too."""
+        (self.path / f"{CURRENT}.tmp").replace(self.path / CURRENT)
+        old, self._state = self._state.files.union(made) - state.files, state
         self._remove(old)
 
     def _sweep(self) -> None:
         """Remove what a process left that ended before its commit."""
         for name in (path.name for path in self.path.iterdir()):
-            found = RUN.fullmatch(name)
-            if found is not None and int(found[1]) not in self._state.files:
+            if name == f"{CURRENT}.tmp" or (RUN.fullmatch(name) and name not in self._state.files):
                 (self.path / name).unlink()
 
-    def _remove(self, files: Iterable[int]) -> None:
-        for file in files:
+    def _remove(self, names: Iterable[str]) -> None:
+        for name in names:
             # One that can't be removed now is swept later.
             with suppress(OSError):
-                (self.path / run_name(file)).unlink()
+                (self.path / name).unlink()
 
     def close(self) -> None:
         """Release the database."""
@@ -263,15 +294,6 @@ class FileSegments:
             self._begin()
 
 
-def run_name(file: int) -> str:
-    """Return the name of a run's file.
-
-    >>> run_name(7)
-    '7.run'
-    """
-    return f"{file}.run"
-
-
 def _of_bounded_size(rows: Rows) -> Iterator[Rows]:
     """Yield rows in pieces whose bytes are bounded, but for single ones that are larger."""
     ends = np.add(*(offsets_of(of)[0].astype(np.int64) for of in (rows.keys, rows.values)))
@@ -292,7 +314,5 @@ def translated(path: Path) -> Iterator[None]:
         raise CorruptionError(f"store: {str(path)!r} is damaged ({error}); it is removed and restored") from error
     except OSError as error:
         if is_no_space(error):
-            raise DiskFullError(
-                f"store: {str(path)!r} has {free_bytes(path) / 1e6:,.0f} MB free, and a batch needs more; make room and start again"
-            ) from error
+            raise no_room(path) from error
         raise StoreError(f"store: {str(path)!r} can't be used ({error}); mend that, and start again") from error

@@ -19,8 +19,10 @@ import pyarrow.compute as pc
 from sessionlake.columnar.arrays import Ints, binary_array, byte_slices, offsets_of
 from sessionlake.columnar.records import Records
 
-FORMAT = 3
-"""Version of this layout, of the runs, and of the segments' and metadata's names; another one's stores are restored, never read."""
+FORMAT = 4
+"""Version of this layout, of `CURRENT`, of the runs, and of the segments' and metadata's names; another one's stores are restored, never read."""
+EARLIER = (3,)
+"""Formats that are read, too. A store of one is of this format as soon as it is opened. Format 3 named its files otherwise in `CURRENT`."""
 
 # All heads stand before all states, so that numpy reads them as one structured array.
 _HEAD = np.dtype([("start", "<i8"), ("end", "<i8"), ("count", "<i8"), ("revision", "<i8"), ("length", "<u4")])
