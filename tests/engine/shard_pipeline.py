@@ -51,13 +51,13 @@ class Totals:
 class Pipeline:
     """The driver's part, and the tables: totals as of the last commit, and its id."""
 
-    def __init__(self, root: Path) -> None:
-        self.root, self.totals, self.commit, self.attempts = root, Counter[str](), "", 0
+    def __init__(self, root: Path, shard: int = 0) -> None:
+        self.root, self.shard, self.totals, self.commit, self.attempts = root, shard, Counter[str](), "", 0
         self.causes: list[str] = []
         """Of the restores, in order."""
 
     def batch(self, disk: str, keys: list[str], *, committed: bool = True) -> tuple[str, dict[str, int]]:
-        """Run a batch of shard 0 where it now belongs; return what became of its store, and the batch's totals."""
+        """Run a batch of the shard where it now belongs; return what became of its store, and the batch's totals."""
         self.attempts += 1
         commit_id = f"c{self.attempts}"
         events = {"event": pa.table({"key": pa.array(keys, pa.string())})}
@@ -81,9 +81,9 @@ class Pipeline:
             BatchContext(self.attempts, commit_id, {}),
             (),
             str(self.root / disk),
-            (self.commit or None,),
-            frozenset({0} if restoring else ()),
+            (self.commit or None,) * (self.shard + 1),
+            frozenset({self.shard} if restoring else ()),
         )
-        wire = exchange.wire_rows((0, kind, table) for kind, table in inputs.items())
+        wire = exchange.wire_rows((self.shard, kind, table) for kind, table in inputs.items())
         (report,) = task.run(wire)
         return report["kind"][0].as_py(), report["payload"][0].as_py()

@@ -1,5 +1,7 @@
 """Whatever byte of a store is damaged, totals stay right; what is no damage costs no store. No Spark."""
 
+import errno
+import gc
 import json
 import os
 import random
@@ -13,9 +15,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from sessionlake.engine import failpoints
 from sessionlake.engine.pending import Pending
-from sessionlake.engine.shard import KEPT, RESTORED
-from sessionlake.errors import CorruptionError, StoreError
+from sessionlake.engine.shard import KEPT, NEW, RESTORED
+from sessionlake.errors import CorruptionError, DiskFullError, StoreError
 from sessionlake.store.directory import MARKER, is_damage
 from sessionlake.store.layout import FORMAT
 from sessionlake.store.rocks import RocksSegments
@@ -70,7 +73,7 @@ def flip(file: Path, at: int) -> None:
 
 def newest_run(disk: Path) -> Path:
     """Return the file of the last write. What older ones have of its keys is not read until they are merged."""
-    return max(disk.glob("0/*.run"), key=lambda file: int(file.stem))
+    return max(disk.glob("0/*.run"), key=lambda file: file.stat().st_mtime_ns)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -217,6 +220,60 @@ def test_pending_file_with_any_byte_flipped_is_never_read(tmp_path: Path) -> Non
     found = pending.read("c", "base")
     assert found is not None
     assert found.equals(writes.slice(1))
+
+
+def test_a_restore_that_was_killed_leaves_nothing_to_another_warehouse(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows have no commit id, as if no batch had touched the shard, which is what the other warehouse expects."""
+
+    def killed(point: str) -> None:
+        if point == "worker_restoring":
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(failpoints, "hit", killed)
+        with pytest.raises(KeyboardInterrupt):
+            pipeline.batch("new", KEYS)
+    gc.collect()
+    other = Pipeline(pipeline.root)
+    assert other.batch("new", KEYS[:2]) == (NEW, dict.fromkeys(KEYS[:2], 1))
+    assert (other.batch("new", KEYS[:3])[1], other.causes) == ({KEYS[0]: 2, KEYS[1]: 2, KEYS[2]: 1}, [])
+
+
+@pytest.mark.parametrize("names", [["", ".pending"], [""], [".pending"]])
+def test_a_shard_never_uses_what_is_another_shards(tmp_path: Path, names: list[str]) -> None:
+    """All shards' stores are at the same commit id."""
+    pipelines = [Pipeline(tmp_path / str(shard), shard) for shard in (0, 1)]
+    for _ in range(2):
+        for pipeline in pipelines:
+            pipeline.batch("a", KEYS[: 3 + pipeline.shard])
+    for name in names:
+        shutil.rmtree(tmp_path / "0" / "a" / f"0{name}")
+        shutil.copytree(tmp_path / "1" / "a" / f"1{name}", tmp_path / "0" / "a" / f"0{name}")
+    next_batches(pipelines[0])
+    assert pipelines[0].causes == ["stale"]
+
+
+@pytest.mark.parametrize(
+    ("number", "error", "told"),
+    [
+        (errno.ENOSPC, DiskFullError, r"disks/a' has [\d,]+ MB free, and a batch needs more; make room"),
+        (errno.EIO, StoreError, r"0.pending' can't be written \(.*Input/output error"),
+        (errno.EACCES, StoreError, r"0.pending' can't be written \(.*Permission denied"),
+    ],
+)
+def test_writes_that_can_not_be_kept_name_the_directory(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, number: int, error: type[StoreError], told: str
+) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("sessionlake.engine.pending.os.fsync", refused)
+        with pytest.raises(error, match=told):
+            pipeline.batch("a", KEYS)
+    assert (next_batches(pipeline), pipeline.causes) == (KEPT, [])
 
 
 def test_directories_are_the_users_alone(pipeline: Pipeline) -> None:

@@ -2,6 +2,8 @@
 
 import io
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,23 +12,31 @@ from xxhash import xxh3_64
 
 from sessionlake.config.paths import make_private
 from sessionlake.errors import CorruptionError, StoreError
-from sessionlake.store.layout import FORMAT
+from sessionlake.store.disk_space import is_no_space, no_room
+from sessionlake.store.layout import EARLIER, FORMAT
 
 PENDING = ".pending"
 """Suffix of the directory, next to a store."""
-_BASE, _FORMAT = b"base", b"format"
+_BASE, _FORMAT, _SHARD = b"base", b"format", b"shard"
 _CHECKSUM_BYTES = 8
 
 
 class Pending:
-    """One file a commit_id, of one shard."""
+    """One file a commit_id, of the shard that the directory's name begins with."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def write(self, commit_id: str, base: str | None, writes: pa.Table) -> None:
-        """Write the file durably: it is whole or absent. `base` is the store's commit that the writes build on."""
-        schema = writes.schema.with_metadata({_BASE: (base or "").encode(), _FORMAT: str(FORMAT).encode()})
+        """Write the file durably: it is whole or absent. `base` is the store's commit that the writes build on.
+
+        DiskFullError or StoreError if it can't be written.
+        """
+        told = {_BASE: base or "", _FORMAT: str(FORMAT), _SHARD: self._directory.stem}
+        with _naming(self._directory):
+            self._write(commit_id, writes, writes.schema.with_metadata({k: text.encode() for k, text in told.items()}))
+
+    def _write(self, commit_id: str, writes: pa.Table, schema: pa.Schema) -> None:
         make_private(self._directory)
         temporary = self._directory / f"{commit_id}.{os.getpid()}.tmp"
         with temporary.open("wb", buffering=0) as file:
@@ -51,7 +61,10 @@ class Pending:
             if getattr(error, "errno", None):
                 raise StoreError(f"store: {str(path)!r} can't be read ({error}); mend that and start again") from error
             raise CorruptionError(f"store: {str(path)!r} is damaged ({error}); its store is restored") from error
-        return writes if (writes.schema.metadata or {}).get(_BASE) == (base or "").encode() else None
+        told = writes.schema.metadata or {}
+        # Files of earlier releases don't tell their shard.
+        is_ours = told.get(_SHARD, shard := self._directory.stem.encode()) == shard
+        return writes if is_ours and told.get(_BASE) == (base or "").encode() else None
 
     def clear(self) -> None:
         """Remove all files; StoreError if one stays."""
@@ -68,6 +81,17 @@ class Pending:
 
     def _path(self, commit_id: str) -> Path:
         return self._directory / f"{commit_id}.arrow"
+
+
+@contextmanager
+def _naming(directory: Path) -> Iterator[None]:
+    """Convert errors of a write: DiskFullError if there is no room, else StoreError."""
+    try:
+        yield
+    except OSError as error:
+        if is_no_space(error):
+            raise no_room(directory.parent) from error
+        raise StoreError(f"store: {str(directory)!r} can't be written ({error}); mend that and start again") from error
 
 
 class _Summed(io.RawIOBase):
@@ -103,6 +127,6 @@ def read_pending(path: Path) -> pa.Table:
         raise pa.ArrowInvalid("its checksum is another one")
     writes = pa.ipc.open_stream(content[:size]).read_all()
     format_ = (writes.schema.metadata or {}).get(_FORMAT, b"")
-    if format_ != str(FORMAT).encode():
+    if format_ not in [str(number).encode() for number in (FORMAT, *EARLIER)]:
         raise pa.ArrowInvalid(f"format {format_.decode(errors='replace')}, not {FORMAT}")
     return writes

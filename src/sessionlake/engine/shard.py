@@ -24,7 +24,8 @@ from sessionlake.store.api import ShardStore
 from sessionlake.store.directory import remove_store
 from sessionlake.store.segmented import WRITE_SCHEMA
 
-COMMIT = "commit_id"
+COMMIT, SHARD = "commit_id", "shard"
+"""A store's metadata: the commit that it is at, and the number of its shard; stores of earlier releases may lack the number."""
 NEW, KEPT, RESTORED = "new", "kept", "restored"
 """The state of a store at the start of a shard task: no batch has touched the shard, the store is as the last task left it,
 or there was no usable store and it was restored."""
@@ -156,33 +157,48 @@ class ShardTask:
             store.clear()
             pending.clear()
             if expected is not None:
-                self._restore(store, handed, expected)
+                self._restore(store, handed, _marks(shard, expected))
             return NEW if expected is None else RESTORED
         current = _commit_of(store)
+        if not _is_of(store, shard):
+            raise _StaleError(STALE)
         if current == expected:
             pending.clear()
+            if expected is None and not store.is_empty:
+                # A restore of another warehouse's shard was killed here.
+                store.clear()
             return NEW if expected is None else KEPT
         writes = pending.read(expected, current) if expected else None
         if expected is None or writes is None:
             raise _StaleError(MISSING if current is None else STALE)
-        self.operator.commit(store, writes, {COMMIT: expected.encode()}, self.context)
+        self.operator.commit(store, writes, _marks(shard, expected), self.context)
         failpoints.hit("worker_applied")
         pending.clear()
         return KEPT
 
-    def _restore(self, store: ShardStore, handed: Iterable[pa.Table], expected: str) -> None:
+    def _restore(self, store: ShardStore, handed: Iterable[pa.Table], marks: dict[str, bytes]) -> None:
         """Load handed-in state. The last commit brings the id: a store that lacks it is restored again."""
         for number, rows in enumerate(handed):
             for writes in self.operator.restored(rows, store, number):
                 for first in range(0, len(writes), _WRITTEN_AT_A_TIME):
                     self.operator.commit(store, writes.slice(first, _WRITTEN_AT_A_TIME), {}, self.context)
                     failpoints.hit("worker_restoring")
-        self.operator.commit(store, WRITE_SCHEMA.empty_table(), {COMMIT: expected.encode()}, self.context)
+        self.operator.commit(store, WRITE_SCHEMA.empty_table(), marks, self.context)
 
 
 def _executor_of_this() -> str:
     """Return a name for this executor: its host, and the process that forks the executor's Python workers."""
     return f"{socket.gethostname()}/{os.getppid()}"
+
+
+def _marks(shard: int, commit_id: str) -> dict[str, bytes]:
+    """Return the metadata of a shard's store at a commit."""
+    return {COMMIT: commit_id.encode(), SHARD: str(shard).encode()}
+
+
+def _is_of(store: ShardStore, shard: int) -> bool:
+    """Say whether a store is of a shard: a batch's commit has one id for all shards, so that id does not tell."""
+    return store.meta(SHARD) in (None, str(shard).encode())
 
 
 def _commit_of(store: ShardStore) -> str | None:

@@ -36,8 +36,8 @@ from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.lake import Lake
 
-COMMIT = "commit_id"
-"""A store's metadata: its commit (`engine/shard.py`)."""
+COMMIT, SHARD = "commit_id", "shard"
+"""A store's metadata: its commit, and the number of its shard (`engine/shard.py`)."""
 _ATTEMPTS = 20
 _PAUSE_S = 0.02
 
@@ -380,6 +380,8 @@ def _local_shard(path: Path, expected: str | None) -> LocalShard | str:
     try:
         store = SecondarySegments(path)
         commit = (store.meta(COMMIT) or b"").decode() or None
+        if store.meta(SHARD) not in (None, path.name.encode()):
+            commit = f"{commit} of another shard"
         found: ReadSegments = store
         if commit != expected:
             writes = Pending(path.with_suffix(PENDING)).read(expected, commit)

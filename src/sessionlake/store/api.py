@@ -28,6 +28,10 @@ class ShardStore(Protocol):
     def meta(self, name: str) -> bytes | None:
         """Return a named text that was written with the last writes that named it; None if none was."""
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no rows."""
+
     def clear(self) -> None:
         """Remove all that is stored, metadata included."""
 

@@ -96,6 +96,11 @@ class BlockStore:
         """Return a metadata entry."""
         return self._db.meta(name)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no rows."""
+        return not self._db.segments
+
     def clear(self) -> None:
         """Remove everything."""
         self._db.clear()

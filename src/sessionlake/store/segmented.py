@@ -254,6 +254,11 @@ class SegmentedSessionStore:
         found = self.unpack(as_array([value for _, value in items]))
         return [key for key, _ in items], found.take(np.flatnonzero(found.end >= oldest_end_us))
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no rows."""
+        return not self._db.segments
+
     def clear(self) -> None:
         """Remove everything."""
         self._db.clear()

@@ -77,6 +77,11 @@ class UniqueStore:
         found: bytes | None = self.store.meta(name)
         return found
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no rows, and no identities."""
+        return not self.hidden.database.segments
+
     def clear(self) -> None:
         """Remove all that is stored."""
         self.store.clear()
