@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from rich.console import Console
 
@@ -10,6 +9,7 @@ from sessionlake.config.load import load_config
 from sessionlake.examples.table import table_of
 from sessionlake.jobs.publish import publish
 from sessionlake.reading import read
+from sessionlake.warehouse.opened import opened
 from sessionlake.warehouse.parquet import delta_rows
 from sessionlake.warehouse.sink_position import sink_of
 
@@ -32,7 +32,7 @@ def show_days(spark: SparkSession, root: Path, console: Console) -> None:
     )
     publish(spark, config, once=True)
     table = sink_of(config).path
-    days = sum(part.num_rows for part in delta_rows(DeltaTable(table)))
+    days = sum(part.num_rows for part in delta_rows(opened(table)))
     console.print(
         f"{days:,} days as a plain table, which each engine that reads Delta can open: {table}", soft_wrap=True
     )

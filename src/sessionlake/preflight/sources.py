@@ -5,7 +5,6 @@ from collections.abc import Set as AbstractSet
 from typing import Any, cast
 
 import pyarrow as pa
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from sessionlake.config.load import Config
@@ -25,6 +24,7 @@ from sessionlake.sources.lookups.source import with_lookups
 from sessionlake.sources.lookups.tables import tables_of
 from sessionlake.sources.record_columns import meta_of
 from sessionlake.sources.results import ResultsSource
+from sessionlake.warehouse.opened import opened
 
 # These sources are never asked for anything that needs a Spark session.
 _NO_SPARK = cast("Any", None)
@@ -40,7 +40,7 @@ class LoggedTable(DeltaSource):
     def _schema(self) -> pa.Schema:
         source = self._config.source
         try:
-            fields = pa.schema(DeltaTable(source.path).schema().to_arrow())
+            fields = pa.schema(opened(source.path).schema().to_arrow())
         except TableNotFoundError as error:
             raise SourceError(
                 f"{source.AT}.path: {source.path!r} is no readable Delta table; create it or correct the path"
@@ -58,7 +58,7 @@ class LoggedFeed(ChangeFeedSource, LoggedTable):
     """The change data feed of a Delta table, whose log alone is read, by deltalake."""
 
     def _properties(self) -> Mapping[str, str]:
-        return {k: v or "" for k, v in DeltaTable(self._config.source.path).metadata().configuration.items()}
+        return {k: v or "" for k, v in opened(self._config.source.path).metadata().configuration.items()}
 
 
 class DeclaredTopic:

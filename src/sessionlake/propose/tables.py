@@ -26,13 +26,14 @@ _PATIENCE_S = 15.0
 def read_delta(path: Path, most_bytes: int) -> tuple[dict[str, pa.DataType], list[pa.Table], bool]:
     """Return the types of a Delta table's columns, rows of up to `most_bytes` by commit, and whether those are all."""
     # Only this source needs them.
-    from deltalake import DeltaTable  # noqa: PLC0415
     from deltalake.exceptions import DeltaError  # noqa: PLC0415
+
+    from sessionlake.warehouse.opened import opened  # noqa: PLC0415
 
     commits: dict[int, list[pa.Table]] = {}
     size, whole = 0, True
     try:
-        for commit, rows in _by_commit(DeltaTable(path), path):
+        for commit, rows in _by_commit(opened(str(path)), path):
             if size >= most_bytes:
                 whole = False
                 break

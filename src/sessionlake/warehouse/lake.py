@@ -15,6 +15,7 @@ from sessionlake.config.load import Config
 from sessionlake.errors import LakeError
 from sessionlake.warehouse.changelog import Changelog, changelog_of
 from sessionlake.warehouse.delta_log import DeltaLog, Logs
+from sessionlake.warehouse.opened import opened, storage_options
 
 _LOCAL, _LOG = "file:", "_delta_log"
 # Colours, and the arrows by which deltalake's messages go from effect to cause.
@@ -73,7 +74,7 @@ class Lake(Logs):
     def delta_table(self, uri: str) -> DeltaTable:
         """Return a table at its newest version."""
         with self._readable():
-            return DeltaTable(self._uri(uri), storage_options=_options())
+            return opened(uri)
 
     def names(self, uri: str) -> list[str]:
         """Return the names in a table's log; none if it is not there."""
@@ -110,9 +111,6 @@ class Lake(Logs):
     def _local(self, uri: str) -> str:
         return f"{self._directory}{uri.removeprefix(self.warehouse)}"
 
-    def _uri(self, uri: str) -> str:
-        return uri if self._directory is None else Path(self._local(uri)).as_uri()
-
     def _remote(self, uri: str) -> Any:
         """Return the file system of the table that a file of a log belongs to; None if there is no table."""
         table = uri.partition(f"/{_LOG}")[0]
@@ -120,9 +118,9 @@ class Lake(Logs):
             from deltalake.fs import DeltaStorageHandler
             from pyarrow.fs import PyFileSystem
 
-            if not DeltaTable.is_deltatable(table, _options()):
+            if not DeltaTable.is_deltatable(table, storage_options()):
                 return None
-            self._file_systems[table] = PyFileSystem(DeltaStorageHandler(table, _options()))
+            self._file_systems[table] = PyFileSystem(DeltaStorageHandler(table, storage_options()))
         return self._file_systems[table]
 
     @contextmanager
@@ -136,12 +134,6 @@ class Lake(Logs):
                 f"pipeline.warehouse: {self.warehouse!r} can't be read without Spark ({_cause(error)}); put its credentials "
                 "and region into the environment (AWS_..., AZURE_..., GOOGLE_...), or use `sessionlake sql --engine spark --allow-files`"
             ) from error
-
-
-def _options() -> dict[str, str]:
-    """Return the options that deltalake does not read from the environment by itself."""
-    # deltalake refuses an endpoint without TLS unless an option allows it. A user who names such an endpoint allows it.
-    return {"allow_http": "true"} if os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://") else {}
 
 
 def _cause(error: Exception) -> str:
