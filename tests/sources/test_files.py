@@ -1,7 +1,9 @@
 """A directory of files: what is below a link is not read, and is said once; names that Java can't say are warned of."""
 
+import ast
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,12 +12,15 @@ from urllib.parse import quote
 import pytest
 from pyspark.sql import SparkSession
 
+import sessionlake
 from sessionlake import read_sessions
+from sessionlake.errors import SourceError
 from sessionlake.operators.run import run
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
-from sessionlake.sources.files import FileSource, names_of_no_utf8
+from sessionlake.sources.files import FileSource, names_of_no_utf8, path_for_spark, source_files
 from sessionlake.sources.planned_files import PlannedFiles
 from sessionlake.warehouse import schemas
+from sessionlake.warehouse.filesystem import as_name
 from sessionlake.warehouse.tables import Tables
 from tests.support import make_config
 
@@ -93,16 +98,97 @@ def test_names_of_no_utf8_are_warned_of_once(tmp_path: Path, caplog: pytest.LogC
     assert warned.endswith("d\\xe4y\\n1': not read, because a name must be UTF-8; rename it")
 
 
-@pytest.mark.parametrize("pattern", ["dat*", "ev[e]nts", "{events}", "event?/in"])
-def test_names_below_a_pattern_are_not_looked_for(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, pattern: str
-) -> None:
-    beside = os.fsencode(tmp_path) + b"/another's"
-    os.mkdir(beside)  # noqa: PTH102 (bytes)
-    with open(beside + b"/\xff.json", "wb"):  # noqa: PTH123 (bytes)
-        pass
-    FileSource(None, make_config(tmp_path, source={"path": str(tmp_path / pattern)})).check()  # type: ignore[arg-type]
-    assert caplog.text == ""
+@pytest.mark.parametrize("pattern", ["dat*", "ev[e]nts", "{events}", "event?", "even\\ts"])
+def test_a_pattern_is_no_directory(tmp_path: Path, pattern: str) -> None:
+    config = make_config(tmp_path, source={"path": str(tmp_path / pattern)})
+    with pytest.raises(SourceError, match="is no directory; create it or correct the path"):
+        FileSource(None, config).check()  # type: ignore[arg-type]
+    (tmp_path / pattern).mkdir()
+    FileSource(None, config).check()  # type: ignore[arg-type]
+
+
+def test_a_directory_is_read_by_its_name(spark: SparkSession, tmp_path: Path) -> None:
+    """Beside each name that a reader of files takes as a pattern lies a directory that it would read instead."""
+    beside = ["a1", "ab", "axb", "a", "b", "a b"]
+    names = [
+        "a[1]",
+        "a[",
+        "a]",
+        "{a,b}",
+        "a{",
+        "a}",
+        "a*",
+        "a?b",
+        "a\\b",
+        "a[\\1]{b,c}*?, #%20",
+        "a,b",
+        "#a",
+        "a%20b",
+        "a%",
+        "^a",
+        "a:b",
+    ]
+    for name in (*beside, *names):
+        folder = tmp_path / name / "below"
+        folder.mkdir(parents=True)
+        (folder / "0.txt").write_text(name)
+    configs = [make_config(tmp_path, source={"path": str(tmp_path / name)}) for name in names]
+    paths = [path_for_spark(spark, config) for config in configs]
+    assert sorted(row[0] for row in spark.read.option("recursiveFileLookup", "true").text(paths).collect()) == sorted(
+        names
+    )
+    assert [Path(*source_files(config)).read_text() for config in configs] == names
+
+
+def test_a_path_in_an_object_store_may_be_a_pattern(spark: SparkSession, tmp_path: Path) -> None:
+    """Hadoop's own file system stands for the store: a name that is there wins."""
+    place = str(tmp_path / "in[1]")
+    config = make_config(tmp_path, source={"path": place})
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("sessionlake.sources.files.is_local", lambda _: False)
+        assert path_for_spark(spark, config) == place
+        (tmp_path / "in[1]").mkdir()
+        assert path_for_spark(spark, config) == as_name(place)
+
+
+FILES = ("text", "json", "csv", "parquet", "orc", "load")
+BY_NAME = ("as_name", "path_for_spark")
+
+
+def unnamed(text: str) -> Iterator[str]:
+    """Yield the calls that give Spark's readers of files a path as it is."""
+    nodes = list(ast.walk(ast.parse(text)))
+
+    def made(*words: str) -> set[str]:
+        """Return the variables that are made with one of these words."""
+        assigned = [node for node in nodes if isinstance(node, ast.Assign)]
+        of = [node for node in assigned if any(word in ast.unparse(node.value) for word in words)]
+        return {target.id for node in of for target in node.targets if isinstance(target, ast.Name)}
+
+    names, readers = made(*BY_NAME), made("spark.read")
+    for node in nodes:
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in FILES
+            and node.args
+        ):
+            of, given = ast.unparse(node.func.value), ast.unparse(node.args[0])
+            by_name = any(word in given for word in BY_NAME) or given.lstrip("*") in names
+            reads = "read" in of.lower() or of.partition(".")[0] in readers
+            if reads and "'delta'" not in of and not by_name:
+                yield f"{of}.{node.func.attr}({given})"
+
+
+def test_readers_of_files_are_given_names() -> None:
+    root = Path(sessionlake.__file__).parent
+    found = {path.relative_to(root).as_posix(): list(unnamed(path.read_text())) for path in root.rglob("*.py")}
+    of_delta = {"sources/change_feed.py", "sources/delta.py", "sources/results.py", "warehouse/tables.py"}
+    # `_binary` is given names.
+    assert {name for name, calls in found.items() if calls} == {"sources/lookups/readers.py", *of_delta}
+    assert list(unnamed("spark.read.text(path)\nplace = as_name(path)\nreader.parquet(place)")) == [
+        "spark.read.text(path)"
+    ]
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import re
 import time
 from collections.abc import Callable, Collection, Sequence
 from collections.abc import Set as AbstractSet
@@ -19,19 +18,19 @@ from sessionlake.config.source import Format
 from sessionlake.errors import ConfigError, SourceError, first_line
 from sessionlake.sources.base import Offsets, same
 from sessionlake.sources.columns import EventColumns
-from sessionlake.sources.decoding.files import CONTENT, PATH, FileDecoder, base_of, is_local, refusal
+from sessionlake.sources.decoding.files import CONTENT, PATH, FileDecoder, base_of, is_local, local_path, refusal
 from sessionlake.sources.decoding.json_lines import is_utf8
 from sessionlake.sources.decoding.rows import BATCH
 from sessionlake.sources.infer import all_columns, declared_and_inferred, infer_types
 from sessionlake.sources.limits import SMALL_BYTES, limits_of
 from sessionlake.sources.planned_files import PlannedFiles, log_names
+from sessionlake.warehouse.filesystem import Files, as_name, is_pattern
 from sessionlake.warehouse.tables import Tables
 
 _FOREVER = "1000000d"
 _LOOK_EVERY_S, _LOOKING_SHARE = 60, 0.01
 _SHOWN = 5
 _HIDDEN = (b".", b"_")
-_PATTERN = re.compile(r"[*?\[{]")
 _log = logging.getLogger(__name__)
 NEEDED = "a backfill reads the events again, so they must still be there"
 
@@ -49,24 +48,17 @@ class FileSource:
         self._planned: PlannedFiles | None = None
 
     def check(self) -> None:
-        """Refuse a local directory that is not there, as Spark does, and warn of names that can't be read.
-
-        A pattern may come to match something.
-        """
-        path = Path(self._path.removeprefix("file:"))
-        if "://" not in self._path and not _PATTERN.search(self._path) and not path.exists():
+        """Refuse a local directory that is not there, as Spark does, and warn of names that can't be read."""
+        if is_local(self._path) and not Path(local_path(self._path)).exists():
             raise SourceError(
                 f"{self._config.source.AT}.path: {self._path!r} is no directory; create it or correct the path"
             )
         self.watch()
 
     def watch(self) -> None:
-        """Warn, once each, of files that Java can't name and so does not list: a minute after the last look at the earliest.
-
-        Not below a pattern, which may match few of the folders that lie below its fixed part.
-        """
+        """Warn, once each, of files that Java can't name and so does not list: a minute after the last look at the earliest."""
         began = time.monotonic()
-        if not is_local(self._path) or _PATTERN.search(self._path) or began < self._next_look:
+        if not is_local(self._path) or began < self._next_look:
             return
         names = [name for name in names_of_no_utf8(base_of(self._path)) if name not in self._warned]
         if names:
@@ -119,7 +111,7 @@ class FileSource:
             .option("maxFileAge", _FOREVER)
             .option("recursiveFileLookup", "true")
         )
-        rows = reader.load(self._path)
+        rows = reader.load(path_for_spark(self._spark, self._config))
         if is_local(self._path):
             return rows.select(_without_scheme("path").alias(PATH))
         return rows.select(F.col("path").alias(PATH), F.col("content").alias(CONTENT))
@@ -155,7 +147,7 @@ class FileSource:
             return files.repartition(max(1, min(files.count(), 4 * self._spark.sparkContext.defaultParallelism)))
         paths = [row[0] for row in files.select(PATH).toLocalIterator()]
         try:
-            content = self._spark.read.format("binaryFile").load(paths)
+            content = self._spark.read.format("binaryFile").load([as_name(path) for path in paths])
         except AnalysisException as error:
             raise SourceError(f"{self._config.source.AT}.path: {first_line(error)}; {NEEDED}") from error
         return content.select(F.col("path").alias(PATH), CONTENT).join(F.broadcast(files), PATH)
@@ -178,7 +170,7 @@ class FileSource:
         if not pairs:
             return None
         directory = f"{self._config.checkpoint}/sources/{self._number}"
-        lines = self._spark.read.text([f"{directory}/{name}" for name in log_names(tables, directory, reached)])
+        lines = self._spark.read.text([as_name(f"{directory}/{n}") for n in log_names(tables, directory, reached)])
         entry = F.from_json("value", "path string, batchId long")
         # Paths in the log are URL-encoded, except that + stands for itself.
         path = F.url_decode(F.replace("e.path", F.lit("+"), F.lit("%2B")))
@@ -186,6 +178,18 @@ class FileSource:
         batches = self._spark.createDataFrame(pairs, f"batchId long, {BATCH} long")
         found = logged.distinct().join(F.broadcast(batches), "batchId").select(PATH, BATCH)
         return found.withColumn(PATH, _without_scheme(PATH)) if is_local(self._path) else found
+
+
+def path_for_spark(spark: SparkSession, config: Config) -> str:
+    """Return the path of a source of files as Spark's readers of files take it.
+
+    It is the name of a directory. A path in an object store that has no such name may be a pattern.
+    """
+    path = config.source.path
+    if is_local(path) or not is_pattern(path):
+        return as_name(path)
+    system, found = Files.of(spark, config).file_system(path)
+    return as_name(path) if system.exists(found) else path
 
 
 def source_files(config: Config) -> list[str]:

@@ -1,5 +1,6 @@
 """Small files next to the tables, on whatever file system the warehouse lies: through Hadoop, as Spark reads it."""
 
+import re
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from sessionlake.warehouse.delta_log import LogFiles
 
 _MAGIC = b"PAR1"
 """The last bytes of a Parquet file. A file that ends with them was written completely."""
+_OF_PATTERNS = re.compile(r"[\\\[\]{}*?]")
 
 
 @dataclass(frozen=True)
@@ -163,6 +165,26 @@ class Files(LogFiles):
     @property
     def _jvm(self) -> Any:
         return self.spark._jvm
+
+
+def as_name(path: str) -> str:
+    r"""Return the path of a file or directory as Spark's readers of files take it.
+
+    They take a bare path as a pattern, so that `in[1]` would be the directory `in1`. Delta's readers take the bare path.
+
+    >>> as_name("/lake/in[1]") == r"/lake/in\[1\]"
+    True
+    """
+    return _OF_PATTERNS.sub(r"\\\g<0>", path)
+
+
+def is_pattern(path: str) -> bool:
+    """Say whether Spark's readers of files take a bare path as something else than a name.
+
+    >>> is_pattern("s3a://lake/*/in"), is_pattern("s3a://lake/in")
+    (True, False)
+    """
+    return _OF_PATTERNS.search(path) is not None
 
 
 def write_text(fs: Any, path: Any, text: str) -> None:

@@ -10,7 +10,7 @@ from sessionlake.errors import JobError
 from sessionlake.jobs.forget.lake import Lake
 from sessionlake.jobs.forget.progress import unread_from
 from sessionlake.jobs.forget.wait_budget import Waits
-from sessionlake.warehouse.filesystem import Entry
+from sessionlake.warehouse.filesystem import Entry, as_name
 
 _LOG = "_delta_log"
 _FILE = "_holding_file"
@@ -67,7 +67,7 @@ def _holding(lake: Lake, entries: dict[str, list[Entry]]) -> set[str]:
             columns = dict.fromkeys(column for holder in lake.holders[name] for column in holder.columns)
             called = lake.tables[name].physical_names()
             fields = [StructField(called[column], schema[column].dataType) for column in columns]
-            rows = reader.schema(StructType(fields)).parquet(*(e.path for e in some))
+            rows = reader.schema(StructType(fields)).parquet(*(as_name(e.path) for e in some))
             named = (rows[f"`{called[column]}`"].alias(column) for column in columns)
             scans[name] = rows.select(*named, F.col("_metadata.file_name").alias(_FILE))
     found = lake.found_in(scans, "left_semi", _FILE).distinct().collect() if scans else []
@@ -81,7 +81,7 @@ def _named(lake: Lake, name: str, files: list[str]) -> set[str]:
     path = "struct<path string>"
     kinds = ("add", "remove", "cdc")
     log = lake.tables.spark.read.schema(", ".join(f"{kind} {path}" for kind in kinds))
-    named = log.json(f"{lake.tables[name].uri}/{_LOG}/*.json").select(
+    named = log.json(f"{as_name(lake.tables[name].uri)}/{_LOG}/*.json").select(
         F.coalesce(*(f"{kind}.path" for kind in kinds)).alias("path")
     )
     names = named.select(F.element_at(F.split("path", "/"), -1).alias("name"))

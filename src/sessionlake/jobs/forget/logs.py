@@ -14,6 +14,7 @@ from sessionlake.engine import failpoints
 from sessionlake.jobs.forget.fs import TEMPORARY, replace_text
 from sessionlake.jobs.forget.keys import matching
 from sessionlake.jobs.forget.lake import Lake
+from sessionlake.warehouse.filesystem import as_name
 
 _COMMIT, _CHECKSUM, _CHECKPOINT = ".json", ".crc", ".parquet"
 _LEFT = ".tmp"
@@ -65,6 +66,7 @@ def _statistics(lake: Lake, kind: str, paths: list[str]) -> DataFrame:
     # Delta cleans its log, too, at any time.
     reader = lake.tables.spark.read.option("ignoreMissingFiles", "true")
     file = F.col("_metadata.file_path").alias("file")
+    paths = [as_name(path) for path in paths]
     path, stats = (F.coalesce(f"add.{name}", f"remove.{name}").alias(name) for name in ("path", "stats"))
     if kind == _CHECKSUM:
         adds = F.explode(F.from_json("value", f"allFiles array<{_ADD}>")["allFiles"])

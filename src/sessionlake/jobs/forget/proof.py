@@ -18,6 +18,7 @@ from sessionlake.jobs.forget.logs import find_in_logs
 from sessionlake.jobs.forget.lookups import find_in_versions
 from sessionlake.jobs.forget.stores import elsewhere, find_in_stores
 from sessionlake.jobs.publish.database import rows_with
+from sessionlake.sources.files import path_for_spark
 
 SEARCHED = ("tables", "data files", "logs", "stores", "pending files", "lookups", "validation results and data docs")
 
@@ -123,13 +124,14 @@ def _source_rows(lake: Lake, name: str, source: SourceSection) -> int:
     """Count the rows of an input's source with a key: by column if files have columns, else by text."""
     spark = lake.tables.spark
     is_table = source.entry.is_table
+    place = source.path if is_table else path_for_spark(spark, lake.config.inputs[name])
     if is_table and source.path in (lake.tables[name].uri for name in lake.holders):
         return 0
     if is_table or source.format == "parquet":
         reader = spark.read.format("delta" if is_table else "parquet")
-        rows = (reader if is_table else reader.option("recursiveFileLookup", "true")).load(source.path)
+        rows = (reader if is_table else reader.option("recursiveFileLookup", "true")).load(place)
         parts = [F.col(column).cast("string") for column in lake.config.keys[name]] or [F.lit("")]
         found = rows.select(F.array(*parts).alias("parts"))
         return matching(found.alias("t"), lake.frame, F.expr("t.parts = k.parts")).count()
-    texts = spark.read.option("recursiveFileLookup", "true").text(source.path)
+    texts = spark.read.option("recursiveFileLookup", "true").text(place)
     return matching(texts.alias("t"), lake.frame, F.expr("t.value rlike k.value")).count()

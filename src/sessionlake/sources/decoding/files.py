@@ -24,7 +24,6 @@ GONE = "file is gone: it was there when the batch was planned"
 LINK = "a link in the source's directory, which is not followed"
 NO_FILE = "not a regular file"
 _SCHEME = re.compile(r"^file:(//)?")
-_GLOB = re.compile(r"[*?\[{]")
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,5 @@ def first_link(path: str, source: str) -> str | None:
 
 
 def base_of(source: str) -> Path:
-    """Return a local source's directory; of a pattern, the one above the first part that is a pattern."""
-    parts = Path(local_path(source)).parts
-    plain = next((i for i, part in enumerate(parts) if _GLOB.search(part)), len(parts))
-    return Path(*parts[:plain])
+    """Return a local source's directory."""
+    return Path(local_path(source))

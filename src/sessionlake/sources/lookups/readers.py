@@ -17,9 +17,10 @@ from pyspark.sql import functions as F
 from sessionlake.errors import SourceError, first_line
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.files import CONTENT, PATH, FileDecoder, is_local
-from sessionlake.sources.files import source_files
+from sessionlake.sources.files import path_for_spark, source_files
 from sessionlake.sources.lookups.making import UNREAD
 from sessionlake.sources.lookups.tables import TableToLookUp, changelog_of_table
+from sessionlake.warehouse.filesystem import as_name
 from sessionlake.warehouse.tables import Table, Tables, spark_schema
 from sessionlake.warehouse.views import merged_rows, pinned_versions
 
@@ -133,14 +134,19 @@ class FilesReader:
             except FileNotFoundError as error:
                 raise ChangedError(f"{self._of.place_at}: files of {self._of.place!r} are being removed") from error
         found = _read(
-            self._of, lambda: self._binary([self._path]).select("path", "length", F.unix_micros("modificationTime"))
+            self._of,
+            lambda: self._binary([path_for_spark(self._spark, self._of.config)]).select(
+                "path", "length", F.unix_micros("modificationTime")
+            ),
         )
         return [(row[0], row[1], row[2]) for row in found.collect()]
 
     def _files(self, paths: list[str]) -> DataFrame:
         if is_local(self._path):
             return self._spark.createDataFrame([(path,) for path in paths], f"{PATH} string")
-        return self._binary(paths).select(F.col("path").alias(PATH), F.col("content").alias(CONTENT))
+        return self._binary([as_name(path) for path in paths]).select(
+            F.col("path").alias(PATH), F.col("content").alias(CONTENT)
+        )
 
     def _binary(self, paths: list[str]) -> DataFrame:
         return self._spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(paths)
