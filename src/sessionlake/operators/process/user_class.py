@@ -1,7 +1,7 @@
 """Users' processors: how a class is loaded, and how its errors are described."""
 
 import traceback
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from types import GeneratorType
 from typing import Any
 
@@ -71,7 +71,7 @@ def failure(path: str, processor: Processor, error: BaseException, rows: Iterabl
     return f"class {path} raised {described(error, own)}{'' if inside else place}"[:_LONGEST]
 
 
-def _close(rows: GeneratorType[Any, Any, Any]) -> None:
+def _close(rows: Generator[Any, Any, Any]) -> None:
     """End a generator; what it raises at its end is no second failure."""
     try:
         rows.close()

@@ -135,7 +135,7 @@ def _rows_at_once(source: str | bytes, file: pq.ParquetFile, wanted: list[str], 
 
 def _longest(source: str | bytes, file: pq.ParquetFile, names: list[str], group: int) -> int:
     """Return the bytes of the longest values in the dictionaries of a row group's columns, together."""
-    with open_parquet(source, read_dictionary=names, metadata=file.metadata) as encoded:
+    with open_parquet(source, read_dictionary=names, metadata=file.metadata, pre_buffer=False) as encoded:
         first = next(encoded.iter_batches(1, row_groups=[group], columns=names, use_threads=False), None)
     arrays = [] if first is None else [array for array in first.columns if isinstance(array, pa.DictionaryArray)]
     return sum(pc.max(pc.binary_length(array.dictionary)).as_py() or 0 for array in arrays)
