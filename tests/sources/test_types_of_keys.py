@@ -1,4 +1,4 @@
-"""Inferred types of columns that tell events apart (rule 467), through the configs that name them; nothing is declared or pinned."""
+"""Inferred types of columns that identify events (rule 467), through the configs that name them; nothing is declared or pinned."""
 
 from pathlib import Path
 from typing import Any

@@ -159,13 +159,13 @@ def _numbers(values: pa.ChunkedArray) -> pa.ChunkedArray:
     return numbers.cast(pa.float64()) if len(numbers) and len(numbers) >= _AT_LEAST * len(values) else values
 
 
-def _tells_apart(kind: pa.DataType) -> bool:
+def _may_identify(kind: pa.DataType) -> bool:
     """Say whether a key or id may be of a type: texts and whole numbers, which some databases keep as decimals."""
     return kind in (pa.string(), pa.int64()) or (pa.types.is_decimal(kind) and kind.scale == 0)
 
 
 def _is_key(values: pa.ChunkedArray) -> bool:
-    if not _tells_apart(values.type) or values.null_count > len(values) / 10:
+    if not _may_identify(values.type) or values.null_count > len(values) / 10:
         return False
     distinct = len(pc.unique(values.drop_null()))
     return 1 < distinct <= 0.9 * len(values)
@@ -180,7 +180,7 @@ def _id(names: list[str], head: pa.Table) -> str | None:
 
 def _distinct_share(values: pa.ChunkedArray) -> float:
     """Return the distinct values as a share of all rows; 0 if the column is of no type that an id can have."""
-    if not _tells_apart(values.type):
+    if not _may_identify(values.type):
         return 0.0
     return len(pc.unique(values.drop_null())) / max(1, len(values))
 

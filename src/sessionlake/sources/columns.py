@@ -46,7 +46,7 @@ class EventColumns:
     looked_up: Mapping[str, str] = field(default_factory=dict)
     """Columns that lookups add to those of the source, each with the lookup's name."""
     canonical: tuple[str, ...] = ()
-    """Columns that tell events apart and whose types were inferred: a text that is read as a whole number must be the number's own, so that `007` is not 7."""
+    """Columns that identify events, if their types were inferred: a text that is read as a whole number must be the number's own, so that `007` is not 7."""
     whole: bool = False
     """Whether rows are read with all columns of the source besides those that are needed (`Rows.whole`)."""
 

@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 class Trait(enum.Enum):
-    """What a column's values are besides their types."""
+    """A property of a column's values besides their types."""
 
     WIDE = "whole numbers that not every double can be"
     BEYOND = "whole numbers of more than 64 bits"
@@ -72,8 +72,8 @@ def infer_types(
     Whole numbers are int64, numbers float64, times in text stay strings; Parquet keeps decimals, dates
     and timestamps (as microseconds in UTC). int64 and float64 make float64, other conflicts string.
     Whole numbers are never rounded: of more than 64 bits they are strings; if some are beyond 2 ** 53, and
-    others have a fraction, all are strings, in Parquet int64. The columns in `identity` (of keys, ids and what is compared)
-    never lose what tells two values apart: if their texts in JSON or CSV may, they are strings,
+    others have a fraction, all are strings, in Parquet int64. The columns in `identity` (of keys, ids and comparisons)
+    never make two different values equal: if their texts in JSON or CSV would be, they are strings,
     with a warning that names `at`. A column that is null throughout is left out.
     Raises SourceError when a needed column is in no file, or no file can be read.
     """
@@ -100,7 +100,7 @@ def types_of(
         plain = _type_of(kinds, is_identity=False)
         if types[name] == pa.string() and plain != pa.string() and plain is not None:
             _log.warning(
-                "sessionlake: warning: %s.types: %r is read as text, because its values tell events apart, and as %s some different ones "
+                "sessionlake: warning: %s.types: %r is read as text, because its values identify events, and as %s some different ones "
                 'would be equal; write %r = "string", or another type',
                 at,
                 name,
@@ -303,7 +303,7 @@ def _parquet(path: str, needed: AbstractSet[str]) -> InferredTypes:
 
 
 def _bounds(file: pq.ParquetFile, name: str) -> Kinds:
-    """Say whether a column of whole numbers has some that not every double can be, as far as the file's statistics tell."""
+    """Say whether a column of whole numbers has some that not every double can be, by the file's statistics."""
     at = next((at for at in range(file.metadata.num_columns) if file.metadata.schema.column(at).path == name), None)
     groups = range(0 if at is None else file.metadata.num_row_groups)
     told = [file.metadata.row_group(group).column(at).statistics for group in groups]

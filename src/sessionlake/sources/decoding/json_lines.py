@@ -114,7 +114,7 @@ def _transport(kind: pa.DataType) -> pa.DataType:
 class _Rewriting:
     """Put numbers into quotes where text is asked for, and take them from NaN and infinities where a double is, as Arrow's reader needs it.
 
-    The places are found by the columns' names. If a name occurs in a nested object, too, nobody asks for what is changed there.
+    The places are found by the columns' names. If a name occurs in a nested object, too, nobody reads the changed value.
     """
 
     numbers: re.Pattern[bytes] | None

@@ -30,7 +30,7 @@ from sessionlake.warehouse.parquet import parquet_file
 _LARGE_GROUP = 50_000
 _DICTIONARIES = ("PLAIN_DICTIONARY", "RLE_DICTIONARY")
 _BATCH_BYTES = 128 << 20
-"""Rows that are read at once have at most about so many bytes, as far as a file tells before they are read."""
+"""Rows that are read at once have at most about so many bytes, as far as a file says before they are read."""
 _DAMAGE = (pa.ArrowException, OSError, ValueError, OverflowError)
 """Errors that damaged bytes raise; a lack of memory is not one of them."""
 

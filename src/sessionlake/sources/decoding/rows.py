@@ -105,7 +105,7 @@ class TypedSource(Protocol):
     def types(self, needed: Sequence[str], identity: AbstractSet[str] = frozenset()) -> dict[str, pa.DataType]:
         """Return the types of the needed columns; an error if one is missing.
 
-        The values of those in `identity` tell events apart: as keys, as ids, or in comparisons.
+        The values of those in `identity` identify events: as keys, as ids, or in comparisons.
         """
 
     def decoder(self, columns: EventColumns) -> Decoder:
