@@ -154,3 +154,16 @@ def test_a_commit_that_is_cut_off_is_named(tmp_path: Path) -> None:
     (log / f"{0:020d}.json").write_text(json.dumps(whole, separators=(",", ":"))[:-20])
     with pytest.raises(Exception, match=r"sessions: '.*/_delta_log/0{20}\.json' is cut off or damaged .*backup"):
         Lake(str(tmp_path), CHANGELOG)["sessions"].commit(0)
+
+
+def test_a_panic_of_a_library_is_one_line() -> None:
+    panic = type("PanicException", (BaseException,), {})
+
+    @click.command()
+    @one_line_errors
+    def failing() -> None:
+        raise panic('Failed to create a tokio runtime.: Os { code: 24, message: "Too many open files" }')
+
+    found = CliRunner().invoke(failing)
+    assert (found.exit_code, len(found.stderr.splitlines())) == (1, 1)
+    assert "ulimit -n" in found.stderr

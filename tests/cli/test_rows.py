@@ -1,12 +1,14 @@
 """How rows go out: the forms, their limits, and the lines about them."""
 
 import json
+import sys
 from typing import Any
 
 import click
 import pytest
 from click.testing import CliRunner
 
+from sessionlake.cli.cells import cell
 from sessionlake.cli.rows import limit_option, print_objects, print_rows, row_formats
 from sessionlake.config.secrets import reveal
 
@@ -87,3 +89,24 @@ def test_an_object_has_the_reference_in_place_of_a_secret(form: str, monkeypatch
     said = CliRunner().invoke(command).stdout
     assert "login with ${env:PASSWORD_OF_ROWS} failed" in said
     assert word not in said
+
+
+@pytest.mark.parametrize(
+    ("form", "shown_as"), [("csv", "a\\u001b[2J\\u202e\\u009b"), ("json", "a\\u001b[2J\\u202e\\u009b")]
+)
+def test_nothing_steers_a_terminal(form: str, shown_as: str, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = "a\x1b[2J\u202e\x9b"
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    print_rows(["k"], [[key]], limit=None, form=form)
+    told = capsys.readouterr().out
+    assert shown_as in told
+    assert form != "json" or json.loads(told) == [{"k": key}]
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: False)
+    print_rows(["k"], [[key]], limit=None, form="csv")
+    assert capsys.readouterr().out == f"k\n{key}\n"
+
+
+@pytest.mark.parametrize("mark", ["\u202e", "\u2066", "\u200f", "\u061c", "\u2028", "\x9b", "\x1b", "\r"])
+def test_a_table_shows_no_mark_that_turns_a_text(mark: str) -> None:
+    assert cell(f"a{mark}b") == f"a{mark!r}b".replace("'", "")
+    assert cell("שלום 👨‍👩‍👧") == "שלום 👨‍👩‍👧"

@@ -10,8 +10,12 @@ from typing import Any
 
 DIGITS = 15
 """How many digits of a number with a fraction are sure; more are the noise of its last bit."""
-_UNPRINTABLE = {code: repr(chr(code))[1:-1] for code in (*range(10), *range(11, 32), *range(127, 160))}
+_MARKS = (0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
+"""Marks that turn the direction of a text, so that it shows as another one, and separators of lines."""
+_STEERING = (*range(10), *range(11, 32), *range(127, 160), *_MARKS)
 """Characters with which a text could steer the terminal; the end of a line is none of them."""
+_UNPRINTABLE = {code: repr(chr(code))[1:-1] for code in _STEERING}
+_ESCAPES = {code: f"\\u{code:04x}" for code in _STEERING}
 
 
 def plain(value: Any) -> Any:
@@ -30,6 +34,11 @@ def cell(value: Any) -> str:
     if is_bytes(value):
         return f"<{len(value)} bytes>"
     return ("" if value is None else _text(value)).translate(_UNPRINTABLE)
+
+
+def on_terminal(text: str) -> str:
+    """Return lines of JSON or CSV without characters that would steer a terminal: JSON's escapes stand for them."""
+    return text.translate(_ESCAPES)
 
 
 def is_bytes(value: Any) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from sessionlake.cli.cells import plain
+from sessionlake.cli.cells import on_terminal, plain
 from sessionlake.cli.layout import laid_out
 from sessionlake.cli.shared import console
 from sessionlake.config.secrets import hide
@@ -163,8 +163,8 @@ def _write(columns: Sequence[str], rows: Iterable[Sequence[Any]], form: str, *, 
 
 
 def _send(texts: Iterable[str]) -> None:
-    """Write texts to standard output as they come."""
-    for text in texts:
+    """Write texts to standard output as they come; to a terminal without characters that would steer it."""
+    for text in map(on_terminal, texts) if sys.stdout.isatty() else texts:
         sys.stdout.write(text)
     sys.stdout.flush()
 

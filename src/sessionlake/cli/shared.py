@@ -1,5 +1,6 @@
 """Parts that all commands share: the console, one-line errors, a Spark session, times and durations."""
 
+import errno
 import functools
 import os
 import sys
@@ -17,7 +18,7 @@ from sessionlake.cli.stop_lines import Command
 from sessionlake.config.durations import parse_duration
 from sessionlake.config.load import Config
 from sessionlake.config.secrets import hide
-from sessionlake.errors import ConfigError
+from sessionlake.errors import ConfigError, SessionlakeError, first_line
 from sessionlake.extras import require_versions
 
 if TYPE_CHECKING:
@@ -52,8 +53,20 @@ def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
             raise
         except Exception as error:  # noqa: BLE001 (each library has its own)
             end_with(error, kwargs.get("config_path"))
+        except BaseException as error:
+            # Libraries in Rust end so, for example if no thread or file can be had. It is no Exception.
+            if type(error).__name__ != "PanicException":
+                raise
+            end_with(_of_panic(error), kwargs.get("config_path"))
 
     return wrapped
+
+
+def _of_panic(error: BaseException) -> Exception:
+    said = first_line(error)
+    if os.strerror(errno.EMFILE) in said:
+        return OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    return SessionlakeError(f"a library ended: {said}")
 
 
 def end_with(error: Exception, config: str | None = None) -> NoReturn:

@@ -17,7 +17,7 @@ from sessionlake.config.project import is_project, load_project
 from sessionlake.errors import ConfigError, LakeError, SessionlakeError, first_line
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 ENGINES = ("duckdb", "spark")
 
@@ -142,6 +142,19 @@ def run_sql(spark: "SparkSession", query: str, most: int | None) -> tuple[list[s
 
     try:
         result = spark.sql(query)
-        return result.columns, (result if most is None else result.limit(most + 1)).collect()
+        return result.columns, _rows(result if most is None else result.limit(most + 1))
     except PySparkException as error:
         raise SessionlakeError(f"sql: {first_line(error)}; correct the query") from error
+
+
+def _rows(frame: "DataFrame") -> list[Any]:
+    """Return the rows of a frame, with times in UTC. Rows of PySpark have times of this process's zone, and none of the first day of the year 1."""
+    from pyspark.errors import PySparkException
+
+    try:
+        found = frame.toArrow()
+    except PySparkException as error:
+        if "UNSUPPORTED" not in (error.getCondition() or ""):
+            raise
+        return frame.collect()  # Arrow has no type for intervals of months and days.
+    return list(zip(*(column.to_pylist(maps_as_pydicts="strict") for column in found.columns), strict=True))

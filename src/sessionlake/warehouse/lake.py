@@ -19,6 +19,8 @@ from sessionlake.warehouse.opened import opened, storage_options
 
 _LOCAL, _LOG = "file:", "_delta_log"
 # Colours, and the arrows by which deltalake's messages go from effect to cause.
+_TOO_MANY_FILES = "Too many open files"
+"""The system's words for errno 24, also in errors of libraries that keep no number."""
 _DECORATION = re.compile(r"\x1b\[[0-9;]*m|\u21b3")
 
 
@@ -130,6 +132,10 @@ class Lake(Logs):
         except FileNotFoundError:
             raise
         except (DeltaError, OSError, ValueError) as error:
+            if _TOO_MANY_FILES in str(error):
+                raise LakeError(
+                    f"pipeline.warehouse: {self.warehouse!r} can't be read: this process may open too few files; raise its limit (ulimit -n)"
+                ) from error
             raise LakeError(
                 f"pipeline.warehouse: {self.warehouse!r} can't be read without Spark ({_cause(error)}); put its credentials "
                 "and region into the environment (AWS_..., AZURE_..., GOOGLE_...), or use `sessionlake sql --engine spark --allow-files`"
