@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sessionlake.aggregates.base import Aggregate, Events, States
-from sessionlake.columnar.arrays import Groups, Ints, concatenated, plain_text
+from sessionlake.columnar.arrays import Groups, Ints, concatenated, picked, plain_text
 from sessionlake.columnar.records import UNTIL, together
 
 
@@ -38,7 +38,7 @@ class Partials:
     def take(self, rows: npt.NDArray[np.integer]) -> "Partials":
         """Return the given rows, in that order."""
         index = pa.array(rows)
-        columns = [column.take(index) for column in self.states]
+        columns = [picked(column, index) for column in self.states]
         return Partials(
             self.keys.take(index),
             self.start[rows],

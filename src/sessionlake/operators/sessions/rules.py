@@ -13,7 +13,7 @@ import pyarrow as pa
 from sessionlake.aggregates import Aggregate, States
 from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.partials import merge_states
-from sessionlake.columnar.arrays import Bools, Groups, Ints, concatenated, is_among
+from sessionlake.columnar.arrays import Bools, Groups, Ints, concatenated, is_among, picked
 from sessionlake.columnar.axis import Axis
 from sessionlake.columnar.groups import group_intervals
 from sessionlake.columnar.records import Records
@@ -190,7 +190,9 @@ def _merge(
     place[from_new[0]] = np.arange(len(from_new[0]))
     place[from_old[0]] = len(from_new[0]) + np.arange(len(from_old[0]))
     rows, places = pa.array(from_new[1]), pa.array(place)
-    states = [concatenated([a.take(rows), s]).take(places) for a, s in zip(arrivals.states, unpacked, strict=True)]
+    states = [
+        picked(concatenated([picked(a, rows), s]), places) for a, s in zip(arrivals.states, unpacked, strict=True)
+    ]
     codes, at = gather(arrivals.codes, stored.codes), groups.starts
     if not len(at):
         return Records.empty(), states

@@ -5,7 +5,7 @@ import pyarrow as pa
 
 from sessionlake.aggregates.base import Events
 from sessionlake.aggregates.partials import Partials, merge_states
-from sessionlake.columnar.arrays import Groups, Ints
+from sessionlake.columnar.arrays import Groups, Ints, picked
 from sessionlake.columnar.groups import group_events
 from sessionlake.columnar.texts import sorted_codes
 from sessionlake.engine.operator import Aside, Counted, Keyed, Split
@@ -61,7 +61,7 @@ def parts_of(spec: WindowSpec, events: Events) -> Partials:
     order, starts = group_events(codes, start, 0)
     groups = Groups(starts, len(order), lambda: keys.take(pa.array(codes[order][starts])))
     index = pa.array(order)
-    states = [column.take(index) for aggregate in spec.aggregates for column in aggregate.lift(events)]
+    states = [picked(column, index) for aggregate in spec.aggregates for column in aggregate.lift(events)]
     first: Ints = start[order][starts]
     return Partials(
         groups.keys(),

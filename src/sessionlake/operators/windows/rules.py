@@ -9,7 +9,7 @@ import pyarrow as pa
 from sessionlake.aggregates import Aggregate, States
 from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.partials import merge_states
-from sessionlake.columnar.arrays import Bools, Groups, Ints, concatenated, taken, within_group
+from sessionlake.columnar.arrays import Bools, Groups, Ints, concatenated, picked, taken, within_group
 from sessionlake.columnar.groups import group_events
 from sessionlake.columnar.ranges import range_max
 from sessionlake.operators.shared.windowing.emission import RESTATE, Firing
@@ -118,7 +118,7 @@ def _merged_parts(
     groups = Groups(np.cumsum(sizes) - sizes, len(rows), lambda: keys.take(pa.array(slices.codes)))
     index = pa.array(rows)
     columns = zip(codec.decode(old.state), states, strict=True)
-    merged = merge_states(aggregates, [concatenated(both).take(index) for both in columns], groups)
+    merged = merge_states(aggregates, [picked(concatenated(both), index) for both in columns], groups)
     events = np.concatenate([old["count"], count])[rows]
     counts = np.add.reduceat(events, groups.starts) if len(slices) else np.zeros(0, np.int64)
     return counts, codec.encode(merged, len(slices))
