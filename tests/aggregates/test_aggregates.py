@@ -105,6 +105,22 @@ def test_sum_of_large_integers_in_any_order_and_grouping(rows: list[Event], rand
     check("sum(x)", "long", rows, random, lambda some: in_64_bits(sum(m.value for m in some)) if some else None)
 
 
+@examples(200)
+@given(rows=events(LARGE), random=randoms)
+def test_avg_of_large_integers_is_the_exact_quotient_rounded_once(rows: list[Event], random: Random) -> None:
+    check("avg(x)", "long", rows, random, lambda some: sum(m.value for m in some) / len(some) if some else None)
+
+
+def test_avg_goes_on_from_totals_of_before_that_are_doubles_of_any_size() -> None:
+    (mean,) = build_aggregates({"a": "avg(x)"}, {"x": pa.int64()})
+    before = [pa.array([2.0**70, 6.0]), pa.array([3, 2]), pa.nulls(2, pa.binary())]
+    states = mean.merge(before, Groups(np.array([0, 1]), 2))
+    assert mean.value(states).to_pylist() == [2.0**70 / 3, 3.0]
+    assert mean.one([column[0].as_py() for column in states]) == 2.0**70 / 3
+    states = mean.merge(states, Groups(np.array([0]), 2))
+    assert mean.value(states).to_pylist() == [(2**70 + 6) / 5]
+
+
 @examples(100)
 @given(values=st.lists(st.none() | LARGE, min_size=1, max_size=9), data=st.data())
 def test_a_sum_that_leaves_64_bits_comes_back_from_its_packed_state(

@@ -61,8 +61,7 @@ class Aggregate(ABC):
     inputs: tuple[str, ...] = ()
     """The event columns that `lift` reads; of a user's class that names none, all of them."""
     rare: tuple[int, ...] = ()
-    """The indexes of state columns that are null in nearly all states: binary of 16 bytes, each behind an int64 column that is null where it is
-    not. Packed states have them only where they are not null (`aggregates/codec.py`)."""
+    """The indexes of state columns that are null in nearly all states: binary of 16 bytes, each behind an int64 column. Packed states have them only where they are not null (`aggregates/codec.py`)."""
     full_state: bool = False
     """Whether its state holds every value. To merge such rows twice would copy all values twice, so `ranges.py` merges them once."""
     plain: int | None = None

@@ -10,7 +10,17 @@ from sessionlake.aggregates.by import ValueBy
 from sessionlake.aggregates.full import Quantile
 from sessionlake.aggregates.hll import HyperLogLog
 from sessionlake.aggregates.logic import Bits, CountIf, Logical
-from sessionlake.aggregates.numeric import Average, Count, DecimalSum, Extreme, Product, Sum, WholeSum, number_type
+from sessionlake.aggregates.numeric import (
+    Average,
+    Count,
+    DecimalSum,
+    Extreme,
+    Product,
+    Sum,
+    WholeAverage,
+    WholeSum,
+    number_type,
+)
 from sessionlake.aggregates.ordered import Collect, Edge
 from sessionlake.aggregates.positions import PositionEdge
 from sessionlake.aggregates.scalars import DOUBLE
@@ -135,6 +145,12 @@ def _sum(a: Asked) -> Aggregate:
     return (Sum if number_type(name, "sum", column, type_) == DOUBLE else WholeSum)(name, column)
 
 
+def _avg(a: Asked) -> Aggregate:
+    type_ = a.types[0]
+    inexact = pa.types.is_decimal(type_) or number_type(a.name, "avg", a.columns[0], type_) == DOUBLE
+    return (Average if inexact else WholeAverage)(a.name, a.columns[0], type_)
+
+
 def _quantile(a: Asked) -> Aggregate:
     fraction = a.number if a.literals else MEDIAN
     return Quantile(a.name, a.function, a.columns[0], a.types[0], fraction)
@@ -180,7 +196,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "sum": Function(_sum),
     "min": Function(_extreme(largest=False)),
     "max": Function(_extreme(largest=True)),
-    "avg": Function(lambda a: Average(a.name, a.columns[0], a.types[0])),
+    "avg": Function(_avg),
     "product": Function(lambda a: Product(a.name, a.columns[0], a.types[0])),
     "first": Function(_edge(latest=False)),
     "last": Function(_edge(latest=True)),

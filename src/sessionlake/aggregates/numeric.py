@@ -18,12 +18,15 @@ from sessionlake.aggregates.scalars import (
     state_type,
     to_state,
 )
-from sessionlake.aggregates.wide import added, none_wide
+from sessionlake.aggregates.wide import added, none_wide, of_whole, whole
+from sessionlake.aggregates.wide import doubles_of as wide_doubles
 from sessionlake.columnar.arrays import Bools, Groups, Ints, nullable, numbers, ranks, validity, within_group
 from sessionlake.errors import ConfigError
 
 _SAFE_SUM = 1 << 62
 """A group whose values could add up to less can't leave int64, and needs no look at each."""
+_EXACT = 1 << 53
+"""Doubles have all whole numbers below."""
 _HALF = 32
 _LOW_HALF = (1 << _HALF) - 1
 _FACTORS = 512
@@ -252,7 +255,7 @@ class Extreme(Aggregate):
 class Average(Aggregate):
     """avg(x), a double; the state is sum and count, for averages can't be merged."""
 
-    state = (DOUBLE, LONG)
+    state: tuple[pa.DataType, ...] = (DOUBLE, LONG)
     value_type = DOUBLE
 
     def __init__(self, name: str, column: str, type_: pa.DataType) -> None:
@@ -279,6 +282,55 @@ class Average(Aggregate):
         """Divide; None if nothing was counted."""
         total, count = state
         return total / count if count else None
+
+
+class WholeAverage(Average):
+    """avg(x) of integers and booleans, a double. A total that a double may not hold is kept in 128 bits, too (docs/rules.md, rule 466)."""
+
+    state = (DOUBLE, LONG, BYTES)
+    rare = (2,)
+
+    def lift(self, events: Events) -> States:
+        """Return each event's number and whether it counts."""
+        numbers_, valid = numbers(to_state(events.columns[self.inputs[0]]))
+        count = np.ones(len(numbers_), np.int64) if valid is None else valid.astype(np.int64)
+        large = (numbers_ >= _EXACT) | (numbers_ <= -_EXACT)
+        wide = of_whole(numbers_[large].tolist(), large) if large.any() else none_wide(len(numbers_))
+        return [pa.array(numbers_.astype(np.float64)), pa.array(count), wide]
+
+    def merge(self, states: States, groups: Groups) -> States:
+        """Add totals and counts."""
+        (total, _), (count, _), wide = numbers(states[0]), numbers(states[1]), states[2]
+        counts = pa.array(np.add.reduceat(count, groups.starts))
+        largest = float(np.abs(total).max())
+        if wide.null_count == len(wide) and largest * int(groups.sizes.max()) < _EXACT:
+            return [pa.array(np.add.reduceat(total, groups.starts)), counts, none_wide(len(counts))]
+        is_wide = wide.is_valid().to_numpy(zero_copy_only=False)
+        # Totals of before there were further bits are doubles of any size.
+        beyond = ~is_wide & (np.abs(total) >= _EXACT)
+        if beyond.any():
+            wide = pc.coalesce(wide, of_whole([int(one) for one in total[beyond].tolist()], beyond))
+        plain = np.where(is_wide | beyond, 0.0, total).astype(np.int64)
+        sums, fits, wide = added(plain, wide, groups.starts, below=_EXACT)
+        found = sums.astype(np.float64)
+        found[~fits] = wide_doubles(wide.drop_null())
+        return [pa.array(found), counts, wide]
+
+    def value(self, states: States) -> pa.Array:
+        """Divide; null if nothing was counted."""
+        found = super().value(states[:2])
+        if states[2].null_count == len(states[2]):
+            return found
+        at = states[2].is_valid().to_numpy(zero_copy_only=False)
+        exact = [
+            self.one(row) for row in zip(*(column.filter(pa.array(at)).to_pylist() for column in states), strict=True)
+        ]
+        return pc.replace_with_mask(found, pa.array(at), pa.array(exact, DOUBLE))
+
+    def one(self, state: Sequence[Any]) -> float | None:
+        """Divide; None if nothing was counted."""
+        total, count, wide = state
+        return super().one((total if wide is None else whole(wide), count))
 
 
 class Product(Aggregate):

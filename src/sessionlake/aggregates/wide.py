@@ -4,7 +4,10 @@ A number is in the int64 column if it fits, else in the binary column next to it
 A row of two nulls is no number.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from sessionlake.columnar.arrays import Bools, Ints, binary_array, offsets_of
@@ -19,10 +22,10 @@ def none_wide(rows: int) -> pa.Array:
     return pa.nulls(rows, pa.binary())
 
 
-def added(values: Ints, wide: pa.Array, starts: Ints) -> tuple[Ints, Bools, pa.Array]:
+def added(values: Ints, wide: pa.Array, starts: Ints, below: int | None = None) -> tuple[Ints, Bools, pa.Array]:
     """Return the sums of groups modulo 2 ** 64, which of them fit int64, and the column of the others.
 
-    `values` are 0 where there is no number, or a wide one.
+    `values` are 0 where there is no number, or a wide one. With `below` only sums nearer to 0 than that count as fitting.
     """
     # Three columns that can't overflow: 32 bits, the 32 bits above them, and the signed rest.
     low, middle, high = values & _LOW, (values >> _HALF) & _LOW, values >> 63
@@ -35,7 +38,29 @@ def added(values: Ints, wide: pa.Array, starts: Ints) -> tuple[Ints, Bools, pa.A
     high += middle >> _HALF
     total = ((middle & _LOW) << _HALF) | (low & _LOW)
     fits = high == total >> 63
+    if below is not None:
+        fits &= (total > -below) & (total < below)
     return total, fits, _column(total, high, ~fits)
+
+
+def of_whole(numbers: Sequence[int], at: Bools) -> pa.Array:
+    """Return the column with these numbers at the true rows, null at the others."""
+    words = [(n & ((1 << 64) - 1), n >> 64) for n in numbers]
+    low, high = np.zeros(len(at), np.int64), np.zeros(len(at), np.int64)
+    low[at] = np.array([word for word, _ in words], np.uint64).view(np.int64)
+    high[at] = [word for _, word in words]
+    return _column(low, high, at)
+
+
+def doubles_of(wide: pa.Array) -> npt.NDArray[np.float64]:
+    """Return about the numbers that a column has, in order, without its nulls."""
+    words = offsets_of(wide)[1].view("<i8").reshape(-1, 2)
+    return words[:, 1] * float(1 << 64) + np.ascontiguousarray(words[:, 0]).view(np.uint64)
+
+
+def whole(number: bytes) -> int:
+    """Return a number of the column."""
+    return int.from_bytes(number, "little", signed=True)
 
 
 def _column(low: Ints, high: Ints, at: Bools) -> pa.Array:
