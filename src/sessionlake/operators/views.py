@@ -62,10 +62,11 @@ def create_schemas(spark: SparkSession, configs: Iterable[Config]) -> None:
         except NoBatchesError:
             without.append(name)
             continue
-        spark.sql(f"drop schema if exists {schema} cascade")
-        spark.sql(f"create schema {schema}")
+        named = SPARK.named(schema)
+        spark.sql(f"drop schema if exists {named} cascade")
+        spark.sql(f"create schema {named}")
         for view, query in queries.items():
-            spark.sql(f"create view {schema}.{view} as {query}")
+            spark.sql(f"create view {named}.{view} as {query}")
     if len(without) == len(made):
         raise NoBatchesError(f"sql: no batches are committed yet by {', '.join(without)}; run `sessionlake run` first")
 
@@ -92,7 +93,9 @@ def _pinned_queries(tables: Tables, config: Config, schema: str) -> dict[str, st
     columns = tables[of.snapshot].read(versions[of.snapshot]).columns
     queries = {name: f"select * from {pinned(name)}" for name in names}
     queries[schemas.BATCHES] = _batches_sql(tables, versions, pinned(schemas.BATCHES))
-    return queries | view_queries(config, "spark", columns, pinned, lambda name: f"{schema}.{name}", settled)
+    return queries | view_queries(
+        config, "spark", columns, pinned, lambda name: f"{SPARK.named(schema)}.{name}", settled
+    )
 
 
 def _batches_sql(tables: Tables, versions: dict[str, int], pinned: str) -> str:

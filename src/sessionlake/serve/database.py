@@ -14,8 +14,8 @@ from sessionlake.warehouse.changelog import DUCKDB, FOLD, HIDDEN_WRITTEN
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.scan import TableScan
 
-_PARTS = "parts_of_{}"
-"""An attached database for the two halves of a pipeline's `batches`, because `show tables` does not list its tables."""
+_PARTS = "parts of {}"
+"""An attached database for the two halves of a pipeline's `batches`, because `show tables` does not list its tables. No pipeline has a name with a space."""
 _BUILT_IN = ("memory", "temp", "system", "main", "information_schema", "pg_catalog", "default", "global_temp")
 """Names that DuckDB or Spark keeps for itself: the schema of a pipeline of such a name has a `_` at its end."""
 _LOCKED = "set enable_external_access = false; set lock_configuration = true"
@@ -109,7 +109,8 @@ def _view_tables(
 def schema_of(config: Config) -> str:
     """Return the name of a pipeline's schema: its own, unless engines keep that one for themselves."""
     name = config.pipeline.name
-    return f"{name}_" if name.lower() in _BUILT_IN else name
+    # Also a name that is such a one but for the `_`: no two pipelines then share a schema.
+    return f"{name}_" if name.lower().rstrip("_") in _BUILT_IN else name
 
 
 def _store_batches(database: DuckDBPyConnection, config: Config, scan: TableScan) -> None:
