@@ -26,6 +26,7 @@ from sessionlake.stream.pinned import Pinned
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.changelog import Changelog, changelog_of
+from sessionlake.warehouse.spark_columns import columns as columns_of
 from sessionlake.warehouse.tables import Tables, spark_schema
 from sessionlake.warehouse.views import merged_rows, read_batches, row_versions
 
@@ -169,7 +170,7 @@ def events(inputs: Inputs) -> Checked:
         "recent": "boolean",
         **IDENTITIES,
     }
-    frame = joined.select(*names, *(column.alias(name) for name, column in added.items()))
+    frame = joined.select(*columns_of(names), *(column.alias(name) for name, column in added.items()))
     version = inputs.version(inputs.of.changes, schemas.LATE_EVENTS, schemas.DEAD_LETTERS, schemas.CORRECTION_OUTCOMES)
     return Checked(frame, columns, version)
 

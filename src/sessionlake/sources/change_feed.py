@@ -61,7 +61,7 @@ class ChangeFeedSource(DeltaSource):
         if self._properties().get(_ENABLED, "false").lower() != "true":
             raise SourceError(
                 f"{source.place_at}: {source.path!r} records no changes; switch its change data feed on: "
-                f"alter table delta.`{source.path}` set tblproperties ({_ENABLED} = true)"
+                f"alter table delta.{SPARK.named(source.path)} set tblproperties ({_ENABLED} = true)"
             )
 
     def _properties(self) -> Mapping[str, str]:

@@ -19,6 +19,8 @@ from sessionlake.sources.decoding.decoded import type_name
 from sessionlake.sources.decoding.tables import BLOCK, FILE, WHOLE, TableDecoder
 from sessionlake.sources.decoding.whole import is_kept
 from sessionlake.sources.limits import limits_of
+from sessionlake.warehouse.spark_columns import column
+from sessionlake.warehouse.spark_columns import columns as columns_of
 from sessionlake.warehouse.streamed_files import BATCH, are_gone, read_files, streamed_files
 from sessionlake.warehouse.tables import Table, Tables, spark_schema
 
@@ -128,11 +130,11 @@ class DeltaSource:
                 )
 
     def _needed(self, rows: DataFrame, columns: EventColumns, *others: str | Column) -> DataFrame:
-        return rows.select(*(F.col(f.name).cast(f.dataType) for f in spark_schema(columns.schema)), *others)
+        return rows.select(*(column(f.name).cast(f.dataType) for f in spark_schema(columns.schema)), *others)
 
     def _whole(self) -> list[Column]:
         names = [field.name for field in self._schema() if is_kept(field.type)]
-        return [F.struct(*(F.col(f"`{name}`") for name in names)).alias(WHOLE)]
+        return [F.struct(*columns_of(names)).alias(WHOLE)]
 
     def _schema(self) -> pa.Schema:
         path = self._config.source.path

@@ -10,6 +10,7 @@ from importlib.metadata import version as installed_version
 from typing import Any
 
 from sessionlake.errors import PipelineStateError
+from sessionlake.warehouse.changelog import SPARK
 
 OLDEST_FORMAT, FORMAT = 2, 5
 _LAYOUTS, _SHAPES, _SECRETS = 3, 4, 5
@@ -39,7 +40,7 @@ class ForeignChange:
         what = f"table {self.table!r}: version {self.version} is a {self.operation} that is not sessionlake's: sessions would be lost or doubled unseen; "
         if self.restorable is None:
             return f"{what}batches came after it: put a backup back, or rebuild the tables with `sessionlake rebuild` (docs/recovery.md)"
-        return f"{what}undo it by `restore table delta.`{path}` to version as of {self.restorable}`, or put a backup back (docs/recovery.md)"
+        return f"{what}undo it by `restore table delta.{SPARK.named(path)} to version as of {self.restorable}`, or put a backup back (docs/recovery.md)"
 
 
 def user_metadata(metadata: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 from sessionlake.warehouse import changelog, schemas
 from sessionlake.warehouse.batches import batches_after
 from sessionlake.warehouse.changelog import FOLD, HIDDEN_WRITTEN, Changelog
+from sessionlake.warehouse.spark_columns import columns
 from sessionlake.warehouse.tables import Tables, spark_schema
 
 ERASURES = "sessionlake.erasures"
@@ -150,9 +151,9 @@ def row_versions(
     read = _like_snapshot(tables[of.changes].read(changelog_version), snapshot, of)
     tail = changes(read, after=-1 if fold is None else fold)
     names = snapshot.columns
-    return snapshot.select(*names, F.lit("snapshot").alias("op"), F.col("revision").alias("batch_id")).unionByName(
-        as_stored(tail, of).select(*names, "op", "batch_id")
-    )
+    return snapshot.select(
+        *columns(names), F.lit("snapshot").alias("op"), F.col("revision").alias("batch_id")
+    ).unionByName(as_stored(tail, of).select(*columns(names), "op", "batch_id"))
 
 
 def rows_meeting(

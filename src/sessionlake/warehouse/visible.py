@@ -13,8 +13,9 @@ from pyspark.sql.types import DataType, StructType
 from sessionlake.config.sections import OperatorSection
 from sessionlake.errors import PipelineStateError, SourceError
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.changelog import DELETED, SIGN, SPARK
+from sessionlake.warehouse.changelog import DELETED, SIGN
 from sessionlake.warehouse.seen import Visible
+from sessionlake.warehouse.spark_columns import columns as columns_of
 from sessionlake.warehouse.streamed_files import added, rows_of_files
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import (
@@ -57,7 +58,7 @@ class View:
         files = None if before is None or self.final else self._replaced(before, now)
         if before is None or files is None:
             return self.difference(before, now, columns).withColumn(CHANGED_IN, F.lit(now.batch_id))
-        named, of = [F.col(SPARK.named(name)) for name in columns], self.tables.changelog
+        named, of = columns_of(columns), self.tables.changelog
         tail = [file for some in self._tail(before, now) for file in some]
         put = self._of_files(of.changes, tail).where("op = 'upsert'")
         was = self._of_files(schemas.REPLACED_ROWS, files).withColumn("op", F.lit("upsert"))
@@ -94,7 +95,7 @@ class View:
         A row that is equal in those columns is neither. Without `before` all rows as of `now` are added. PipelineStateError
         if the tables no longer have the rows as of `before`.
         """
-        named = [F.col(SPARK.named(name)) for name in columns]
+        named = columns_of(columns)
         if before is None:
             return self._as_of(now).where(self._sees(now)).select(*named, F.lit(1).alias(SIGN))
         if before.batch_id == now.batch_id:
@@ -151,7 +152,7 @@ class View:
     def _as(self, rows: DataFrame, at: Visible, version: Column, columns: Sequence[str]) -> DataFrame:
         """Return versions of rows: identity, version, and the columns as one, null of a row that is not seen."""
         seen = (F.col("op") != "delete") & self._sees(at)
-        values = F.struct(*(F.col(SPARK.named(name)) for name in columns))
+        values = F.struct(*columns_of(columns))
         return rows.select(*self.tables.changelog.identity, version.alias(_AT), F.when(seen, values).alias(_ROW))
 
     def _closed(self, before: Visible, now: Visible) -> DataFrame:

@@ -12,6 +12,7 @@ from sessionlake.jobs.late.restate import without_partly
 from sessionlake.jobs.late.spans import BACKFILL, LateRun, Span
 from sessionlake.stream.recompute import INCLUDED
 from sessionlake.warehouse import schemas
+from sessionlake.warehouse.spark_columns import columns
 from sessionlake.warehouse.tables import Tables
 
 _NOBODY = 1 << 30
@@ -55,4 +56,4 @@ def _owned(tables: Tables, late: DataFrame, runs: list[LateRun], as_of: int) -> 
             # A run that started before the replacement was refused left the event to it.
             takes &= mark.isNull() if j == i else (mark.isNull() | F.lit(j > i) | (mark <= run.asked.batch_id))
         owner = F.when(takes, F.lit(i)).otherwise(owner)
-    return marked.withColumn("_owner", owner).select(*late.columns, "_owner")
+    return marked.withColumn("_owner", owner).select(*columns(late.columns), "_owner")

@@ -16,6 +16,7 @@ from sessionlake.jobs.compact.upkeep import ATTEMPTS, Upkeep
 from sessionlake.warehouse.changelog import FOLD, Changelog
 from sessionlake.warehouse.delta_log import USER_METADATA
 from sessionlake.warehouse.history import user_metadata
+from sessionlake.warehouse.spark_columns import columns
 from sessionlake.warehouse.views import CHANGE_COUNT, ERASURES, changes, fold_point, latest_changes
 
 STEP = "fold"
@@ -198,7 +199,7 @@ def _rewrite(upkeep: Upkeep, tail: Tail, file_bytes: int, erasures: int | None) 
     put = tail.changes.where(tail.put)
     rows = sample = put
     stored = change.read([file.path for file in files]) if files else None
-    names = upkeep.tables[of.snapshot].read().columns
+    names = columns(upkeep.tables[of.snapshot].read().columns)
     if stored is not None:
         kept = stored.join(tail.changes.select(*of.identity), list(of.identity), "left_anti")
         rows = kept.select(*names).unionAll(put.select(*names))

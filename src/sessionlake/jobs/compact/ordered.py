@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from sessionlake.jobs.compact.layout_texts import every, sql_type, stored_text, text_of, value_of
 from sessionlake.jobs.compact.plan import MB, File, Share, shares
 from sessionlake.warehouse.changelog import Changelog
+from sessionlake.warehouse.spark_columns import columns
 from sessionlake.warehouse.tables import Tables
 
 ROW_BYTES = 64.0
@@ -83,7 +84,7 @@ def in_order(
         # A date that is not in the plan, which none should be, is in the first file.
         number = F.coalesce(F.col("_first") + F.col("_passed"), F.lit(0))
         numbered = _with_passed(placed, of.key, max(map(len, cuts.values()), default=0)).withColumn("_file", number)
-        rows = numbered.repartitionById(first, "_file").select(*rows.columns)
+        rows = numbered.repartitionById(first, "_file").select(*columns(rows.columns))
     else:
         rows = rows.coalesce(1)
     return rows.sortWithinPartitions(of.date, *of.identity)

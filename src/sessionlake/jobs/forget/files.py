@@ -11,6 +11,7 @@ from sessionlake.jobs.forget.lake import Lake
 from sessionlake.jobs.forget.progress import unread_from
 from sessionlake.jobs.forget.wait_budget import Waits
 from sessionlake.warehouse.filesystem import Entry, as_name
+from sessionlake.warehouse.spark_columns import column as column_of
 
 _LOG = "_delta_log"
 _FILE = "_holding_file"
@@ -68,7 +69,7 @@ def _holding(lake: Lake, entries: dict[str, list[Entry]]) -> set[str]:
             called = lake.tables[name].physical_names()
             fields = [StructField(called[column], schema[column].dataType) for column in columns]
             rows = reader.schema(StructType(fields)).parquet(*(as_name(e.path) for e in some))
-            named = (rows[f"`{called[column]}`"].alias(column) for column in columns)
+            named = (column_of(called[column]).alias(column) for column in columns)
             scans[name] = rows.select(*named, F.col("_metadata.file_name").alias(_FILE))
     found = lake.found_in(scans, "left_semi", _FILE).distinct().collect() if scans else []
     return {row[_FILE] for row in found}

@@ -15,9 +15,10 @@ from sessionlake.jobs.forget.keys import Keys, keys_in_front, matching
 from sessionlake.jobs.forget.wait_budget import Waits
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import changelogs_in
-from sessionlake.warehouse.changelog import Changelog
+from sessionlake.warehouse.changelog import SPARK, Changelog
 from sessionlake.warehouse.delta_log import USER_METADATA
 from sessionlake.warehouse.history import user_metadata
+from sessionlake.warehouse.spark_columns import column
 from sessionlake.warehouse.tables import Tables
 
 _AT_ONCE_BYTES = 1 << 30
@@ -47,8 +48,8 @@ class Holder:
     def condition(self) -> str:
         """SQL that joins a row `t` with a key `k`. It stands in the table's log, and so must not name a key."""
         if self.kind == "key":
-            return f"cast(t.`{self.column}` as string) = k.key"
-        text = f"t.`{self.column}`"
+            return f"cast(t.{SPARK.named(self.column)} as string) = k.key"
+        text = f"t.{SPARK.named(self.column)}"
         if self.kind == "quoted":
             return f"{text} rlike k.quoted"
         somewhere = f"not {text} rlike k.readable and {text} rlike k.word"
@@ -133,7 +134,7 @@ class Lake:
         for holder in (holder for name in rows for holder in self.holders[name]):
             named = rows[holder.table].withColumn("table", F.lit(holder.table))
             if holder.kind == "key":
-                keyed.append(named.select("table", F.col(holder.column).cast("string").alias("text"), *of))
+                keyed.append(named.select("table", column(holder.column).cast("string").alias("text"), *of))
             else:
                 joined.append(named.alias("t").join(frame, F.expr(holder.condition), how))
         if keyed:

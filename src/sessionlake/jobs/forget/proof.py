@@ -19,6 +19,7 @@ from sessionlake.jobs.forget.lookups import find_in_versions
 from sessionlake.jobs.forget.stores import elsewhere, find_in_stores
 from sessionlake.jobs.publish.database import rows_with
 from sessionlake.sources.files import path_for_spark
+from sessionlake.warehouse.spark_columns import column as column_of
 
 SEARCHED = ("tables", "data files", "logs", "stores", "pending files", "lookups", "validation results and data docs")
 
@@ -130,7 +131,7 @@ def _source_rows(lake: Lake, name: str, source: SourceSection) -> int:
     if is_table or source.format == "parquet":
         reader = spark.read.format("delta" if is_table else "parquet")
         rows = (reader if is_table else reader.option("recursiveFileLookup", "true")).load(place)
-        parts = [F.col(column).cast("string") for column in lake.config.keys[name]] or [F.lit("")]
+        parts = [column_of(column).cast("string") for column in lake.config.keys[name]] or [F.lit("")]
         found = rows.select(F.array(*parts).alias("parts"))
         return matching(found.alias("t"), lake.frame, F.expr("t.parts = k.parts")).count()
     texts = spark.read.option("recursiveFileLookup", "true").text(place)

@@ -17,6 +17,7 @@ from sessionlake.jobs.run import JobRun
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.changelog import SPARK
 from sessionlake.warehouse.delta_log import app_id
+from sessionlake.warehouse.spark_columns import columns
 from sessionlake.warehouse.tables import Tables
 
 COVERED = "covered"
@@ -97,7 +98,7 @@ def mark_covered(tables: Tables, late: DataFrame, runs: Iterable[LateRun], as_of
     runs = list(runs)
     stale = stale_puts(tables, runs, as_of)
     marked, marks = with_stale_marks(late, stale) if stale else (late, {})
-    return marked.withColumn(COVERED, F.expr(covered(runs, marks))).select(*late.columns, COVERED)
+    return marked.withColumn(COVERED, F.expr(covered(runs, marks))).select(*columns(late.columns), COVERED)
 
 
 def with_stale_marks(

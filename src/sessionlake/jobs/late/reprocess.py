@@ -24,6 +24,7 @@ from sessionlake.jobs.run import JobReport, JobRun, OnStep, shaped, start_run
 from sessionlake.jobs.stored_kind import stored_kind
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
+from sessionlake.warehouse.spark_columns import columns
 from sessionlake.warehouse.tables import Tables
 
 
@@ -109,7 +110,7 @@ def _without_twins(rows: DataFrame, covered: DataFrame) -> DataFrame:
     earliest = Window.partitionBy(*named).orderBy("event_time", "key", "batch_id", "source", "raw")
     ids = covered.where("event_id is not null").select(*named).distinct()
     with_id = rows.where("event_id is not null").join(ids, named, "left_anti")
-    first = with_id.withColumn("_rank", F.row_number().over(earliest)).where("_rank = 1").select(*names)
+    first = with_id.withColumn("_rank", F.row_number().over(earliest)).where("_rank = 1").select(*columns(names))
     return first.unionByName(rows.where("event_id is null"))
 
 

@@ -13,7 +13,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from sessionlake.warehouse.changelog import SIGN, SPARK
+from sessionlake.warehouse.changelog import SIGN
+from sessionlake.warehouse.spark_columns import column
 from sessionlake.warehouse.visible import CHANGED_IN
 
 _TYPES: dict[type[T.DataType], str] = {
@@ -61,7 +62,7 @@ class Columns:
 
         A task that is tried again copies its rows again.
         """
-        texts = [F.col(SPARK.named(f.name)) for f in self.fields if isinstance(f.dataType, T.StringType)]
+        texts = [column(f.name) for f in self.fields if isinstance(f.dataType, T.StringType)]
         jsons = [_as_text(field) for field in self.fields if _is_nested(field.dataType)]
         zero = [F.contains(text, F.lit("\0")) for text in texts] + [F.contains(j, F.lit("\\u0000")) for j in jsons]
         long = [F.octet_length(F.col(n).cast("string")) > _MOST_KEY_BYTES for n in self.identity]
@@ -108,7 +109,7 @@ def _is_nested(kind: T.DataType) -> bool:
 
 def _as_text(field: T.StructField) -> Column:
     """Return a column as it is copied: lists as JSON, bytes in hexadecimal digits, all else as it is."""
-    value: Column = F.col(SPARK.named(field.name))
+    value: Column = column(field.name)
     if _is_nested(field.dataType):
         value = F.to_json(value)
     elif isinstance(field.dataType, T.BinaryType):

@@ -18,7 +18,7 @@ from sessionlake.jobs.publish.steps import Step
 from sessionlake.jobs.publish.transactions import Transactions
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
-from sessionlake.warehouse.changelog import SPARK
+from sessionlake.warehouse.spark_columns import columns as columns_of
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.topic_position import published_in
 
@@ -93,7 +93,7 @@ class ErrorsTopic:
     @staticmethod
     def _value(name: str, columns: list[str], *, cut: bool = False) -> Column:
         first = [F.lit(name).alias("table_name"), *([F.lit(True).alias("cut")] if cut else [])]
-        return F.to_json(F.struct(*first, *(F.col(SPARK.named(column)) for column in columns)), JSON)
+        return F.to_json(F.struct(*first, *columns_of(columns)), JSON)
 
     @cached_property
     def _transactions(self) -> Transactions:

@@ -29,6 +29,7 @@ from sessionlake.stream.positions import POSITIONS
 from sessionlake.stream.watermark import NO_WATERMARK
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import last_batch
+from sessionlake.warehouse.spark_columns import columns
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.topic_position import FINAL
 from sessionlake.warehouse.views import changes, latest_changes, merged_rows, read_batches, rows_meeting
@@ -110,7 +111,7 @@ def finals(tables: Tables, section: OperatorSection, before: Reached, now: Reach
     # A row that opened again may be deleted while its end is after the close; its start says that it may be in the
     # topic.
     may_be_there = (F.col("op") == "delete") & (F.unix_micros(of.start) < before.close_us)
-    return closed.unionByName(latest_changes(tail, of).where(was_final | may_be_there).select(*closed.columns))
+    return closed.unionByName(latest_changes(tail, of).where(was_final | may_be_there).select(*columns(closed.columns)))
 
 
 def full(tables: Tables, section: OperatorSection, before: Reached, now: Reached) -> DataFrame:
@@ -127,7 +128,7 @@ def full(tables: Tables, section: OperatorSection, before: Reached, now: Reached
         return found
     tail = changes(tables[of.changes].read(now.version), before.batch_id, now.batch_id)
     _require_whole(tables, tail, before, now)
-    return found.unionByName(latest_changes(tail, of).where("op = 'delete'").select(*found.columns))
+    return found.unionByName(latest_changes(tail, of).where("op = 'delete'").select(*columns(found.columns)))
 
 
 def _require_whole(tables: Tables, tail: DataFrame, before: Reached, now: Reached) -> None:

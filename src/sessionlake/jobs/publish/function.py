@@ -23,8 +23,9 @@ from sessionlake.jobs.publish.steps import Step
 from sessionlake.user_code import NOT_THEIRS, load_function, raised
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import last_batch
-from sessionlake.warehouse.changelog import SIGN, SPARK
+from sessionlake.warehouse.changelog import SIGN
 from sessionlake.warehouse.sink_position import Position
+from sessionlake.warehouse.spark_columns import columns
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.topic_position import published_in
 
@@ -165,7 +166,7 @@ class PythonFunction:
         """
         most = self.sink.max_rows
         op = F.when(F.col(SIGN) > 0, UPSERT).otherwise(DELETE).alias(OP)
-        names = [F.col(SPARK.named(field.name)) for field in self._results.fields(now.seen)]
+        names = columns(field.name for field in self._results.fields(now.seen))
         # A partition comes to this process as a whole.
         parted = rows.select(op, *names).repartition(-(-count // most)) if count > most else rows.select(op, *names)
         held, size = list[pa.Table](), 0

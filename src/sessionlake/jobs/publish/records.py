@@ -10,6 +10,7 @@ from sessionlake.config.load import Config
 from sessionlake.config.source import KafkaSink, option_texts
 from sessionlake.sources import kafka_cluster as kafka
 from sessionlake.warehouse.changelog import SPARK, Changelog
+from sessionlake.warehouse.spark_columns import columns as columns_of
 from sessionlake.warehouse.views import CHANGE_COUNT
 
 _HIDDEN = ("state", "op", "commit_id", "batch_id", CHANGE_COUNT)
@@ -29,7 +30,7 @@ def to_records(rows: DataFrame, of: Changelog) -> DataFrame:
     named = dict.fromkeys((*identity, of.end, of.id, "event_count", "revision"))
     first = [name for name in named if name in rows.columns]
     columns = [*first, *(c for c in rows.columns if c not in (*first, of.date, *of.hidden, *_HIDDEN))]
-    of_value, of_key = (F.struct(*(F.col(SPARK.named(name)) for name in names)) for names in (columns, identity))
+    of_value, of_key = (F.struct(*columns_of(names)) for names in (columns, identity))
     value = F.when(F.col("op") != "delete", F.to_json(of_value, JSON))
     return rows.select(F.to_json(of_key, JSON).alias("key"), value.alias("value"))
 

@@ -10,6 +10,7 @@ from sessionlake.config.load import Config
 from sessionlake.errors import PipelineStateError, SourceError, UnreachableError
 from sessionlake.warehouse.changelog import CAUSE, SIGN, SPARK
 from sessionlake.warehouse.seen import Visible
+from sessionlake.warehouse.spark_columns import columns
 from sessionlake.warehouse.streamed_files import are_gone
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.visible import CHANGED_IN, View, section_at
@@ -68,7 +69,7 @@ class Results:
         return (
             self._view(now)
             .last_changes(before, now)
-            .select(*(F.col(SPARK.named(n)) for n in self._names(now)), F.when(there, 1).otherwise(-1).alias(SIGN))
+            .select(*columns(self._names(now)), F.when(there, 1).otherwise(-1).alias(SIGN))
         )
 
     def changes(self, before: Visible, now: Visible) -> DataFrame:
@@ -80,11 +81,7 @@ class Results:
         names = [*self._names(now), *([CAUSE] if of.began is not None else [])]
         kept = F.lit(True) if rule is None else F.expr(f"{rule} is null")
         change = F.when((F.col("op") != DELETE) & kept, "upsert").otherwise(DELETE)
-        return (
-            self._view(now)
-            .changes(before, now)
-            .select(*(F.col(SPARK.named(n)) for n in names), change.alias(CHANGE), "batch_id")
-        )
+        return self._view(now).changes(before, now).select(*columns(names), change.alias(CHANGE), "batch_id")
 
     def _shown(self, rows: DataFrame) -> DataFrame:
         rule = self.config.quarantined_sql(SPARK.micros)

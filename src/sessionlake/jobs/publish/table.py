@@ -27,6 +27,7 @@ from sessionlake.warehouse.delta_log import USER_METADATA
 from sessionlake.warehouse.history import user_metadata
 from sessionlake.warehouse.replacement import Replacement
 from sessionlake.warehouse.sink_position import HISTORY, STEPS, Position, newest_position, position_of, sink_of
+from sessionlake.warehouse.spark_columns import column, columns
 from sessionlake.warehouse.tables import Table, Tables
 from sessionlake.warehouse.views import bound_us, whole
 
@@ -290,7 +291,7 @@ class SinkTable:
                 gone = found.rows.where(F.col(SIGN) == -1).select(*identity)
                 deleted = there.select(*identity).join(gone, identity, "left_semi").count()
             kept = there.join(found.rows.select(*identity), identity, "left_anti")
-            rows = kept.select(*there.columns).unionByName(rows, allowMissingColumns=True)
+            rows = kept.select(*columns(there.columns)).unionByName(rows, allowMissingColumns=True)
         written = change.write(rows)
         failpoints.hit("sink_written")
         change.commit(written, files, now.metadata(), app=(STEPS, now.step), changes_data=True)
@@ -355,7 +356,7 @@ class SinkTable:
 
     def _columns(self, now: Position) -> list[Column]:
         """Return the columns with their comments."""
-        return [F.col(SPARK.named(f.name)).alias(f.name, metadata=f.metadata) for f in self._fields(now)]
+        return [column(f.name).alias(f.name, metadata=f.metadata) for f in self._fields(now)]
 
     def _fields(self, now: Position) -> list[StructField]:
         return self._versions.fields(now.seen) if self.sink.history else self._results.fields(now.seen)

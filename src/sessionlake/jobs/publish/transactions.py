@@ -25,9 +25,10 @@ from sessionlake.jobs.publish.steps import Step
 from sessionlake.sources import kafka_cluster as kafka
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import last_batch
-from sessionlake.warehouse.changelog import SIGN, SPARK
+from sessionlake.warehouse.changelog import SIGN
 from sessionlake.warehouse.seen import Visible
 from sessionlake.warehouse.sink_position import RESYNC, Position
+from sessionlake.warehouse.spark_columns import columns
 from sessionlake.warehouse.streamed_files import are_gone
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.topic_position import TRANSACTIONS, published_in
@@ -215,7 +216,7 @@ class TransactionalTopic:
     def _records(self, before: Position | None, now: Position) -> DataFrame:
         rows = self._results.latest(None if before is None else before.seen, now.seen)
         op = F.when(F.col(SIGN) > 0, "upsert").otherwise("delete")
-        names = [F.col(SPARK.named(field.name)) for field in self._results.fields(now.seen)]
+        names = columns(field.name for field in self._results.fields(now.seen))
         return to_records(rows.select(*names, op.alias("op")), self.tables.changelog)
 
     def _in_topic(self) -> DataFrame:

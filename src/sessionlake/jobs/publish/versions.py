@@ -10,8 +10,9 @@ from pyspark.sql.types import StructField, TimestampType
 from sessionlake.errors import ConfigError
 from sessionlake.jobs.publish.results import CHANGE, DELETE, Results
 from sessionlake.warehouse.batches import batches_after
-from sessionlake.warehouse.changelog import CAUSE, SPARK, UPDATE
+from sessionlake.warehouse.changelog import CAUSE, UPDATE
 from sessionlake.warehouse.seen import Visible
+from sessionlake.warehouse.spark_columns import column, columns
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import read_batches
 
@@ -61,7 +62,7 @@ class Versions:
     def unlike(self, now: Visible, table: DataFrame) -> DataFrame:
         """Return the same if changes in between are not known: versions of rows that are not as they hold, as of now."""
         names, identity = self._names(now), self._identity
-        compared = (F.col(SPARK.named(name)).cast("string") for name in names if name != "revision")
+        compared = (column(name).cast("string") for name in names if name != "revision")
         rows, held, as_one = self._rows(now), table.where(f"{TO} is null"), F.struct(*compared)
         there = held.select(*identity, as_one.alias(_HELD))
         now_and_then = rows.withColumn(_AT, as_one).join(there, identity, "left")
@@ -123,4 +124,4 @@ class Versions:
 
     @staticmethod
     def _columns(names: Sequence[str]) -> list[Column]:
-        return [F.col(SPARK.named(name)) for name in names]
+        return columns(names)

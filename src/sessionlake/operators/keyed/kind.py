@@ -32,6 +32,7 @@ from sessionlake.stream.outputs import same_rows
 from sessionlake.stream.pinned import Pinned
 from sessionlake.stream.watermark import NO_WATERMARK
 from sessionlake.warehouse.changelog import DELETED, WRITTEN, Changelog
+from sessionlake.warehouse.spark_columns import column
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.versions import all_versions
 
@@ -96,7 +97,7 @@ class KeyedTable(EventKind[KeyedSpec]):
             **{f"{name}_us": F.coalesce(F.unix_micros(f"{name}_at"), F.lit(0)) for name in ("written", "inserted")},
             "id": F.col("event_id") if spec.has_ids else F.lit(""),
             "deleted": F.col(DELETED),
-            **{f"column_{i}": F.col(_quoted(name)) for i, name in enumerate(spec.columns)},
+            **{f"column_{i}": column(name) for i, name in enumerate(spec.columns)},
         }
         columns = [known[name].alias(name) for name in stored_schema(spec).names]
         return all_versions(tables, columns, deleted=True, live=~F.col(DELETED) | remembered)
@@ -131,7 +132,3 @@ class KeyedTable(EventKind[KeyedSpec]):
     def due_us(self, state: State) -> int | None:
         """Return when the next cleanup is due that may find something."""
         return None if self.spec.ttl is None else self.spec.ttl.due_us(state)
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -21,6 +21,7 @@ from sessionlake.sources.files import path_for_spark, source_files
 from sessionlake.sources.lookups.making import UNREAD
 from sessionlake.sources.lookups.tables import TableToLookUp, changelog_of_table
 from sessionlake.warehouse.filesystem import as_name
+from sessionlake.warehouse.spark_columns import column
 from sessionlake.warehouse.tables import Table, Tables, spark_schema
 from sessionlake.warehouse.views import merged_rows, pinned_versions
 
@@ -178,7 +179,7 @@ def _decoding(
 
 
 def _typed(rows: DataFrame, types: Mapping[str, pa.DataType]) -> DataFrame:
-    return rows.select(*(F.col(f"`{f.name}`").cast(f.dataType) for f in spark_schema(pa.schema(list(types.items())))))
+    return rows.select(*(column(f.name).cast(f.dataType) for f in spark_schema(pa.schema(list(types.items())))))
 
 
 def _read(table: TableToLookUp, action: Callable[[], DataFrame]) -> DataFrame:
