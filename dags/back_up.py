@@ -17,7 +17,7 @@ for pipeline in pipelines("backup"):
         schedule=None,
         description="Saves tables and checkpoint as of one batch",
         doc_md=__doc__,
-        params={"directory": directory_param("New path or URI for the backup, as the driver sees it.")},
+        params={"directory": directory_param("A new name, below SESSIONLAKE_BACKUPS.")},
         **pipeline.dag("backup"),
     ):
         SparkJob(config=pipeline.config, task_id="backup", command="backup", operands=["directory"], names_run=False)

@@ -31,7 +31,7 @@ for pipeline in pipelines("rebuild"):
                 type="string",
                 minLength=1,
                 title="Warehouse",
-                description="Path of the new one, as the config is to name it.",
+                description="A new name, beside the warehouse of now.",
             ),
             **{name: flag_param(title, told) for name, (title, told) in _FLAGS.items()},
         },

@@ -17,7 +17,7 @@ for pipeline in pipelines("restore"):
         schedule=None,
         description="Puts a backup back into an empty warehouse",
         doc_md=__doc__,
-        params={"directory": directory_param("Path or URI of the backup, as the driver sees it.")},
+        params={"directory": directory_param("The name of the backup, below SESSIONLAKE_BACKUPS.")},
         **pipeline.dag("restore"),
     ):
         SparkJob(

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+PROJECT_FILE = "project.toml"
 HOME = Path(__file__).resolve().parents[2]
 
 

@@ -22,6 +22,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from sessionlake_airflow.configs import confined, require_config
 from sessionlake_airflow.exit_codes import EXPLAINED, FENCED, FOUND, NOT_NEEDED, USER
+from sessionlake_airflow.places import BACKUPS, WAREHOUSES, placed
 from sessionlake_airflow.project import project_config
 from sessionlake_airflow.submit import (
     driver_environment,
@@ -128,14 +129,18 @@ class SparkJob(BaseOperator):
     def command_arguments(self, context: Mapping[str, Any], private: Path) -> list[str]:
         """Return the command's arguments: config and options; values of `files` go into `private`.
 
-        ValueError for a param that the DAG has not got, a config from elsewhere, or a list that no file can take.
+        ValueError for a param that the DAG has not got, a config or place from elsewhere, or a list that no file can take.
         """
         _check_names(context)
         params = {**context["params"]}
         if self.interval and context.get("data_interval_start"):
             params["from"] = params.get("from") or context["data_interval_start"].isoformat()
             params["to"] = params.get("to") or context["data_interval_end"].isoformat()
-        words = [self.config_path(), *self.arguments, *(str(params[name]) for name in self.operands)]
+        config = self.config_path()
+        for name in (*self.operands, *self.options):
+            if name in (BACKUPS, WAREHOUSES) and params.get(name):
+                params[name] = placed(name, str(params[name]), config)
+        words = [config, *self.arguments, *(str(params[name]) for name in self.operands)]
         for name in self.options:
             value, flag = params.get(name), f"--{name.replace('_', '-')}"
             if value is True or (value is False and name == "apply"):

@@ -13,10 +13,10 @@ from typing import Any
 
 from airflow.sdk import Asset, AssetAny, CronDataIntervalTimetable, CronTriggerTimetable
 
-from sessionlake_airflow.configs import configs_directory, default_config
+from sessionlake_airflow.configs import PROJECT_FILE, configs_directory, default_config
 from sessionlake_airflow.defaults import DAG_DEFAULTS, MAINTENANCE_POOL, SESSIONIZE_POOL, TASK_DEFAULTS
 
-PROJECT_FILE, OFF = "project.toml", "off"
+OFF = "off"
 _MOST_BYTES = 1 << 20
 MICRO, STREAM = MODES = "micro", "stream"
 RUN = "run"

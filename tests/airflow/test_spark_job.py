@@ -99,8 +99,8 @@ FILLED: dict[str, dict[str, Any]] = {
     "forget_key": {"keys_file": "/k", "keys": [], "wait": "1 minute", "apply": False, "dry_run": True},
     "forget_everywhere": {"keys_file": "/k", "keys": [], "wait": "1 minute", "apply": False, "dry_run": True},
     "compact_tables": {"method": "merge", "dry_run": True},
-    "back_up": {"directory": "/backups/monday"},
-    "restore_backup": {"directory": "/backups/monday"},
+    "back_up": {"directory": "monday"},
+    "restore_backup": {"directory": "monday"},
     "rebuild_tables": {
         "warehouse": "new",
         "switch": True,
