@@ -30,6 +30,8 @@ _TYPES: dict[type[T.DataType], str] = {
 }
 _MOST_KEY_BYTES = 2000
 """An entry of an index may have 2,704 bytes."""
+_ZERO = r"(?<!\\)(\\\\)*\\u0000"
+"""A zero byte in JSON. After an even number of backslashes `u0000` are five letters of a text."""
 _REFUSED = "_refused"
 _COUNTED = "copied bigint, refused bigint"
 
@@ -64,7 +66,7 @@ class Columns:
         """
         texts = [column(f.name) for f in self.fields if isinstance(f.dataType, T.StringType)]
         jsons = [_as_text(field) for field in self.fields if _is_nested(field.dataType)]
-        zero = [F.contains(text, F.lit("\0")) for text in texts] + [F.contains(j, F.lit("\\u0000")) for j in jsons]
+        zero = [F.contains(text, F.lit("\0")) for text in texts] + [F.rlike(j, F.lit(_ZERO)) for j in jsons]
         long = [F.octet_length(F.col(n).cast("string")) > _MOST_KEY_BYTES for n in self.identity]
         refused = F.coalesce(reduce(or_, (F.coalesce(one, F.lit(False)) for one in [*zero, *long])), F.lit(False))
         given = rows.select(*map(_as_text, self.fields), SIGN, CHANGED_IN, refused.alias(_REFUSED))
