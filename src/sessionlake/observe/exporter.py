@@ -12,7 +12,7 @@ from sessionlake.observe import metrics
 from sessionlake.observe.disks import set_disks
 from sessionlake.observe.readings import Readings
 from sessionlake.observe.tables import TablesState, looked_again, read_state, readings_of
-from sessionlake.observe.watch import PASSING, Watch
+from sessionlake.observe.watch import Watch
 
 
 class Exporter(Collector):
@@ -44,7 +44,7 @@ class Exporter(Collector):
         started = time.monotonic()
         try:
             found = readings_of(self._config, self._watch.look())
-        except PASSING as error:
+        except Exception as error:  # noqa: BLE001 (a table may have anything, and the next look may succeed)
             self.readings.set(metrics.REFRESH_SUCCESS, 0)
             return error
         set_disks(found, self._config)

@@ -106,6 +106,8 @@ def overview(config: Config, read: Callable[[], Tables] | None = None) -> Overvi
         otherwise = State.NEW
     except PASSING as error:
         otherwise, told = State.UNREADABLE, first_line(error)
+    except Exception as error:  # noqa: BLE001 (a table may have anything: the other pipelines are shown)
+        otherwise, told = State.UNREADABLE, f"{type(error).__name__}: {first_line(error)}"
     if fails is not None:
         return Overview(name, config, State.FAILING, tables, fails.error)
     running = otherwise is not State.UNREADABLE and driver(config) is not None

@@ -8,6 +8,7 @@ from typing import Any
 from sessionlake.config.durations import parse_duration, rough_duration
 from sessionlake.config.graph import Graph
 from sessionlake.config.load import Config
+from sessionlake.errors import first_line
 from sessionlake.observe.overview import Overview, State, overview, read_tables
 from sessionlake.observe.watch import Watch
 from sessionlake.project.picture import layout_of
@@ -68,7 +69,14 @@ class Board:
         while not self._stopped.wait(_LOOK_S):
             if time.monotonic() - self._asked < _WATCHED_S or not self._seen:
                 for name, config in self._configs.items():
-                    self._seen[name] = overview(config, self._tables[name].look)
+                    self._seen[name] = self._looked(name, config)
+
+    def _looked(self, name: str, config: Config) -> Overview:
+        """Return the state of a pipeline; whatever is wrong with one, the thread goes on to look at all."""
+        try:
+            return overview(config, self._tables[name].look)
+        except Exception as error:  # noqa: BLE001 (see above)
+            return Overview(name, config, State.UNREADABLE, None, f"{type(error).__name__}: {first_line(error)}")
 
     def _pipeline(self, name: str, now_us: int) -> dict[str, Any]:
         config, one = self._configs[name], self._seen.get(name)

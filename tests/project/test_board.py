@@ -1,0 +1,46 @@
+"""The page's look at the pipelines goes on, whatever one of them has."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sessionlake.config.project import load_project
+from sessionlake.observe.overview import State, overview
+from sessionlake.observe.watch import Watch
+from sessionlake.project import board as module
+from sessionlake.project.board import Board
+from tests.airflow.support import wait_for
+from tests.project.project_support import write_project
+from tests.support import make_config
+
+
+def test_an_error_that_nobody_foresaw_is_a_pipeline_that_can_not_be_read(tmp_path: Path) -> None:
+    def nested() -> None:
+        json.loads("[" * 100_000)
+
+    one = overview(make_config(tmp_path), nested)  # type: ignore[arg-type]
+    assert (one.state, one.told[:16]) == (State.UNREADABLE, "RecursionError: ")
+
+
+def test_the_thread_looks_at_all_again_after_such_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LOOK_S", 0.01)
+    project = load_project(write_project(tmp_path))
+    looks: list[str] = []
+
+    def look(watch: "Watch[object]") -> object:
+        looks.append(watch._config.pipeline.name)
+        raise RecursionError("too deep")
+
+    monkeypatch.setattr(Watch, "look", look)
+    # Not even the locks of the drivers can be looked at.
+    monkeypatch.setattr(module, "overview", lambda _, read: read())
+    board = Board(str(tmp_path), project.configs, project.graph, {})
+    board.start()
+    try:
+        board._asked = float("inf")
+        wait_for(lambda: len(looks) > 3 * len(project.configs), 30)
+        assert {one.told for one in board._seen.values()} == {"RecursionError: too deep"}
+        assert {*looks} == {*project.configs}
+    finally:
+        board.stop()
