@@ -1,6 +1,7 @@
 """A pipeline's tables without Spark: the same rows as Spark's, through deletion vectors, odd keys and pushed filters."""
 
 import re
+import stat
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ from sessionlake.errors import LakeError, PipelineStateError
 from sessionlake.jobs.compact.fold import MERGE, fold
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.reading import read_sessions
+from sessionlake.serve import database as database_module
 from sessionlake.serve.database import open_database, open_rows
-from sessionlake.serve.queries import answer_project_sql, find_rows, query_tables
+from sessionlake.serve.queries import answer_project_sql, answer_sql, find_rows, query_tables
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.lake import Lake
@@ -168,6 +170,85 @@ def test_who_may_reach_files(config: Config, tmp_path: Path) -> None:
                 database.execute("set enable_external_access = true")
     sessionlake.read_sessions(config).write_csv(str(tmp_path / "sessions.csv"))
     assert (tmp_path / "sessions.csv").read_text().startswith("session_key,")
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Let DuckDB have 60 MB of memory, and a current directory in which it has spilled before."""
+
+    original = database_module._connected
+
+    def connected() -> duckdb.DuckDBPyConnection:
+        made = original()
+        made.execute("set memory_limit = '60MB'; set threads = 1")
+        return made
+
+    monkeypatch.setattr(database_module, "_connected", connected)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".tmp").mkdir()
+    return tmp_path / ".tmp"
+
+
+MEMORY = r"^sql: the query needs more memory than there is \(Out of Memory Error: .* used\)\); ask for fewer rows or columns, or add --allow-files: "
+LARGE = "create temp table t as select range a, hash(range) b, hash(range + 1) c from range(5_000_000)"
+SPILLED = "select count(*) from duckdb_temporary_files()"
+
+
+@pytest.mark.parametrize("before", ["", f"{LARGE}; "])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "copy (select 1) to '{}/evil.py' (header false)",
+        "select * from read_blob('{}/*')",
+        "select * from read_text('{}/a')",
+        "select * from read_csv('{}/a')",
+        "select * from glob('{}/*')",
+        "attach '{}/a.db'",
+        "export database '{}/all'",
+        "set temp_directory = '{}'",
+    ],
+)
+def test_sql_of_others_has_no_directory_to_spill_to(config: Config, small: Path, before: str, query: str) -> None:
+    (small / "a").write_text("secret\n")
+    places = {".tmp", str(small), database_module._private_directory()}
+    for place in places:
+        for answered in (
+            answer_sql(config, before + query.format(place)),
+            answer_project_sql([config], before + query.format(place)),
+        ):
+            with (
+                pytest.raises(LakeError, match=MEMORY if before else "reaches beyond the pipeline's tables"),
+                answered as answer,
+            ):
+                list(answer.rows)
+        assert [*small.iterdir()] == [small / "a"]
+        assert [*Path(database_module._private_directory()).iterdir()] == []
+
+
+def test_what_the_package_asks_itself_spills_where_no_other_account_reads(config: Config, small: Path) -> None:
+    lake = Lake(config.pipeline.warehouse, CHANGELOG)
+    last = find_last_batch(lake)
+    assert last is not None
+    of_files = open_database(config, lake, allow_files=True)
+    for opened in (open_database(config, lake), open_rows(config, lake, last), of_files):
+        with closing(opened):
+            opened.execute(LARGE)
+            assert opened.execute(SPILLED).fetchall() != [(0,)]
+            (private,) = opened.execute("select current_setting('temp_directory')").fetchall()[0]
+            assert stat.S_IMODE(Path(private).stat().st_mode) == 0o700
+            assert Path(private).is_absolute()
+            assert [*Path(private).iterdir()]
+    assert [*small.iterdir()] == []
+
+
+def test_a_machine_without_a_temporary_directory_answers(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> None:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.setattr(database_module, "_temporary_directory", none)
+    with closing(open_database(config, Lake(config.pipeline.warehouse, CHANGELOG))) as opened:
+        assert opened.execute("select current_setting('temp_directory')").fetchall() == [("",)]
+        assert opened.execute("select count(*) from sessions_live").fetchall()
 
 
 def test_views_stay_where_they_were_opened(spark: SparkSession, config: Config) -> None:

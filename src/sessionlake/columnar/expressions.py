@@ -137,7 +137,9 @@ def _connection() -> "duckdb.DuckDBPyConnection":
     import duckdb  # noqa: PLC0415 (see the module)
 
     # A task has one core, and one thread returns rows in their order.
-    connection = duckdb.connect(config={"threads": 1, "enable_external_access": False})
+    connection = duckdb.connect(config={"threads": 1})
+    # Without a directory to spill to: expressions could write to it, and other accounts could read it.
+    connection.execute("set temp_directory = ''; set enable_external_access = false")
     # DuckDB complains at the end of a process about a connection that is still there.
     atexit.register(_connection.cache_clear)
     atexit.register(connection.close)

@@ -1,6 +1,8 @@
 """A DuckDB database whose views are the tables of a pipeline."""
 
 from collections.abc import Collection, Iterable
+from functools import cache
+from tempfile import TemporaryDirectory
 
 import duckdb
 from duckdb import DuckDBPyConnection
@@ -12,7 +14,7 @@ from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import batches_after, find_last_batch
 from sessionlake.warehouse.changelog import DUCKDB, FOLD, HIDDEN_WRITTEN
 from sessionlake.warehouse.lake import Lake
-from sessionlake.warehouse.scan import TableScan
+from sessionlake.warehouse.scan import TableScan, sql_text
 
 _PARTS = "parts of {}"
 """An attached database for the two halves of a pipeline's `batches`, because `show tables` does not list its tables. No pipeline has a name with a space."""
@@ -22,20 +24,20 @@ _LOCKED = "set enable_external_access = false; set lock_configuration = true"
 
 
 def open_database(
-    config: Config, lake: Lake, condition: str | None = None, *, allow_files: bool = False
+    config: Config, lake: Lake, condition: str | None = None, *, allow_files: bool = False, spills: bool = True
 ) -> DuckDBPyConnection:
     """Return a database with a view of each table that is there, and those of the latest rows (`Changelog.live`, `every`); times are UTC.
 
     The views stay at the versions at which they were made, and read nothing before they are queried. `condition`, SQL
     about the key, says which rows are asked for. Queries reach no other files, no network and no extensions, unless
-    `allow_files`. NoBatchesError if there are none yet.
+    `allow_files`; SQL of others must not spill, because it could write where DuckDB does. NoBatchesError if there are none yet.
     """
     database = _connected()
     _add_pipeline(database, config, lake, condition)
-    return _closed(database, allow_files=allow_files)
+    return _closed(database, allow_files=allow_files, spills=spills)
 
 
-def open_databases(configs: Iterable[Config], *, allow_files: bool = False) -> DuckDBPyConnection:
+def open_databases(configs: Iterable[Config], *, allow_files: bool = False, spills: bool = True) -> DuckDBPyConnection:
     """Return what `open_database` does of several pipelines, each in a schema of its name. One without batches has no views.
 
     NoBatchesError if none has any.
@@ -50,7 +52,7 @@ def open_databases(configs: Iterable[Config], *, allow_files: bool = False) -> D
     if len(without) == len(asked):
         raise NoBatchesError(f"sql: no batches are committed yet by {', '.join(without)}; run `sessionlake run` first")
     database.execute("use memory")
-    return _closed(database, allow_files=allow_files)
+    return _closed(database, allow_files=allow_files, spills=spills)
 
 
 def open_rows(config: Config, lake: Lake, last: BatchCommit, condition: str | None = None) -> DuckDBPyConnection:
@@ -58,7 +60,7 @@ def open_rows(config: Config, lake: Lake, last: BatchCommit, condition: str | No
     database = _connected()
     _view_tables(database, config, lake, lake.changelog.tables, condition)
     _view_latest(database, config, lake, last)
-    return _closed(database, allow_files=False)
+    return _closed(database, allow_files=False, spills=True)
 
 
 def _connected() -> DuckDBPyConnection:
@@ -68,10 +70,26 @@ def _connected() -> DuckDBPyConnection:
     return database
 
 
-def _closed(database: DuckDBPyConnection, *, allow_files: bool) -> DuckDBPyConnection:
+def _closed(database: DuckDBPyConnection, *, allow_files: bool, spills: bool) -> DuckDBPyConnection:
+    # By default this is `.tmp` of the current directory, for all accounts to read. DuckDB lets every query write to it, locked or not.
+    database.execute(f"set temp_directory = {sql_text(_private_directory() if spills else '')}")
     if not allow_files:
         database.execute(_LOCKED)
     return database
+
+
+def _private_directory() -> str:
+    """Return a directory of this process that other accounts can't read; the empty text if there is none, so that nothing spills."""
+    try:
+        return _temporary_directory().name
+    except OSError:
+        return ""
+
+
+@cache
+def _temporary_directory() -> "TemporaryDirectory[str]":
+    """Make a directory that is there to the end of the process: a relation of `read_sessions` has no end that we see."""
+    return TemporaryDirectory(prefix="sessionlake-")
 
 
 def _add_pipeline(database: DuckDBPyConnection, config: Config, lake: Lake, condition: str | None) -> None:

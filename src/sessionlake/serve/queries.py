@@ -26,6 +26,8 @@ _CLOSED = (
     "configuration has been locked",
 )
 """Parts of DuckDB's errors if a query reaches beyond the limits of `open_database`."""
+_FULL = "no temporary directory is specified"
+"""Part of DuckDB's error if a query needs more memory than there is, and may not spill."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ def answer_sql(config: Config, query: str, *, allow_files: bool = False) -> Iter
     LakeError if it can't be answered.
     """
     lake = Lake.of(config)
-    with closing(open_database(config, lake, allow_files=allow_files)) as database:
+    with closing(open_database(config, lake, allow_files=allow_files, spills=allow_files)) as database:
         yield from _answered(database, query, lake)
 
 
@@ -55,7 +57,7 @@ def answer_project_sql(configs: Iterable[Config], query: str, *, allow_files: bo
 
     All tables stay at the versions that they have when the answer is opened.
     """
-    with closing(open_databases(configs, allow_files=allow_files)) as database:
+    with closing(open_databases(configs, allow_files=allow_files, spills=allow_files)) as database:
         yield from _answered(database, query, None)
 
 
@@ -139,4 +141,6 @@ def _said(error: duckdb.Error) -> str:
     said = " ".join(lines) or type(error).__name__
     if any(sign in said for sign in _CLOSED):
         return f"the query reaches beyond the pipeline's tables ({said}); for files, network and settings add --allow-files, to save rows --format csv"
+    if _FULL in said:
+        return f"the query needs more memory than there is ({lines[0]}); ask for fewer rows or columns, or add --allow-files: then DuckDB may write to a temporary directory"
     return f"{said}; correct the query, or run it with --engine spark --allow-files"
