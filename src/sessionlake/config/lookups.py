@@ -38,6 +38,8 @@ class LookupSection(Section):
     """A pipeline with one row a key: its name in the project, or the path of its config."""
     path: str | None = None
     """Or a Delta table; with `format` a directory of files."""
+    shallow_clones: bool = False
+    """Whether that Delta table may have files outside of its directory, as for a source."""
     format: Format | None = None
     types: dict[str, ColumnType] = Field(default={})
     """Column types of text files, if inference from the files is not enough."""

@@ -66,6 +66,8 @@ class SourceSection(Section):
     max_offsets_per_batch: int = Field(default=1_000_000, ge=1)
     tombstones: bool = False
     """Whether a record without a value removes the session that its headers name. Then everyone who may write to the topic may remove sessions."""
+    shallow_clones: bool = False
+    """Whether a Delta table may have files outside of its directory. Then everyone who may write the table may have any file read that the driver may read."""
     options: dict[str, str | int | bool] = Field(default={})
     """Passed on to Spark's Kafka connector. `${env:NAME}` and `${file:PATH}` in a text stand for a secret's value."""
     envelope: Literal["debezium"] | None = None
@@ -237,6 +239,8 @@ def check_source(source: SourceSection) -> None:
         foreign = next((name for name in entry.keys if getattr(source, name)), None) if kind != source.kind else None
         if foreign is not None:
             raise ConfigError(f"{source.AT}.{foreign}: goes with kind {kind!r} only; remove it")
+    if source.shallow_clones and (source.entry.is_pipeline or not source.entry.is_table):
+        raise ConfigError(f"{source.AT}.shallow_clones: goes with kinds 'delta' and 'change_feed' only; remove it")
     if source.entry.has_own_keys_only:
         given = (name for name in type(source).model_fields if name in source.model_fields_set)
         if (name := next((name for name in given if name not in ("kind", *source.entry.keys)), None)) is not None:

@@ -227,7 +227,7 @@ class Processors(Operator):
 class Files(Source):
     """The input of a pipeline.
 
-    Its keys are those of [source]: path, format, max_files_per_batch, max_bytes_per_batch, max_line_bytes, types, max_offsets_per_batch.
+    Its keys are those of [source]: path, format, max_files_per_batch, max_bytes_per_batch, max_line_bytes, types, max_offsets_per_batch, shallow_clones.
     """
 
     def __init__(
@@ -240,12 +240,13 @@ class Files(Source):
         max_line_bytes: int = ...,
         types: Mapping[str, Literal["long", "double", "string", "boolean", "timestamp", "date"]] = ...,
         max_offsets_per_batch: int = ...,
+        shallow_clones: bool = ...,
     ) -> None: ...
 
 class Delta(Source):
     """The input of a pipeline.
 
-    Its keys are those of [source]: path, format, max_files_per_batch, max_bytes_per_batch, max_line_bytes, types, max_offsets_per_batch.
+    Its keys are those of [source]: path, format, max_files_per_batch, max_bytes_per_batch, max_line_bytes, types, max_offsets_per_batch, shallow_clones.
     """
 
     def __init__(
@@ -258,12 +259,13 @@ class Delta(Source):
         max_line_bytes: int = ...,
         types: Mapping[str, Literal["long", "double", "string", "boolean", "timestamp", "date"]] = ...,
         max_offsets_per_batch: int = ...,
+        shallow_clones: bool = ...,
     ) -> None: ...
 
 class ChangeFeed(Source):
     """The input of a pipeline.
 
-    Its keys are those of [source]: path, format, max_files_per_batch, max_bytes_per_batch, max_line_bytes, types, max_offsets_per_batch.
+    Its keys are those of [source]: path, format, max_files_per_batch, max_bytes_per_batch, max_line_bytes, types, max_offsets_per_batch, shallow_clones.
     """
 
     def __init__(
@@ -276,12 +278,13 @@ class ChangeFeed(Source):
         max_line_bytes: int = ...,
         types: Mapping[str, Literal["long", "double", "string", "boolean", "timestamp", "date"]] = ...,
         max_offsets_per_batch: int = ...,
+        shallow_clones: bool = ...,
     ) -> None: ...
 
 class Kafka(Source):
     """The input of a pipeline.
 
-    Its keys are those of [source]: path, format, max_files_per_batch, max_bytes_per_batch, max_line_bytes, types, bootstrap_servers, topic, topics, avro_schema, schema_registry, schema_subject, confluent_header, max_offsets_per_batch, tombstones, options, envelope.
+    Its keys are those of [source]: path, format, max_files_per_batch, max_bytes_per_batch, max_line_bytes, types, bootstrap_servers, topic, topics, avro_schema, schema_registry, schema_subject, confluent_header, max_offsets_per_batch, tombstones, shallow_clones, options, envelope.
     """
 
     def __init__(
@@ -302,6 +305,7 @@ class Kafka(Source):
         confluent_header: bool = ...,
         max_offsets_per_batch: int = ...,
         tombstones: bool = ...,
+        shallow_clones: bool = ...,
         options: Mapping[str, str | int | bool] = ...,
         envelope: Literal["debezium"] | None = ...,
     ) -> None: ...
@@ -372,7 +376,7 @@ class Event(Section):
 class Lookup(Section):
     """A table that gives each event more columns: those of the row with the event's key in it.
 
-    Its keys are those of [lookup]: name, table, path, format, types, on, columns, as_of, valid_from, valid_to, missing, refresh, max_rows.
+    Its keys are those of [lookup]: name, table, path, shallow_clones, format, types, on, columns, as_of, valid_from, valid_to, missing, refresh, max_rows.
     """
 
     def __init__(
@@ -381,6 +385,7 @@ class Lookup(Section):
         name: str,
         table: str | None = ...,
         path: str | None = ...,
+        shallow_clones: bool = ...,
         format: Literal["json", "csv", "parquet"] | None = ...,
         types: Mapping[str, Literal["long", "double", "string", "boolean", "timestamp", "date"]] = ...,
         on: str | list[str],

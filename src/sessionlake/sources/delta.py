@@ -13,12 +13,13 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from sessionlake.config.load import Config
 from sessionlake.errors import MissingColumnsError, SessionlakeError, SourceError
-from sessionlake.sources.base import Offsets, RankedInput, Versioned, same
+from sessionlake.sources.base import Offsets, PlannedInput, RankedInput, Versioned, same
 from sessionlake.sources.columns import EventColumns, normal_type
 from sessionlake.sources.decoding.decoded import type_name
 from sessionlake.sources.decoding.tables import BLOCK, FILE, WHOLE, TableDecoder
 from sessionlake.sources.decoding.whole import is_kept
 from sessionlake.sources.limits import limits_of
+from sessionlake.warehouse.outside_files import is_outside, outside_of_snapshot, outside_of_version
 from sessionlake.warehouse.spark_columns import column
 from sessionlake.warehouse.spark_columns import columns as columns_of
 from sessionlake.warehouse.streamed_files import BATCH, are_gone, read_files, streamed_files
@@ -96,8 +97,10 @@ class DeltaSource:
         others = [*(place if columns.ordered else []), *(self._whole() if columns.whole else [])]
         return self._needed(reader.load(self._config.source.path), columns, *others)
 
-    def planned(self, tables: Tables, column: Callable[[str], str] = same) -> None:
-        """Return None: the log says all, and Spark reads all of it."""
+    def planned(self, tables: Tables, column: Callable[[str], str] = same) -> PlannedInput | None:
+        """Return the check of the versions that batches read: Spark reads all that their log names."""
+        del column
+        return None if self._config.source.shallow_clones else CheckedVersions(tables, self._config, self._number)
 
     def is_small(self, before: str, planned: str) -> bool:
         """Return False: positions don't say how many rows the files between them have."""
@@ -118,6 +121,10 @@ class DeltaSource:
         """Return the rows of the files that the needed batches read."""
         table = Table(tables, self._config.source.path)
         files = streamed_files(table, offsets, needed)
+        if not self._config.source.shallow_clones and (
+            found := next(filter(is_outside, (f.path for f in files)), None)
+        ):
+            raise outside_error(self._config, found)
         return self._needed(read_files(table, files), columns, BATCH) if files else None
 
     def _check_types(self, columns: EventColumns) -> None:
@@ -146,6 +153,60 @@ class DeltaSource:
             ) from error
 
 
+class CheckedVersions:
+    """The versions of a table that batches read, each looked at once before its rows are read; see `PlannedInput` for the methods."""
+
+    def __init__(self, tables: Tables, config: Config, number: int) -> None:
+        self._tables, self._config, self._number = tables, config, number
+        self._table = Table(tables, config.source.path)
+        self._checked: int | None = None
+        """The version up to which all are checked, inclusive."""
+
+    def rows(self, rows: DataFrame, batch_id: int, offsets: str | None) -> DataFrame:
+        """Return the rows as they are; SourceError if the versions that the batch reads name a file outside of the table."""
+        now = _offset_of(offsets, self._number)
+        if now is not None:
+            self._check(now, batch_id)
+        return rows
+
+    def gone(self, batch_id: int) -> list[str]:
+        """Return no names: Spark itself says which files are gone."""
+        del batch_id
+        return []
+
+    def reached(self, batch_id: int) -> int:
+        """Return -1: the source has no log in the checkpoint."""
+        del batch_id
+        return -1
+
+    def _check(self, now: Mapping[str, Any], batch_id: int) -> None:
+        end = int(now["reservoirVersion"]) - (int(now["index"]) < 0)
+        if self._checked is None:
+            text = self._tables.read_text(f"{self._config.checkpoint}/offsets/{batch_id - 1}") if batch_id else None
+            before = _offset_of(text, self._number)
+            # The version of a last offset may have been read in part, and so is looked at again.
+            first = end if before is None else int(before["reservoirVersion"])
+            if before is None or before.get("isStartingVersion"):
+                self._require_own(outside_of_snapshot(self._table, first))
+            self._checked = first - 1
+        for version in range(self._checked + 1, end + 1):
+            self._require_own(outside_of_version(self._table, version))
+        self._checked = max(self._checked, end)
+
+    def _require_own(self, found: str | None) -> None:
+        if found is not None:
+            raise outside_error(self._config, found)
+
+
+def outside_error(config: Config, found: str) -> SourceError:
+    """Return the error for a table that names a file outside of it."""
+    at = config.source.AT
+    return SourceError(
+        f"{config.source.place_at}: {config.source.place!r} names a file outside of the table, {found!r}; write the rows into the table itself, "
+        f"or set {at}.shallow_clones = true if everyone who may write it may have all files of this account read"
+    )
+
+
 class VersionedFiles:
     """The files that a table's versions added, in the order in which its stream numbers them."""
 
@@ -160,7 +221,12 @@ class VersionedFiles:
         return {file.name: rank for rank, file in enumerate(files)}
 
     def _offset(self, batch_id: int) -> dict[str, Any] | None:
-        lines = (self._tables.read_text(f"{self._checkpoint}/offsets/{batch_id}") or "").splitlines()[2:]
-        line = lines[self._number] if len(lines) > self._number else "-"
-        found: dict[str, Any] | None = None if line == "-" else json.loads(line)
-        return found
+        return _offset_of(self._tables.read_text(f"{self._checkpoint}/offsets/{batch_id}"), self._number)
+
+
+def _offset_of(text: str | None, number: int) -> dict[str, Any] | None:
+    """Return what an offset file says of one of the event inputs; None if nothing of it was read yet."""
+    lines = (text or "").splitlines()[2:]
+    line = lines[number] if len(lines) > number else "-"
+    found: dict[str, Any] | None = None if line == "-" else json.loads(line)
+    return found

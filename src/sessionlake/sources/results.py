@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from sessionlake.config.load import Config
 from sessionlake.config.upstream import Upstream
 from sessionlake.errors import AwaitedError, JobError, PipelineStateError, SessionlakeError, SourceError
-from sessionlake.sources.base import Offsets
+from sessionlake.sources.base import Offsets, same
 from sessionlake.sources.changes import with_places
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.signed import PART, SignedDecoder
@@ -39,6 +39,9 @@ class ResultsSource(DeltaSource):
     def __init__(self, spark: SparkSession, config: Config, number: int = 0) -> None:
         super().__init__(spark, config, number)
         self._upstream = config.upstream[config.source.AT]
+
+    def planned(self, tables: Tables, column: Callable[[str], str] = same) -> None:
+        """Return None: the writer of a pipeline's warehouse is trusted with its results."""
 
     def decoder(self, columns: EventColumns) -> SignedDecoder:
         """Return the decoder, which takes the rows with their signs."""

@@ -63,7 +63,8 @@ class PlannedInputs:
     def rows(self, rows: DataFrame, batch_id: int, offsets: str | None) -> DataFrame:
         """Return a batch's rows, with the rows that Spark leaves out; `offsets` is the text of the batch's offset file."""
         for name, input_ in self._planned.items():
-            rows = _named(input_.rows(rows, batch_id, offsets), name)
+            found = input_.rows(rows, batch_id, offsets)
+            rows = rows if found is rows else _named(found, name)
         self.is_small = self._is_small(batch_id, offsets)
         return rows
 

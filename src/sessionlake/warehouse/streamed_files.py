@@ -42,9 +42,14 @@ class StreamedFile:
     """The log's `add` action, JSON."""
 
     @property
+    def path(self) -> str:
+        """The path, as the log has it."""
+        return str(json.loads(self.action)["add"]["path"])
+
+    @property
     def name(self) -> str:
         """File name without its directory; unique, for it holds a UUID."""
-        return str(json.loads(self.action)["add"]["path"]).rpartition("/")[2]
+        return self.path.rpartition("/")[2]
 
 
 def are_gone(told: str, path: str | None = None) -> bool:

@@ -17,10 +17,12 @@ from pyspark.sql import functions as F
 from sessionlake.errors import SourceError, first_line
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.files import CONTENT, PATH, FileDecoder, is_local
+from sessionlake.sources.delta import outside_error
 from sessionlake.sources.files import path_for_spark, source_files
 from sessionlake.sources.lookups.making import UNREAD
 from sessionlake.sources.lookups.tables import TableToLookUp, changelog_of_table
 from sessionlake.warehouse.filesystem import as_name
+from sessionlake.warehouse.outside_files import outside_of_snapshot
 from sessionlake.warehouse.spark_columns import column
 from sessionlake.warehouse.tables import Table, Tables, spark_schema
 from sessionlake.warehouse.views import merged_rows, pinned_versions
@@ -56,6 +58,7 @@ class DeltaReader:
 
     def __init__(self, spark: SparkSession, table: TableToLookUp) -> None:
         self._of, self._table = table, Table(Tables.of(spark, table.config), table.config.source.path)
+        self._checked: str | None = None
 
     def newest(self) -> str:
         """Return the log's last version."""
@@ -67,6 +70,10 @@ class DeltaReader:
 
     def rows(self, version: str, types: Mapping[str, pa.DataType]) -> DataFrame:
         """Return the rows as of the version."""
+        if self._checked != version and not self._of.config.source.shallow_clones:
+            if (found := outside_of_snapshot(self._table, int(version))) is not None:
+                raise outside_error(self._of.config, found)
+            self._checked = version
         return _read(self._of, lambda: _typed(self._table.read(int(version)), types))
 
     def check(self, version: str) -> None:

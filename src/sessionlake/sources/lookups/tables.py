@@ -47,7 +47,11 @@ class TableToLookUp:
         if section.format is not None:
             path = local_path(path)
         source = Section(
-            kind="delta" if section.format is None else "files", path=path, format=section.format, types=section.types
+            kind="delta" if section.format is None else "files",
+            path=path,
+            format=section.format,
+            types=section.types,
+            shallow_clones=section.shallow_clones and section.format is None,
         )
         config = side.model_copy(update={"source": source})
         return cls(section, at, config, upstream, opened(config))
