@@ -1,10 +1,12 @@
 """The driver's part of a batch: run the shards, commit the files they wrote, the changelog's last: that is the commit."""
 
 import logging
+import secrets
 import socket
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
@@ -69,15 +71,19 @@ class Coordinator:
     def __init__(self, spark: SparkSession, tables: Tables, pipeline: Pipeline, first: int = 0) -> None:
         """Look at the tables; if they have no batch, `first` is the number of the first one."""
         self._spark, self._tables, self._pipeline, self._first = spark, tables, pipeline, first
-        commits = {output.table: tables[output.table].last_commit() for output in pipeline.outputs}
+        marks = {output.table: tables[output.table].newest_mark() for output in pipeline.outputs}
+        commits = {
+            table: mark if mark is not None and "batch_id" in mark.metadata else None for table, mark in marks.items()
+        }
         self._seen = {
-            table: Seen(-1, -1) if commit is None else Seen(commit.version, self._batch_of(commit.metadata))
-            for table, commit in commits.items()
+            table: Seen(-1 if mark is None else mark.version, -1 if commit is None else self._batch_of(commit.metadata))
+            for (table, mark), commit in zip(marks.items(), commits.values(), strict=True)
         }
         changelog = pipeline.outputs[-1].table
         last = commits[changelog]
         self.last = None if last is None else BatchCommit.of(last, changelog)
         self._interrupted = self._interrupted_batches(commits)
+        self._term: int | None = None
         self.totals: dict[str, int] = {}
         self.on_commit: Callable[[BatchCommit], None] = lambda _: None
 
@@ -99,11 +105,12 @@ class Coordinator:
         so little that one task is to do it all.
 
         Raises the error with which `Pipeline.checked` refuses the batch. Raises FencedError if another driver committed
-        this batch_id or plans it too. Not every file system keeps a second driver from writing the batch's offsets, and the
-        next start would continue from those.
+        this batch_id, or plans it too, or has begun its term since this one did. Not every file system keeps a second driver
+        from writing the batch's offsets, and the next start would continue from those.
         """
         if self._is_committed(batch_id, planned):
             return
+        self._begin_term()
         started = time.time_ns() // 1000
         commit_id = uuid.uuid4().hex[:16]
         # Its start, not its commit: a clock that was set forward while it was computed has jumped for the next one.
@@ -137,6 +144,42 @@ class Coordinator:
         for name, value in batch.counts.items():
             self.totals[name] = self.totals.get(name, 0) + value
         self.on_commit(batch)
+
+    def _begin_term(self) -> None:
+        """Begin this driver's term on each table that it writes, before the first batch that it computes.
+
+        Raises FencedError if another driver has committed since this one looked at the tables: what it knows of them is old.
+        From here on the drivers before it commit nothing. A start that computes no batch begins no term, and stops nobody.
+        """
+        if self._term is not None:
+            return
+        term = secrets.randbits(62)
+        *sides, changelog = (output for output in self._pipeline.outputs if self._tables[output.table].exists())
+        # The changelog first: of two drivers the one that comes later there comes later everywhere, or not at all.
+        self._begin_on(changelog, term)
+        failpoints.hit("term_begun")
+        first = self._seen[changelog.table].version
+
+        def still_ours() -> None:
+            self._tables[changelog.table].refuse_other_term(term, first)
+
+        with ThreadPoolExecutor(max(1, len(sides))) as pool:
+            for _ in pool.map(lambda side: self._begin_on(side, term, still_ours), sides):
+                pass
+        self._term = term
+
+    def _begin_on(self, output: Output, term: int, still_ours: Callable[[], None] = lambda: None) -> None:
+        """Begin the term on one table."""
+        seen = self._seen[output.table]
+        seen.version = self._tables[output.table].begin_term(
+            term,
+            self._pipeline.checkpoint_id,
+            seen.batch_id + 1,
+            socket.gethostname(),
+            after_version=seen.version,
+            guarded=output.guarded,
+            still_ours=still_ours,
+        )
 
     def _pipeline_of(self, batch_id: int) -> Pipeline:
         """Return the pipeline under the settings of the interrupted attempt of a batch, if there was one."""
@@ -326,6 +369,7 @@ class Coordinator:
             {**batch.metadata(), "follows": seen.version},
             after_version=seen.version,
             guarded=output.guarded,
+            term=self._term,
         )
         seen.batch_id = batch.batch_id
         return seen.version

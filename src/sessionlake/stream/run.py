@@ -188,6 +188,7 @@ class _Run:
             pins=self._pins_of,
         )
         self.coordinator = Coordinator(spark, self.tables, pipeline)
+        self._check_still(before, checkpoint)
         for pin, results in versioned(config, self.sources).items():
             # Before Spark refuses another table in the same place in words of its own.
             results.newest(None if last is None else last.pins.get(pin))
@@ -195,6 +196,16 @@ class _Run:
         self._batch_runs, self._ending = threading.Lock(), threading.Event()
         self.inputs = InputLog(self.tables, config)
         self.ticks = Ticks(self.tables, self.kind)
+
+    def _check_still(self, before: BatchCommit | None, checkpoint: str) -> None:
+        """Raise FencedError if a batch has been committed since `before` was read: this driver was made for the one after that."""
+        last = self.coordinator.last
+        now = interrupted(self.tables, self.config, self.kind_class, checkpoint, last) or last
+        if now is not None and (before is None or now.commit_id != before.commit_id):
+            raise FencedError(
+                f"pipeline.warehouse: another driver committed batch {now.batch_id} while this one started; "
+                "this one stops, keep only one running on this warehouse"
+            )
 
     def _pins_of(self, before: Mapping[str, str] | None, last: Mapping[str, str]) -> dict[str, str]:
         """Return the versions of tables that are looked up, and of sources that have any: see `engine.pipeline.PinsOf`."""

@@ -16,6 +16,8 @@ USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 """The setting of a session that gives commits of SQL their userMetadata."""
 FENCED = 1 << 62
 """The version of an application that has been kept from appending."""
+TERM = "sessionlake/term"
+"""The application whose version is the term of the driver that writes the table, a random number; docs/engine.md says what a term is."""
 
 
 @dataclass(frozen=True)
@@ -71,17 +73,46 @@ class DeltaLog(ABC):
         A maintenance job copies the last metadata that it saw (with `copied`). A batch that is committed meanwhile counts
         although its commit is older.
         """
+        newest = self.newest_mark(until)
+        return newest if newest is not None and "batch_id" in newest.metadata else None
+
+    def newest_mark(self, until: int | None = None) -> Commit | None:
+        """Return `last_commit` or, if the table has no batch, the last driver's term; None without either.
+
+        The search ends at a term: its commit has a copy of the last batch's metadata, and Delta refuses it if a batch came
+        in between.
+        """
         best: Commit | None = None
         for version in self.versions(until):
             commit = self.commit(version)
-            # A job's commit on a table that the stream has not written yet has nothing of the stream's to copy.
-            if commit is None or "batch_id" not in commit.metadata:
+            if commit is None:
                 continue
-            if best is None or commit.metadata["batch_id"] > best.metadata["batch_id"]:
+            # A job's commit on a table that the stream has not written yet has nothing of the stream's to copy.
+            has_batch = "batch_id" in commit.metadata
+            if has_batch and (best is None or commit.metadata["batch_id"] > best.metadata["batch_id"]):
                 best = commit
-            if not commit.metadata.get("copied"):
+            if self.term_in(version) is not None:
+                return best or commit
+            if has_batch and not commit.metadata.get("copied"):
                 break
         return best
+
+    def batch_commits(self) -> Iterator[Commit]:
+        """Yield the commits of batches, newest first, copies of their metadata left out."""
+        version = self.latest_version()
+        while version >= 0 and self.has(version):
+            commit = self.commit(version)
+            if commit is not None and self.term_in(version) is not None:
+                version = commit.metadata["term"]["mark"]
+                continue
+            if commit is not None and "batch_id" in commit.metadata and not commit.metadata.get("copied"):
+                yield commit
+            version -= 1
+
+    def term_in(self, version: int) -> int | None:
+        """Return the term that a commit begins; None if it begins none."""
+        found = (action["version"] for action in self._actions(version, "txn") if action["appId"] == TERM)
+        return next(found, None)
 
     def commits(self, after_version: int = -1) -> Iterator[Commit]:
         """Yield our commits newer than a version, oldest first, copies of their metadata left out."""
@@ -123,7 +154,7 @@ class DeltaLog(ABC):
     def foreign_change(self, after: int | None = None, until: int | None = None) -> ForeignChange | None:
         """Return the first change of rows that is not ours in the versions (after, until].
 
-        By default from our last commit of new rows up to now. The writer of that commit has checked the log before it, so
+        By default from the last batch, or the last driver's term, up to now. The writer of that commit has checked the log before it, so
         only the end of a long log need be read.
         """
         after = self._known_until() if after is None else after
@@ -137,11 +168,13 @@ class DeltaLog(ABC):
             raise PipelineStateError(found.explained(self.uri))
 
     def _known_until(self) -> int:
-        """Return the version that our last commit of new rows says it had looked at; that before the log begins without one."""
+        """Return the version up to which the log was looked at, as our last batch or term says; that before the log begins without one."""
         version = 0
         for version in self.versions():
             commit = self.commit(version)
-            if commit is not None and not commit.metadata.get("copied"):
+            if commit is None:
+                continue
+            if not commit.metadata.get("copied") or self.term_in(version) is not None:
                 return int(commit.metadata.get("follows", version))
         return version - 1
 

@@ -21,11 +21,10 @@ from sessionlake.warehouse.filesystem import Files
 from sessionlake.warehouse.history import user_metadata
 from sessionlake.warehouse.replacement import Replacement
 from sessionlake.warehouse.spark_times import write_times_plainly
-from sessionlake.warehouse.transactions import CONCURRENT, Transactions
+from sessionlake.warehouse.transactions import CONCURRENT, CONFLICT, Transactions
 
 _LOCAL = re.compile(r"/[^%\\]*")
 """Local paths that deltalake takes as they are: of a % or a backslash it makes another character."""
-_CONFLICT = re.compile(r"DELTA_CONCURRENT_|DELTA_METADATA_CHANGED|DELTA_PROTOCOL_CHANGED")
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
@@ -202,7 +201,7 @@ class Table(Transactions):
             try:
                 action()
             except Exception as error:
-                if not isinstance(error, FencedError) and not _CONFLICT.search(str(error)):
+                if not isinstance(error, FencedError) and not CONFLICT.search(str(error)):
                     raise
                 if not again(attempt):
                     raise ContendedError(

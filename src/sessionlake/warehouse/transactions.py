@@ -4,6 +4,7 @@ By way of OptimisticTransaction, which is no public API: docs/decisions/0006 say
 """
 
 import json
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
@@ -17,12 +18,14 @@ from pyspark.sql import functions as F
 
 from sessionlake.errors import FencedError, PipelineStateError
 from sessionlake.warehouse.data_file import DataFile
-from sessionlake.warehouse.delta_log import FENCED, DeltaLog
+from sessionlake.warehouse.delta_log import FENCED, TERM, DeltaLog
 from sessionlake.warehouse.filesystem import Files, write_bytes
 from sessionlake.warehouse.history import user_metadata
 from sessionlake.warehouse.table_files import files_of
 
 CONCURRENT = "DELTA_CONCURRENT_TRANSACTION"
+CONFLICT = re.compile(r"DELTA_CONCURRENT_|DELTA_METADATA_CHANGED|DELTA_PROTOCOL_CHANGED")
+"""Delta's errors for a commit that came after another one."""
 
 
 def _added(file: DataFile, now_ms: int) -> dict[str, Any]:
@@ -66,57 +69,142 @@ class Transactions(DeltaLog):
         *,
         after_version: int,
         guarded: bool = False,
+        term: int | None = None,
     ) -> int:
         """Commit Parquet files that lie under an unpartitioned table's folder; return the version up to which the log is known.
 
         Pass the result as the next call's `after_version`. It is the version of this commit, unless others came in between.
         Raises FencedError if another process has committed this app_version or a later one since `after_version`, or
-        does so at this moment. With `guarded`, raises PipelineStateError if another writer has changed rows since then.
+        does so at this moment; with the driver's `term`, also if another driver has begun its own since or does so. With
+        `guarded`, raises PipelineStateError if another writer has changed rows since then.
 
         Delta's own writer reads the application's last version from the table's state, with a Spark job of 0.3 s or more.
         A sole writer that reads the commits since its last one does not need that job.
         """
-        delta = self._jvm.org.apache.spark.sql.delta
+        transaction = self._begun(app_id, app_version, after_version=after_version, guarded=guarded, term=term)
+        now = time.time_ns() // 1_000_000
+        txn = {"txn": {"appId": app_id, "version": app_version, "lastUpdated": now}}
+        actions = [txn, *({"add": _added(file, now)} for file in files)]
+        try:
+            return self._commit(transaction, actions, metadata)
+        except Py4JJavaError as error:
+            if CONCURRENT not in str(error):
+                raise
+            # The commit that came in between is in the log by now, and is refused in its own words.
+            self._begun(app_id, app_version, after_version=after_version, guarded=guarded, term=term)
+            raise self._committed(app_version) from error
+
+    def begin_term(
+        self,
+        term: int,
+        app_id: str,
+        app_version: int,
+        driver: str,
+        *,
+        after_version: int,
+        guarded: bool,
+        still_ours: Callable[[], None] = lambda: None,
+    ) -> int:
+        """Commit a driver's term, after which Delta refuses the commits of all drivers before it; return the version up to which the log is known.
+
+        `app_version` is the next one that the driver is to commit. `driver` says who it is. `still_ours` is called after the
+        transaction has begun, and raises an error if another driver has begun its term meanwhile. Other errors as
+        in `commit_files`.
+
+        The commit copies the metadata of the last batch: none can have come in between.
+        """
+        while True:
+            transaction = self._begun(app_id, app_version, after_version=after_version, guarded=guarded, term=None)
+            still_ours()
+            mark = self.newest_mark(int(transaction.readVersion()))
+            before = {} if mark is None else {k: v for k, v in mark.metadata.items() if k != "maintenance"}
+            at = -1 if mark is None else mark.version
+            if mark is not None and self.term_in(mark.version) is not None:
+                at = mark.metadata["term"]["mark"]
+            about = {"driver": driver, "mark": at, "began_us": time.time_ns() // 1000}
+            metadata = {**before, "copied": True, "follows": after_version, "term": about}
+            actions = [{"txn": {"appId": TERM, "version": term}}]
+            # A driver of a release without terms looks for its own application alone. Not on a table without a batch: if the
+            # user goes back to such a release, it looks at all of the log there, and would never write the table again.
+            if "batch_id" in before:
+                actions.append({"txn": {"appId": app_id, "version": FENCED}})
+            try:
+                return self._commit(transaction, actions, metadata)
+            except Py4JJavaError as error:
+                if not CONFLICT.search(str(error)):
+                    raise
+
+    def refuse_other_term(self, term: int, after_version: int) -> None:
+        """Raise FencedError if a driver other than the one of `term` has begun its own after a version."""
+        if any(self.term_in(version) not in (None, term) for version in self._since(after_version)):
+            raise self._superseded()
+
+    def _begun(self, app_id: str, app_version: int, *, after_version: int, guarded: bool, term: int | None) -> Any:
+        """Return a transaction of the stream's, of which Delta refuses the commit if another driver commits meanwhile.
+
+        Errors as in `commit_files`, for what was committed before it began.
+        """
         transaction = self.delta_log().startTransaction()
-        fenced = FencedError(
-            f"table {self.uri!r}: another driver committed batch {app_version}; "
+        until = int(transaction.readVersion())
+        found = self._written(transaction, range(after_version + 1, until + 1), app_id, term)
+        if term is not None and TERM in found:
+            raise self._superseded()
+        if found.get(app_id, -1) >= app_version:
+            raise self._committed(found[app_id])
+        if guarded:
+            self.refuse_foreign_change(after_version, until)
+        self._require_plain(transaction.metadata())
+        # The transaction counts as a reader of the applications' versions, so Delta reports a conflict if another driver commits them.
+        for read in (app_id, TERM):
+            transaction.readTxn().addOne(read)
+        return transaction
+
+    def _written(self, transaction: Any, versions: range, app_id: str, term: int | None) -> dict[str, int]:
+        """Return the last versions of the application and of TERM that others than the driver of a term have committed."""
+        found: dict[str, int] = {}
+        if versions and not self.has(versions[0]):
+            # Delta has removed these commits one by one. The state of the table, which costs a Spark job, says what they came to.
+            found = {read: int(transaction.txnVersion(read)) for read in (app_id, TERM)}
+            if found[app_id] == FENCED and found[TERM] != term:  # it hides the last batch
+                raise self._superseded()
+        for version in versions:
+            txns = {action["appId"]: int(action["version"]) for action in self._actions(version, "txn")}
+            # A term is no batch, and does not hide one that was committed before it.
+            found |= {read: number for read, number in txns.items() if number != FENCED}
+        # Of an application that has written nothing the state says -1.
+        passed = ((TERM, -1), (TERM, term), (app_id, FENCED))
+        return {name: number for name, number in found.items() if (name, number) not in passed}
+
+    def _committed(self, batch_id: int) -> FencedError:
+        return FencedError(
+            f"table {self.uri!r}: another driver committed batch {batch_id}; "
             "this one stops, keep only one running on this warehouse"
         )
-        if any(
-            action["appId"] == app_id and action["version"] >= app_version
-            for version in range(after_version + 1, transaction.readVersion() + 1)
-            for action in self._actions(version, "txn")
-        ):
-            raise fenced
-        if guarded:
-            self.refuse_foreign_change(after_version, transaction.readVersion())
-        self._require_plain(transaction.metadata())
-        # The transaction counts as a reader of the application's version, so Delta reports a conflict if another driver commits it.
-        transaction.readTxn().addOne(app_id)
-        now = time.time_ns() // 1_000_000
-        actions = self._jvm.java.util.ArrayList()
-        for action in (
-            {"txn": {"appId": app_id, "version": app_version, "lastUpdated": now}},
-            *({"add": _added(file, now)} for file in files),
-        ):
-            actions.add(delta.actions.Action.fromJson(json.dumps(action)))
-        none = self._jvm.scala.Option.empty()
+
+    def _superseded(self) -> FencedError:
+        return FencedError(
+            f"table {self.uri!r}: another driver has begun to write since this one did; "
+            "this one stops, keep only one running on this warehouse"
+        )
+
+    def _commit(
+        self, transaction: Any, actions: Iterable[Mapping[str, Any]], metadata: Mapping[str, Any] | None
+    ) -> int:
+        """Commit actions; return the version up to which the log is known to whoever has looked at it before the transaction."""
+        delta, none = self._jvm.org.apache.spark.sql.delta, self._jvm.scala.Option.empty()
+        made = self._jvm.java.util.ArrayList()
+        for action in actions:
+            made.add(delta.actions.Action.fromJson(json.dumps(action)))
         written = none if metadata is None else self._jvm.scala.Option.apply(user_metadata(metadata))
         append = self._jvm.org.apache.spark.sql.SaveMode.Append
         operation = getattr(self._jvm, "org.apache.spark.sql.delta.DeltaOperations$Write")(
             append, none, none, written, none, none, none, none, none
         )
         read = int(transaction.readVersion())
-        try:
-            made = int(
-                transaction.commit(self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(actions).toSeq(), operation)
-            )
-        except Py4JJavaError as error:
-            if CONCURRENT not in str(error):
-                raise
-            raise fenced from error
+        scala = self._jvm.scala.jdk.javaapi.CollectionConverters
+        version = int(transaction.commit(scala.asScala(made).toSeq(), operation))
         # If others came in between, their commits have not been looked at: the next call must.
-        return made if made == read + 1 else read
+        return version if version == read + 1 else read
 
     def _require_plain(self, table: Any) -> None:
         """Refuse a table whose files are not simply its rows."""

@@ -78,14 +78,11 @@ class View:
         if not table.exists() or not all(metadata.get("keeps_replaced") for metadata in made):
             return None
         found: list[str] = []
-        for version in table.versions():
-            commit = table.commit(version)
-            if commit is None or commit.metadata.get("copied") or "batch_id" not in commit.metadata:
-                continue
+        for commit in table.batch_commits():
             if commit.metadata["batch_id"] <= before.batch_id:
                 return found
             if commit.metadata["batch_id"] <= now.batch_id:
-                found += added(table, version)
+                found += added(table, commit.version)
         # The first version, which has no batch, is the table's creation.
         return found if table.has(0) else None
 

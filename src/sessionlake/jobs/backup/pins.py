@@ -62,13 +62,10 @@ def pin(tables: Tables, config: Config) -> Pins:
 def _as_of_batch(table: Table, batch_id: int) -> int:
     """Return the newest version of a side table before any commit of a later batch."""
     pinned = table.latest_version()
-    for version in table.versions():
-        commit = table.commit(version)
-        if commit is None or commit.metadata.get("copied") or "batch_id" not in commit.metadata:
-            continue
+    for commit in table.batch_commits():
         if commit.metadata["batch_id"] <= batch_id:
             break
-        pinned = version - 1
+        pinned = commit.version - 1
     return pinned
 
 

@@ -50,10 +50,7 @@ def first_unsent_batch(tables: Tables, config: Config) -> int | None:
 
 def _since(changes_: Table, name: str, first: int) -> Iterator[BatchCommit]:
     """Yield the committed batches from one on, the last one first, up to the last that was made when nobody asked for tombstones."""
-    for version in changes_.versions():
-        commit = changes_.commit(version)
-        if commit is None or "batch_id" not in commit.metadata or commit.metadata.get("copied"):
-            continue
+    for commit in changes_.batch_commits():
         batch = BatchCommit.of(commit, name)
         if batch.batch_id < first or not _wants_tombstones(batch):
             return
