@@ -16,14 +16,14 @@ from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.stream.lock import locked_store
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
-from tests.engine.crash_support import Lake, Row, assert_same, crash_at, killed_run, run_once
+from tests.engine.crash_support import Lake, Row, assert_same, crash_at, crashes, killed_run, run_once
 
 
 def commit_by_hand(spark: SparkSession, lake: Lake, metadata: Row) -> None:
     """Commit the batch that comes next without a row, as another driver would."""
-    tables, last = Tables(spark, str(lake.warehouse), CHANGELOG), lake.commits()[-1]
-    nothing = tables[schemas.CHANGELOG].read().limit(0)
-    tables[schemas.CHANGELOG].append(nothing, last["checkpoint_id"], last["batch_id"] + 1, metadata)
+    table, last = Tables(spark, str(lake.warehouse), CHANGELOG)[schemas.CHANGELOG], lake.commits()[-1]
+    batch_id = last["batch_id"] + 1
+    table.commit_files([], last["checkpoint_id"], batch_id, metadata, after_version=table.latest_version())
 
 
 def assert_one_line(done: subprocess.CompletedProcess[str], code: ExitCode, *words: str) -> None:
@@ -147,6 +147,42 @@ def test_older_changelog_is_refused(spark: SparkSession, half: Lake, expected: L
     lake.correct(spark)
     with pytest.raises(PipelineStateError, match=r"goes on with batch 4, .* ends with 1: the changelog is an older"):
         run_once(spark, lake)
+
+
+def test_offsets_that_another_driver_has_written_over_are_refused(
+    spark: SparkSession, half: Lake, tmp_path: Path
+) -> None:
+    """The next batch would begin where the other one's plan ended, and the events in between would be in no table and no count."""
+    lake = half.copy(tmp_path / "lake")
+    offsets = Path(lake.config.checkpoint) / "offsets" / "1"
+    text = offsets.read_text()
+    assert '{"logOffset":1}' in text
+    offsets.write_text(text.replace('{"logOffset":1}', '{"logOffset":2}'))
+    offsets.with_name(".1.crc").unlink(missing_ok=True)
+    with pytest.raises(
+        PipelineStateError, match=r"offsets/1' is not what batch 1 of 'crash' has read: .*put that file back"
+    ):
+        run_once(spark, lake)
+    offsets.write_text(text)
+    run_once(spark, lake)
+    assert [commit["batch_id"] for commit in lake.commits()] == [0, 1, 2, 3]
+
+
+def test_interrupted_batch_with_other_offsets_is_refused(
+    spark: SparkSession, half: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its side tables have the rows of the offsets that were there: the rerun would skip them, and read others."""
+    lake = half.copy(tmp_path / "lake")
+    crashes(spark, lake, monkeypatch, "after_late")
+    offsets = Path(lake.config.checkpoint) / "offsets" / "2"
+    text = offsets.read_text()
+    offsets.write_text(text.replace('{"logOffset":2}', '{"logOffset":3}'))
+    offsets.with_name(".2.crc").unlink(missing_ok=True)
+    with pytest.raises(PipelineStateError, match=r"batch 2 of 'crash' was interrupted, and its offsets are no longer"):
+        run_once(spark, lake)
+    offsets.write_text(text)
+    run_once(spark, lake)
+    assert [commit["batch_id"] for commit in lake.commits()] == [0, 1, 2, 3]
 
 
 def test_copied_metadata_does_not_hide_a_newer_batch(spark: SparkSession, tmp_path: Path) -> None:

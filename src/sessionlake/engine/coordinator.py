@@ -110,6 +110,7 @@ class Coordinator:
         """
         if self._is_committed(batch_id, planned):
             return
+        self._check_interrupted(batch_id, planned)
         self._begin_term()
         started = time.time_ns() // 1000
         commit_id = uuid.uuid4().hex[:16]
@@ -201,6 +202,16 @@ class Coordinator:
                 "restore both as of one moment, or start a new warehouse with `sessionlake bootstrap`"
             )
         return batch_id == last
+
+    def _check_interrupted(self, batch_id: int, planned: str | None) -> None:
+        """Raise PipelineStateError if an interrupted attempt of the batch, whose side rows stay, has read another input."""
+        before = self._interrupted.get(batch_id)
+        if before is not None and before.input not in (None, planned):
+            raise PipelineStateError(
+                f"checkpoint: batch {batch_id} of {self._pipeline.name!r} was interrupted, and its offsets are no longer those that it has read: "
+                "another driver wrote them, or they were changed, and rows would be lost or doubled; put them back (from a backup, or the storage's "
+                "older versions), or rebuild the tables with `sessionlake rebuild` (docs/recovery.md)"
+            )
 
     def _batch_of(self, metadata: Mapping[str, Any]) -> int:
         return metadata["batch_id"] if metadata["checkpoint_id"] == self._pipeline.checkpoint_id else -1

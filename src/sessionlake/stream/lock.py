@@ -11,6 +11,7 @@ from pathlib import Path
 from sessionlake.config.load import Config
 from sessionlake.config.paths import make_private
 from sessionlake.errors import LockedError, PipelineStateError, StoreError
+from sessionlake.stream.planned_offsets import fingerprint
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.history import check_format, stamp
 from sessionlake.warehouse.tables import Tables
@@ -20,7 +21,7 @@ def check_checkpoint(tables: Tables, config: Config, last: BatchCommit | None) -
     """Return the id of a pipeline's checkpoint, None if there is no checkpoint yet; nothing is written.
 
     Raises PipelineStateError if this package does not read the checkpoint's format, or if it is not the checkpoint of the
-    last batch.
+    last batch, or has other offsets of it than those that it read.
     """
     text = tables.read_text(_metadata(config))
     written = json.loads(text) if text else {}
@@ -34,12 +35,30 @@ def check_checkpoint(tables: Tables, config: Config, last: BatchCommit | None) -
             f"checkpoint: {checkpoint!r} {what}, but the changelog has batches of {name!r} up to {last.batch_id}; "
             "put the old checkpoint back, or start a new warehouse with `sessionlake bootstrap`"
         )
+    if last is not None:
+        _check_offsets(tables, config, last)
     if last is None and any(batch.isdigit() for batch in tables.names(f"{checkpoint}/commits")):
         raise PipelineStateError(
             f"checkpoint: {checkpoint!r} has batches of {name!r} but the changelog has none; "
             "restore the tables, or remove the whole warehouse to start again"
         )
     return None if found is None else str(found)
+
+
+def _check_offsets(tables: Tables, config: Config, last: BatchCommit) -> None:
+    """Raise PipelineStateError if the offsets of the last batch are not those that it read: the next batch would begin elsewhere.
+
+    Not every file system keeps two drivers from writing one file. If the file is not there, the checkpoint is older
+    than the changelog, and the first batch is refused.
+    """
+    file = f"{config.checkpoint}/offsets/{last.batch_id}"
+    text = tables.read_text(file)
+    if text is not None and last.input not in (None, fingerprint(text)):
+        raise PipelineStateError(
+            f"checkpoint: {file!r} is not what batch {last.batch_id} of {config.pipeline.name!r} has read: another driver wrote it, or it was changed, "
+            "and input would be lost or counted twice; put that file back (from a backup, or the storage's older versions), "
+            "or rebuild the tables with `sessionlake rebuild` (docs/recovery.md)"
+        )
 
 
 def make_checkpoint(tables: Tables, config: Config) -> str:
