@@ -41,6 +41,11 @@ test-all: export HYPOTHESIS_PROFILE := search
 test-all: lint kafka-jars ## the same with the slow tests and new random examples; those that can't share the machine come last, one by one. PART=1/4 runs a quarter
 	@$(PYTHON) -m pytest -n 2 -m "not alone" $(PART:%=--part %); found=$$?; $(PYTHON) -m pytest -m alone $(PART:%=--part %) && exit $$found
 
+.PHONY: model-commit
+model-commit: SECONDS := 3600
+model-commit: setup ## search the states of the commit protocol for an hour, or SECONDS=n
+	@$(PYTHON) -m tests.engine.commit_model $(SECONDS)
+
 .PHONY: airflow
 airflow: setup ## start Airflow with all DAGs on the demo's pipeline
 	@$(PYTHON) infra/airflow/up.py
