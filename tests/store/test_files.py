@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -439,6 +440,38 @@ def test_a_store_of_format_3_is_opened_and_goes_on(tmp_path: Path) -> None:
     waits = Pending(folder / "0.pending").read("c14", "c13")
     assert waits is not None
     assert waits["value"].to_pylist() == [b"pending", None]
+
+
+READER = """
+import os, shutil, sys
+from pathlib import Path
+from sessionlake.store.files import FileSegments
+
+db = FileSegments(Path(sys.argv[1]))
+(run,) = Path(sys.argv[1]).glob("*.run")
+if sys.argv[2] == "another":  # the file that is mapped is then not the one that has its name
+    shutil.copyfile(run, "copy")
+    run.rename("mapped")
+    os.rename("copy", run)
+    run = Path("mapped")
+os.truncate(run, 4096)
+try:
+    db.get(1, [b"%07d" % key for key in range(0, 40_000, 2)])
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("named", "told"), [("same", "CorruptionError .* it got shorter"), ("another", "StoreError .*: '.*run'")]
+)
+def test_mapped_bytes_that_the_disk_can_not_give_are_an_error(
+    written: tuple[Path, dict[bytes, bytes | None]], named: str, told: str
+) -> None:
+    """They ended the process by SIGBUS, and nothing said that a store was the cause. A bad sector is as the second file."""
+    command = [sys.executable, "-c", READER, str(written[0]), named]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=written[0].parent)
+    assert re.match(told, done.stdout)
 
 
 WRITER = """

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from xxhash import xxh3_64
 
@@ -14,6 +15,7 @@ from sessionlake.config.paths import make_private
 from sessionlake.errors import CorruptionError, StoreError
 from sessionlake.store.disk_space import is_no_space, no_room
 from sessionlake.store.layout import EARLIER, FORMAT
+from sessionlake.store.mapping import require_readable
 
 PENDING = ".pending"
 """Suffix of the directory, next to a store."""
@@ -122,6 +124,7 @@ def read_pending(path: Path) -> pa.Table:
     """Return the content of a file. If the file is damaged, any error of Arrow may be raised."""
     with pa.memory_map(str(path)) as source:
         content = source.read_buffer()
+    require_readable(np.frombuffer(content, np.uint8), path)
     size = max(content.size - _CHECKSUM_BYTES, 0)
     if xxh3_64(content[:size]).digest() != content[size:].to_pybytes():
         raise pa.ArrowInvalid("its checksum is another one")

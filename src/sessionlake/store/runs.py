@@ -25,6 +25,7 @@ from xxhash import xxh3_64_intdigest, xxh3_128_hexdigest, xxh64_intdigest
 from sessionlake.columnar.arrays import Ints, offsets_of, within_group
 from sessionlake.columnar.identity import Hashes, hash_bytes
 from sessionlake.columnar.texts import text_order
+from sessionlake.store.mapping import require_readable
 
 _MAGIC = int.from_bytes(b"slake-r2", "little")
 HEAD = np.dtype([(name, "<u8") for name in ("magic", "seed", "rows", "key_bytes", "value_bytes")])
@@ -159,7 +160,7 @@ def _compact(texts: pa.Array) -> tuple[Ints, npt.NDArray[np.uint8]]:
 class Run:
     """A run that is open to be read, by any number of threads. It stays readable if its file is removed.
 
-    Every call raises DamagedError if bytes that it needs are not as they were written.
+    Every call raises DamagedError if bytes that it needs are not as they were written, and OSError if the disk can't give them.
     """
 
     def __init__(self, path: Path) -> None:
@@ -175,6 +176,7 @@ class Run:
             self._bytes = np.frombuffer(file.read_buffer(size), np.uint8)
         if len(self._bytes) != size:
             raise self._damaged("it got shorter")
+        self._require_readable(0, HEAD.itemsize)
         head = self._bytes[: HEAD.itemsize].view(HEAD)[0]
         magic, self.seed, self.rows, key_bytes, value_bytes = (int(number) for number in head)
         if magic != _MAGIC or not self.rows or max(self.rows, key_bytes, value_bytes) > size:
@@ -184,6 +186,7 @@ class Run:
         if size != parts.values.stop + 8 * pages:
             raise self._damaged(f"it has {size} bytes")
         self._parts = parts
+        self._require_readable(parts.values.stop, size)
         self._sums = np.frombuffer(self._bytes[parts.values.stop :].tobytes(), "<u8")
         self._unchecked = np.ones(pages, bool)
         self._left = pages
@@ -370,14 +373,25 @@ class Run:
         self._verify_pages(np.flatnonzero(self._unchecked[first:last]) + first)
 
     def _verify_pages(self, pages: Ints) -> None:
+        if not len(pages):
+            return
+        for some in np.split(pages, np.flatnonzero(np.diff(pages) != 1) + 1) if len(pages) > 1 else (pages,):
+            self._require_readable(int(some[0]) * _PAGE, min((int(some[-1]) + 1) * _PAGE, self._parts.values.stop))
         for page in pages.tolist():
             end = min((page + 1) * _PAGE, self._parts.values.stop)
             if _checksum(self._bytes[page * _PAGE : end]) != self._sums[page]:
                 raise self._damaged(f"page {page} is not as it was written")
             self._unchecked[page] = False
-        if len(pages):
-            # Never too few, whatever other threads do meanwhile.
-            self._left = int(np.count_nonzero(self._unchecked))
+        # Never too few, whatever other threads do meanwhile.
+        self._left = int(np.count_nonzero(self._unchecked))
+
+    def _require_readable(self, low: int, high: int) -> None:
+        try:
+            require_readable(self._bytes[low:high], self._path)
+        except OSError:
+            if self._path.exists() and self._path.stat().st_size < len(self._bytes):
+                raise self._damaged("it got shorter") from None
+            raise
 
     def _damaged(self, what: str) -> DamagedError:
         return DamagedError(f"{self._path}: {what}")
