@@ -16,12 +16,15 @@ import pyarrow as pa
 import pytest
 
 from sessionlake.engine import failpoints
+from sessionlake.engine import shard as shard_task
+from sessionlake.engine.erasure import CORRUPT, FORGOTTEN, mark
 from sessionlake.engine.pending import Pending
 from sessionlake.engine.shard import KEPT, NEW, RESTORED
 from sessionlake.errors import CorruptionError, DiskFullError, StoreError
 from sessionlake.store.directory import MARKER, is_damage
 from sessionlake.store.layout import FORMAT
 from sessionlake.store.rocks import RocksSegments
+from sessionlake.store.segmented import WRITE_SCHEMA
 from tests.engine.shard_pipeline import Pipeline, Totals
 
 KEYS = [f"key{number:05d}" for number in range(3000)]
@@ -274,6 +277,25 @@ def test_writes_that_can_not_be_kept_name_the_directory(
         with pytest.raises(error, match=told):
             pipeline.batch("a", KEYS)
     assert (next_batches(pipeline), pipeline.causes) == (KEPT, [])
+
+
+@pytest.mark.parametrize("cause", [FORGOTTEN, CORRUPT])
+def test_a_marked_store_is_restored_with_the_cause(pipeline: Pipeline, cause: str) -> None:
+    mark(pipeline.root / "a", 0, cause)
+    assert (next_batches(pipeline), pipeline.causes) == (RESTORED, [cause])
+
+
+def test_a_value_that_is_too_large_is_refused_before_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shard_task, "_MOST_VALUE_BYTES", 1000)
+    values = [b"v" * 1000, b"v" * 1001, None]
+    rows = {"segment": [1, 1, 1], "key": [b"ann", b"bob", b"eve"], "value": values}
+    writes = pa.table(rows, schema=WRITE_SCHEMA)
+    shard_task._require_storable(3, writes.slice(0, 1))
+    with pytest.raises(
+        StoreError, match=r"one key of shard 3 \(xxh64 of its stored key: [0-9a-f]{16}\) needs 0 MB"
+    ) as raised:
+        shard_task._require_storable(3, writes)
+    assert "bob" not in str(raised.value)
 
 
 def test_directories_are_the_users_alone(pipeline: Pipeline) -> None:

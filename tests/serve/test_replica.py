@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessionlake.engine.erasure import erase_store, mark
+from sessionlake.engine.erasure import CORRUPT, cause_of, erase_store, mark
 from sessionlake.errors import NoBatchesError
 from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.serve.replica import NotLocalError, Replica, View
+from sessionlake.store import runs
+from sessionlake.store.runs import Run
 from sessionlake.store.secondary import SecondarySegments, identity
 from sessionlake.stores import open_replica
 from sessionlake.testing import SessionizerHarness, TableHarness
@@ -101,6 +103,36 @@ def test_a_view_reads_nothing_of_a_store_that_is_to_be_erased(tmp_path: Path) ->
     mark(Path(stream.config.driver_store_dir), view.shard_of("a"))
     with pytest.raises(NotLocalError):
         view.find(["a"])
+
+
+def test_damage_makes_a_shard_missing_and_is_marked_for_the_next_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page is verified when it is read first, so that neither the opening nor the stream need have seen the damage."""
+    monkeypatch.setattr(runs, "_PAGE", 64)
+    stream = Stream(tmp_path)
+    for _ in range(2):
+        stream.run([("a", 0), ("b", 0)])
+    replica = open_replica(stream.config)
+    shard = replica.view.shard_of("a")
+    store = Path(stream.config.driver_store_dir) / str(shard)
+    runs_there = sorted(store.glob("*.run"))
+    for run in runs_there:
+        content = bytearray(run.read_bytes())
+        content[Run(run)._parts.values.start] ^= 1
+        run.write_bytes(content)
+    view = open_replica(stream.config).view
+    assert view.missing == {}
+    sessions = view.session_store()
+    for read in (lambda: view.find(["a"]), lambda: list(sessions.fetch("a")), lambda: view.find(["a"])):
+        with pytest.raises(NotLocalError, match=f"shard {shard} is not here .*page .* is not as it was written"):
+            read()
+    assert list(view.lacking) == [shard]
+    replica = open_replica(stream.config)
+    assert replica.view.missing == {shard: "it is damaged, and the next batch restores it"}
+    assert cause_of(store) == CORRUPT
+    stream.attempt([("a", MINUTE)])  # which finds no store, so that the driver hands it its rows
+    assert cause_of(store) is None
 
 
 @pytest.mark.parametrize(("most", "keys", "last"), [(0, "a", "a"), (1, "a", "a"), (2, "ab", "b"), (3, "abc", None)])

@@ -1,4 +1,4 @@
-"""Removal of stores that hold bytes to be erased: a job marks the stores, and the stream removes the marked ones."""
+"""Removal of stores that hold bytes to be erased, or damaged ones: a job or a reader marks them, and the stream removes the marked ones."""
 
 from pathlib import Path
 
@@ -6,12 +6,25 @@ from sessionlake.engine.pending import PENDING, Pending
 from sessionlake.store.directory import remove_store
 
 FORGET = ".forget"
-"""Suffix, next to a store, of a job's request that store and pending writes go."""
+"""Suffix, next to a store, of a request that store and pending writes go; its text is the cause."""
+FORGOTTEN, CORRUPT = "forgotten", "corrupt"
+"""Causes: a job has asked for it, or a reader has met damaged bytes."""
 
 
-def mark(folder: Path, shard: int) -> None:
+def mark(folder: Path, shard: int, cause: str = FORGOTTEN) -> None:
     """Ask for the removal of a shard's store, which is then restored from the tables: these must be rid of the rows before."""
-    (folder / f"{shard}{FORGET}").touch()
+    marker = folder / f"{shard}{FORGET}"
+    if not marker.exists():
+        marker.write_text(cause)
+
+
+def cause_of(path: Path) -> str | None:
+    """Return the cause for which a store is marked; None if it is not."""
+    try:
+        found = path.with_suffix(FORGET).read_text(errors="replace")
+    except FileNotFoundError:
+        return None
+    return CORRUPT if found == CORRUPT else FORGOTTEN  # marks of earlier releases are empty
 
 
 def marked(folder: Path) -> list[int]:
@@ -19,14 +32,13 @@ def marked(folder: Path) -> list[int]:
     return sorted(int(path.stem) for path in folder.glob(f"*{FORGET}") if path.stem.isdigit())
 
 
-def remove_marked(path: Path) -> bool:
-    """Remove a store and its pending writes if it is marked; return whether it was. StoreError if a file can't be removed."""
+def remove_marked(path: Path) -> str | None:
+    """Remove a store and its pending writes if it is marked; return the cause, None if it was not. StoreError if a file can't be removed."""
     # The marker is removed last, so that a removal that was interrupted is done again.
-    marker = path.with_suffix(FORGET)
-    if not marker.exists():
-        return False
-    erase_store(path)
-    return True
+    cause = cause_of(path)
+    if cause is not None:
+        erase_store(path)
+    return cause
 
 
 def erase_store(path: Path) -> None:
@@ -38,4 +50,4 @@ def erase_store(path: Path) -> None:
 
 def remove_all_marked(folder: Path) -> int:
     """Remove the marked stores below a directory while no batch runs; return how many there were."""
-    return sum(remove_marked(folder / str(shard)) for shard in marked(folder))
+    return sum(remove_marked(folder / str(shard)) is not None for shard in marked(folder))

@@ -11,15 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+from xxhash import xxh64_hexdigest
 
 from sessionlake.config.paths import expanded
 from sessionlake.engine import exchange, failpoints
-from sessionlake.engine.erasure import remove_marked
+from sessionlake.engine.erasure import CORRUPT, FORGOTTEN, remove_marked
 from sessionlake.engine.handed import HandedIn
 from sessionlake.engine.operator import BatchContext, Inputs, Operator, ShardResult, reported
 from sessionlake.engine.outputs import CHANGES, REPLACED, Output, write_output
 from sessionlake.engine.pending import PENDING, Pending
-from sessionlake.errors import CorruptionError, LayoutError, StoreHeldError
+from sessionlake.errors import CorruptionError, LayoutError, StoreError, StoreHeldError
 from sessionlake.store.api import ShardStore
 from sessionlake.store.directory import remove_store
 from sessionlake.store.segmented import WRITE_SCHEMA
@@ -29,9 +31,12 @@ COMMIT, SHARD = "commit_id", "shard"
 NEW, KEPT, RESTORED = "new", "kept", "restored"
 """The state of a store at the start of a shard task: no batch has touched the shard, the store is as the last task left it,
 or there was no usable store and it was restored."""
-MISSING, CORRUPT, STALE, FORGOTTEN, LAYOUT = CAUSES = ("missing", "corrupt", "stale", "forgotten", "layout")
+MISSING, STALE, LAYOUT = "missing", "stale", "layout"
+CAUSES = (MISSING, CORRUPT, STALE, FORGOTTEN, LAYOUT)
 """Why a store had to be restored: there was none, its bytes were damaged, it was not at the expected commit, a job had
 asked for its removal, or its content has another layout."""
+_MOST_VALUE_BYTES = 256_000_000
+"""The bytes that a key's value may have in a store. A batch and a merge take it whole into memory, several times."""
 _LOCK_SECONDS = 20
 _WRITTEN_AT_A_TIME = 500_000
 """The number of writes of a restore that are applied together.
@@ -73,7 +78,7 @@ class ShardTask:
         path = Path(expanded(self.store_dir)) / str(shard)
         pending = Pending(path.with_suffix(PENDING))
         # The supplied state may be older than a removal marker: then the store is removed before another batch uses it.
-        forgotten = shard not in self.restoring and remove_marked(path)
+        marked = None if shard in self.restoring else remove_marked(path)
         try:
             result, state = self._computed(shard, inputs, handed, path, pending)
         except CorruptionError as error:
@@ -82,7 +87,7 @@ class ShardTask:
             cause = LAYOUT if isinstance(error, LayoutError) else CORRUPT
             yield exchange.stale_report(shard, cause)
         except _StaleError as stale:
-            yield exchange.stale_report(shard, FORGOTTEN if forgotten else str(stale))
+            yield exchange.stale_report(shard, marked or str(stale))
         else:
             failpoints.hit("worker_computed")
             if result.needs is not None:
@@ -103,6 +108,7 @@ class ShardTask:
             cursor = self.cursors[shard] if self.cursors else {}
             result = self.operator.apply(inputs, store, replace(self.context, cursor=cursor))
             if result.needs is None and result.writes is not None:
+                _require_storable(shard, result.writes)
                 pending.write(self.context.commit_id, _commit_of(store), result.writes)
         finally:
             store.close()
@@ -189,6 +195,20 @@ class ShardTask:
 def _executor_of_this() -> str:
     """Return a name for this executor: its host, and the process that forks the executor's Python workers."""
     return f"{socket.gethostname()}/{os.getppid()}"
+
+
+def _require_storable(shard: int, writes: pa.Table) -> None:
+    """Raise StoreError if a value is too large for a store: before the batch's commit, after which its writes must be applied."""
+    if "value" not in writes.schema.names or writes.nbytes <= _MOST_VALUE_BYTES:
+        return
+    sizes = pc.binary_length(writes["value"])
+    if (most := pc.max(sizes).as_py() or 0) > _MOST_VALUE_BYTES:
+        key = writes["key"][pc.index(sizes, most).as_py()].as_py()
+        raise StoreError(
+            f"store: one key of shard {shard} (xxh64 of its stored key: {xxh64_hexdigest(key)}) needs {most / 1e6:,.0f} MB for what is "
+            f"stored of it in one segment, and {_MOST_VALUE_BYTES / 1e6:,.0f} are the most; use aggregates of bounded size, end its rows "
+            "earlier (a shorter gap, window or retention), or leave the key out by event.where"
+        )
 
 
 def _marks(shard: int, commit_id: str) -> dict[str, bytes]:

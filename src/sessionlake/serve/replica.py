@@ -8,6 +8,7 @@ import heapq
 import os
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby, islice
@@ -19,11 +20,12 @@ import pyarrow as pa
 
 from sessionlake.columnar.keys import shard_of_key
 from sessionlake.config.load import Config
-from sessionlake.engine.erasure import FORGET
+from sessionlake.engine.erasure import CORRUPT, FORGET, FORGOTTEN, cause_of, mark
 from sessionlake.engine.pending import PENDING, Pending
 from sessionlake.errors import ConfigError, NoBatchesError, StoreError
 from sessionlake.serve.decoder import Decoder, OpenRowDecoder, RowDecoder, StoreType, decoder_of
 from sessionlake.serve.result_rows import ALL, Packed, ResultRow
+from sessionlake.store.runs import DamagedError
 from sessionlake.store.secondary import (
     NoSegments,
     OverlaidSegments,
@@ -46,6 +48,50 @@ class NotLocalError(StoreError):
     """A shard that is asked for can't be read here: the tables have its rows."""
 
 
+class WatchedSegments:
+    """The segments of a shard's store. Damage makes the shard missing here: reads raise NotLocalError from then on.
+
+    A page is verified when it is read first, so damage can be met at any read. It is marked for the next batch, which restores the store.
+    """
+
+    def __init__(self, base: ReadSegments, path: Path, opened: tuple[int, int] | None) -> None:
+        """`opened` is the store's identity as it was opened."""
+        self._base, self._path, self._opened = base, path, opened
+        self.failure: str | None = None
+        """Why it can't be read any more."""
+
+    @property
+    def segments(self) -> list[int]:
+        """Numbers of the segments, ascending."""
+        return self._base.segments
+
+    def get(self, segment: int, keys: list[bytes]) -> list[bytes | None]:
+        """Return the values of distinct keys in a segment."""
+        with self._watched():
+            return self._base.get(segment, keys)
+
+    def items(
+        self, segment: int, low: bytes | None = None, high: bytes | None = None, *, backward: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Yield keys and values of a segment, in the order of keys."""
+        with self._watched():
+            yield from self._base.items(segment, low, high, backward=backward)
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        try:
+            yield
+        except (DamagedError, OSError) as error:
+            self.failure = f"its store can't be read: {error}"
+            # A failing read alone damages nothing. And another store may have come in this one's place.
+            if isinstance(error, DamagedError) and identity(self._path) == self._opened:
+                with suppress(OSError):
+                    mark(self._path.parent, int(self._path.name), CORRUPT)
+            raise NotLocalError(
+                f"store: shard {self._path.name} is not here ({self.failure}); read the tables"
+            ) from error
+
+
 @dataclass(frozen=True)
 class LocalShard:
     """A shard as of a batch."""
@@ -58,10 +104,17 @@ class LocalShard:
     @property
     def is_there(self) -> bool:
         """Whether its directory is still the one that was opened, and is not marked for removal."""
+        if self.failure is not None:
+            return False
         # Every look-up uses these paths, so they are built once.
         if os.path.exists(self._forget):  # noqa: PTH110
             return False
         return self.identity is None or identity(self._store) == self.identity
+
+    @property
+    def failure(self) -> str | None:
+        """Why its store can't be read any more; None if that is not known."""
+        return self.segments.failure if isinstance(self.segments, WatchedSegments) else None
 
     @cached_property
     def _store(self) -> str:
@@ -178,7 +231,7 @@ class View:
         local = self.shards.get(shard)
         if local is not None and local.is_there:
             return None
-        return self.missing.get(shard, "its store was removed")
+        return self.missing.get(shard) or (local and local.failure) or "its store was removed"
 
     @property
     def lacking(self) -> dict[int, str]:
@@ -374,8 +427,8 @@ def _local_shard(path: Path, expected: str | None) -> LocalShard | str:
     """Return a shard at a commit, or the reason for which there is none."""
     if expected is None:
         return LocalShard(path, None, NoSegments())
-    if path.with_suffix(FORGET).exists():
-        return "it is to be erased"
+    if (cause := cause_of(path)) is not None:
+        return "it is to be erased" if cause == FORGOTTEN else "it is damaged, and the next batch restores it"
     before = identity(path)
     try:
         store = SecondarySegments(path)
@@ -392,5 +445,5 @@ def _local_shard(path: Path, expected: str | None) -> LocalShard | str:
         return _NONE
     except StoreError as error:
         return str(error)
-    local = LocalShard(path, before, found)
+    local = LocalShard(path, before, WatchedSegments(found, path, before))
     return local if before is not None and local.is_there else "its store was removed"
