@@ -46,6 +46,10 @@ model-commit: SECONDS := 3600
 model-commit: setup ## search the states of the commit protocol for an hour, or SECONDS=n
 	@$(PYTHON) -m tests.engine.commit_model $(SECONDS)
 
+.PHONY: crash-store
+crash-store: .venv/stamp ## run a store beside a dict, with faults at any file operation, for SECONDS=60; SEED=n repeats a history
+	@$(PYTHON) -m tests.store.crash $(or $(SECONDS),60) $(or $(SEED),0)
+
 .PHONY: airflow
 airflow: setup ## start Airflow with all DAGs on the demo's pipeline
 	@$(PYTHON) infra/airflow/up.py
