@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.columnar.sql_draws import TYPES, drawn
-from tests.columnar.test_spark_sql import ASKED
-from tests.columnar.test_spark_sql import NOT_READ as EXPRESSIONS_NOT_READ
+from tests.columnar.sql_draws import ASKED, TYPES, drawn
+from tests.columnar.sql_draws import NOT_READ as EXPRESSIONS_NOT_READ
 from tests.columnar.translations import all_of
-from tests.propose.test_query_known import NOT_READ, READ
+from tests.propose.query_variants import NOT_READ, READ
 
 ROOT = Path(__file__).parents[2]
 _ALLOWED = re.search(r'"sqlglot>=(?P<major>\d+)\.(?P<minor>\d+),<\d+"', (ROOT / "pyproject.toml").read_text())

@@ -19,6 +19,23 @@ _WHOLE = (
 """A double as Java makes a whole number of it: at a bound if it is beyond, 0 of NaN."""
 _POWER = "(case when (isnan({1}::double) and {0} is not null) or (abs({0}) = 1 and isinf({1}::double)) then 'nan'::double else pow({0}, {1}) end)"
 """Java's power, which is not a number if the exponent is none, and of 1 and an infinity."""
+_DIGITS = """list_transform([cast(abs(x) as varchar)], lambda d: list_transform(
+[{'d': ltrim(replace(split_part(d, 'e', 1), '.', ''), '0'), 'z': length(replace(split_part(d, 'e', 1), '.', '')),
+'p': length(split_part(split_part(d, 'e', 1), '.', 1)) + coalesce(try_cast(split_part(d, 'e', 2) as integer), 0)}],
+lambda n: case when x < 0 then '-' else '' end || left(n.d, 1) || '.' || coalesce(nullif(rtrim(substring(n.d, 2), '0'), ''), '0')
+|| 'E' || (n.p - n.z + length(n.d) - 1))[1])[1]"""
+"""A double `x` as Java writes it below 0.001 and from 10,000,000 on: its digits, of which one is before the point, and the exponent."""
+_NUMBER = f"""case when regexp_full_match(r, '-?[0-9]+') then r else list_transform([cast(r as double)], lambda x: case
+when isinf(x) then case when x > 0 then '"Infinity"' else '"-Infinity"' end
+when x = 0 or (abs(x) >= 0.001 and abs(x) < 10000000) then cast(x as varchar) else {_DIGITS} end)[1] end"""
+"""The text `r` of a number that is no whole one of 64 bits, as Spark writes it; whole numbers have all of their digits."""
+_STRING = r"""'"(\\.|[^"\\])*"'"""
+_LAX = r"""',\s*[\]}]|(?i:nan|inf)'"""
+"""What DuckDB reads, and Spark does not: a comma before a closing bracket, NaN and infinities; outside of texts."""
+_JSON = f"""list_transform([@], lambda v: case
+when regexp_matches(v, {_LAX}) and regexp_matches(regexp_replace(v, {_STRING}, '""', 'g'), {_LAX}) then null
+when json_type(v, PATH) = 'DOUBLE' then list_transform([json_extract_string(v, PATH)], lambda r: {_NUMBER})[1]
+else json_extract_string(v, PATH) end)[1]"""
 _REAL = "double|bigint"
 _ANY = "boolean|bigint|double|decimal|string|date|timestamp|interval"
 
@@ -101,7 +118,7 @@ def _json(walk: Walk, node: exp.Expression) -> Typed:
     if not keys or not all(isinstance(part, exp.JSONPathKey) and isinstance(part.this, str) for part in keys):
         raise walk.error(node, "is not listed; write get_json_object(text, '$.name.name')")
     names = "".join('."' + part.this.replace('"', '\\"') + '"' for part in keys)
-    return Typed(f"try(json_extract_string({text}, {quoted('$' + names)}))", "string")
+    return Typed(f"try({_JSON.replace('@', text).replace('PATH', quoted('$' + names))})", "string")
 
 
 def _truncated(walk: Walk, node: exp.Expression) -> Typed:
