@@ -1,5 +1,7 @@
 """The nodes of a query that are read, each with every argument that is known (docs/rules.md, rule 464)."""
 
+from typing import cast
+
 from sqlglot import exp
 
 from sessionlake.columnar.spark_sql.known import EXPRESSIONS, Known, unread
@@ -34,8 +36,8 @@ def unread_in(tree: exp.Expression) -> tuple[exp.Expression, str] | None:
 
     Calls of aggregates are in the config as they are written, so that its own check reads their arguments.
     """
-    for node in tree.walk():
-        if isinstance(node, exp.AggFunc) and not isinstance(node, exp.RowNumber) and type(node) not in _READ:
+    for node in cast("list[exp.Expression]", list(tree.walk())):
+        if issubclass(type(node), exp.AggFunc) and type(node) not in _READ:
             continue
         found = unread(node, _READ) if type(node) in _READ else type(node).__name__
         if found is not None:
