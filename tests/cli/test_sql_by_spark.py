@@ -22,8 +22,3 @@ def test_times_of_the_year_1_and_nested_values(spark: SparkSession) -> None:
     assert rows == [(first, last, dt.date(1, 1, 1), {"a": 1}, [{"x": 1}], Decimal("1.50"), b"\x00\xff", 1, 2, None)]
     assert [cell(value) for value in rows[0][:2]] == ["0001-01-01 00:00:00", "9999-12-31 23:59:59.999999"]
     assert plain(rows[0][0]) == "0001-01-01T00:00:00+00:00"
-
-
-def test_a_type_that_arrow_has_not(spark: SparkSession) -> None:
-    (row,) = run_sql(spark, "select make_interval(1, 2) i, 1 n", None)[1]
-    assert row[1] == 1

@@ -149,12 +149,5 @@ def run_sql(spark: "SparkSession", query: str, most: int | None) -> tuple[list[s
 
 def _rows(frame: "DataFrame") -> list[Any]:
     """Return the rows of a frame, with times in UTC. Rows of PySpark have times of this process's zone, and none of the first day of the year 1."""
-    from pyspark.errors import PySparkException
-
-    try:
-        found = frame.toArrow()
-    except PySparkException as error:
-        if "UNSUPPORTED" not in (error.getCondition() or ""):
-            raise
-        return frame.collect()  # Arrow has no type for intervals of months and days.
+    found = frame.toArrow()
     return list(zip(*(column.to_pylist(maps_as_pydicts="strict") for column in found.columns), strict=True))
