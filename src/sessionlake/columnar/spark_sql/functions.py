@@ -31,7 +31,7 @@ when x = 0 or (abs(x) >= 0.001 and abs(x) < 10000000) then cast(x as varchar) el
 """The text `r` of a number that is no whole one of 64 bits, as Spark writes it; whole numbers have all of their digits."""
 _STRING = r"""'"(\\.|[^"\\])*"'"""
 _LAX = r"""',\s*[\]}]|(?i:nan|inf)'"""
-"""What DuckDB reads, and Spark does not: a comma before a closing bracket, NaN and infinities; outside of texts."""
+"""Forms that DuckDB reads, and Spark does not: a comma before a closing bracket, NaN and infinities; outside of texts."""
 _JSON = f"""list_transform([@], lambda v: case
 when regexp_matches(v, {_LAX}) and regexp_matches(regexp_replace(v, {_STRING}, '""', 'g'), {_LAX}) then null
 when json_type(v, PATH) = 'DOUBLE' then list_transform([json_extract_string(v, PATH)], lambda r: {_NUMBER})[1]

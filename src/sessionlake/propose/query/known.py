@@ -32,7 +32,7 @@ _READ: Known = {
 
 
 def unread_in(tree: exp.Expression) -> tuple[exp.Expression, str] | None:
-    """Return the first node of a query that is not read whole, and what of it is not read; None if all is known.
+    """Return the first node of a query that is not read whole, and its part that is not read; None if all is known.
 
     Calls of aggregates are in the config as they are written, so that its own check reads their arguments.
     """
