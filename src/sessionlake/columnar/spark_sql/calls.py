@@ -78,7 +78,7 @@ class Call:
 
     @property
     def wrong(self) -> str | None:
-        """What is wrong with it; None for a call that is listed."""
+        """The reason for which it is refused; None for a call that is listed."""
         least, most = CALLS.get(self.name, (0, -1))
         if most < least:
             return "is not listed for expressions"
