@@ -27,7 +27,7 @@ class Layout:
     texts: Mapping[str, str]
     """The aggregates by name, as the config has them."""
     states: Mapping[str, Sequence[str]]
-    """By name the types of their state columns, without rare ones: a state says itself what it has of these."""
+    """By name the types of their state columns, without rare columns: a state tells itself which of their values it has."""
     columns: Sequence[str] = ()
     """The columns of the source that late and archived events have since then."""
 

@@ -64,7 +64,7 @@ def whole(number: bytes) -> int:
 
 
 def _column(low: Ints, high: Ints, at: Bools) -> pa.Array:
-    """Return the numbers of these words at some rows, null at the others."""
+    """Return numbers, given by their low and high words, at some rows, null at the others."""
     words = np.stack([low[at], high[at]], axis=1).astype("<i8")
     offsets = np.concatenate([[0], np.cumsum(np.where(at, BYTES_OF_ONE, 0))])
     plain = binary_array(np.ascontiguousarray(words), offsets)
