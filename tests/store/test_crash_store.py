@@ -38,7 +38,7 @@ def making_the_identity_first(patch: pytest.MonkeyPatch) -> None:
     begin = FileSegments._begin
 
     def begun(store: FileSegments) -> None:
-        if not (store.path / CURRENT).exists():
+        if not any((store.path / name).exists() for name in (CURRENT, IDENTITY)):
             (store.path / IDENTITY).write_text("early")
             store._commit(files.State())
         begin(store)
