@@ -64,7 +64,7 @@ class Pending:
                 raise StoreError(f"store: {str(path)!r} can't be read ({error}); mend that and start again") from error
             raise CorruptionError(f"store: {str(path)!r} is damaged ({error}); its store is restored") from error
         told = writes.schema.metadata or {}
-        # Files of earlier releases don't tell their shard.
+        # Files of earlier releases don't name their shard.
         is_ours = told.get(_SHARD, shard := self._directory.stem.encode()) == shard
         return writes if is_ours and told.get(_BASE) == (base or "").encode() else None
 

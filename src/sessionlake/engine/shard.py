@@ -205,8 +205,8 @@ def _require_storable(shard: int, writes: pa.Table) -> None:
     if (most := pc.max(sizes).as_py() or 0) > _MOST_VALUE_BYTES:
         key = writes["key"][pc.index(sizes, most).as_py()].as_py()
         raise StoreError(
-            f"store: one key of shard {shard} (xxh64 of its stored key: {xxh64_hexdigest(key)}) needs {most / 1e6:,.0f} MB for what is "
-            f"stored of it in one segment, and {_MOST_VALUE_BYTES / 1e6:,.0f} are the most; use aggregates of bounded size, end its rows "
+            f"store: one key of shard {shard} (xxh64 of its stored key: {xxh64_hexdigest(key)}) needs {most / 1e6:,.0f} MB in one "
+            f"segment, and {_MOST_VALUE_BYTES / 1e6:,.0f} are the most; use aggregates of bounded size, end its rows "
             "earlier (a shorter gap, window or retention), or leave the key out by event.where"
         )
 
@@ -217,7 +217,7 @@ def _marks(shard: int, commit_id: str) -> dict[str, bytes]:
 
 
 def _is_of(store: ShardStore, shard: int) -> bool:
-    """Say whether a store is of a shard: a batch's commit has one id for all shards, so that id does not tell."""
+    """Say whether a store is of a shard: a batch's commit has one id for all shards, so that id is not enough."""
     return store.meta(SHARD) in (None, str(shard).encode())
 
 

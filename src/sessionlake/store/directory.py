@@ -60,8 +60,8 @@ def claim(path: Path, of_format: int = FORMAT, earlier: Collection[int] = ()) ->
 def hold(path: Path) -> int:
     """Claim the directory of a shard's store and take its lock; return the open file that has the lock until it is closed.
 
-    A store of an earlier format is marked as one of this format. Raises StoreHeldError if another process has the lock, and what
-    `claim` raises.
+    A store of an earlier format is marked as one of this format. Raises StoreHeldError if another process has the lock, and the
+    errors of `claim`.
     """
     for _ in range(_ATTEMPTS):
         # If another process removes the store meanwhile, it is made again.

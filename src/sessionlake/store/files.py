@@ -256,7 +256,7 @@ class FileSegments:
         (self.path / f"{CURRENT}.tmp").write_bytes(state.manifest().to_bytes())
 
     def _turn_to(self, state: State, made: Iterable[str]) -> None:
-        """Let a state hold that is told, and remove the files that then count no more, of those made for it, too."""
+        """Commit a state whose `CURRENT` is written, and remove files that it does not name: earlier ones, and those of `made`."""
         (self.path / f"{CURRENT}.tmp").replace(self.path / CURRENT)
         old, self._state = self._state.files.union(made) - state.files, state
         self._remove(old)

@@ -27,7 +27,7 @@ _MOST_TIERS = 20
 _LEAST_STEP = 4096
 """Rows of each level, at least, that one step of a merge takes."""
 STEP_BYTES = 32 << 20
-"""Bytes of keys and values, at most, that one step takes of all levels together, beside one row that may be larger."""
+"""Bytes of keys and values, at most, that one step takes of all levels together; one row may be larger."""
 _FEW = 64
 """So few keys are looked up one by one."""
 _FIRST_PIECE, _PIECE = 1 << 8, 1 << 16
@@ -263,7 +263,7 @@ class Cut:
                 part, start, stop = spans[0]
                 end = stop if last is None else min(part.run.place(last + b"\0", start), stop)
                 ends_there = start < end and last is not None and part.run.key(end - 1) == last
-                # Values may be large, and of those of one key one counts.
+                # Values may be large, and the newest one of a key counts.
                 found.append(part.run.between(start, end - (ends_there and is_hidden)))
                 is_hidden |= ends_there
                 spans[:1] = [(part, end, stop)] if end < stop else []

@@ -12,7 +12,7 @@ import numpy.typing as npt
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 _POPULATE_READ = 22
-"""Of `madvise`, since Linux 5.14: read the pages as if they were touched, and tell if one can't be read."""
+"""Of `madvise`, since Linux 5.14: read the pages as a touch does; an error if one can't be read."""
 _EHWPOISON = 133
 _UNREADABLE = (errno.EFAULT, errno.EIO, _EHWPOISON)
 
