@@ -20,11 +20,10 @@ def mark(folder: Path, shard: int, cause: str = FORGOTTEN) -> None:
 
 def cause_of(path: Path) -> str | None:
     """Return the cause for which a store is marked; None if it is not."""
-    try:
-        found = path.with_suffix(FORGET).read_text(errors="replace")
-    except FileNotFoundError:
+    marker = path.with_suffix(FORGET)
+    if not marker.exists():  # asked first, as it opens no file
         return None
-    return CORRUPT if found == CORRUPT else FORGOTTEN  # marks of earlier releases are empty
+    return CORRUPT if marker.read_bytes() == CORRUPT.encode() else FORGOTTEN  # marks of earlier releases are empty
 
 
 def marked(folder: Path) -> list[int]:
