@@ -15,6 +15,9 @@ from sessionlake.store.runs import Run
 from tests.store.crash.history import WrongError
 from tests.store.crash.runs import run_history
 
+# A process that is killed closes no file.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+
 
 def test_a_store_is_always_a_commit_of_the_dict() -> None:
     assert _run(14) > 500
