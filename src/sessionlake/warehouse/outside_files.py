@@ -9,6 +9,7 @@ from urllib.parse import unquote
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from sessionlake.warehouse.delta_log import DeltaLog
 from sessionlake.warehouse.table_files import files_of
 from sessionlake.warehouse.tables import Table
 
@@ -30,7 +31,7 @@ def is_outside(path: str) -> bool:
     return any(re.search(*one) for one in ((_SCHEME, path), (_ABSOLUTE, plain), (_ABOVE, plain)))
 
 
-def outside_of_version(table: Table, version: int) -> str | None:
+def outside_of_version(table: DeltaLog, version: int) -> str | None:
     """Return a file outside of the table that a commit names; None if there is none, or the commit is gone."""
     for line in (table.text(version) or "").split("\n"):
         if any(f'"{kind}"' in line for kind in _KINDS):
