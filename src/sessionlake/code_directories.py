@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
-from types import CodeType, ModuleType
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 _PREFIX = "_sessionlake_code_"
@@ -141,7 +141,7 @@ class _Finder:
         if top in _known:
             spec = PathFinder.find_spec(name, path, target)
             if spec is not None and spec.loader is not None and spec.origin is not None:
-                spec.loader = _Loader(spec.loader, plain, _known[top])  # type: ignore[arg-type]
+                spec.loader = _Loader(spec.loader, plain, _known[top])  # type: ignore[assignment]
             return spec
         asking = _asking()
         those = [asking] if asking else list(_known.values())
@@ -220,12 +220,12 @@ def _meant(name: str, before: ModuleType | None) -> ModuleType:
 
 def _asking() -> CodeDirectory | None:
     """Return the directory of the innermost call that is its code."""
-    frame = sys._getframe(1)  # noqa: SLF001 (documented, of CPython)
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 (documented, of CPython)
     while frame is not None:
         of = getattr(frame.f_builtins.get("__import__"), "__self__", None)
         if isinstance(of, CodeDirectory):
             return of
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return None
 
 
@@ -236,7 +236,7 @@ def _elsewhere(name: str) -> ModuleType:
         _, before = object.__getattribute__(module, "_of")
         if before is None:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-        return before  # type: ignore[no-any-return]
+        return before
     return module
 
 
@@ -256,7 +256,7 @@ def _installed(top: str, *, with_current: bool = True) -> ModuleSpec | None:
         find = None if isinstance(finder, _Finder) else getattr(finder, "find_spec", None)
         spec = find and find(top, path if finder is PathFinder else None)
         if spec is not None:
-            return spec  # type: ignore[no-any-return]
+            return spec
     return None
 
 
