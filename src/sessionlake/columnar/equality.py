@@ -170,7 +170,7 @@ def asked_text(text: str, type_: pa.DataType) -> str:
 
 
 def as_texts(columns: Sequence[pa.Array | pa.ChunkedArray], casts: Sequence[bool]) -> list[pa.Array | pa.ChunkedArray]:
-    """Return columns, of which those are texts that `casts` says; without casts none is changed."""
+    """Return columns, some of them as texts, as `casts` says; without casts none is changed."""
     texts = casts or [False] * len(columns)
     return [text_of(column) if is_text else column for column, is_text in zip(columns, texts, strict=True)]
 
@@ -201,7 +201,7 @@ class IdOrder:
 
     @classmethod
     def of(cls, types: Sequence[pa.DataType]) -> "IdOrder":
-        """Return that of ids which are made of columns of these types."""
+        """Return the order of ids that are made of columns with the given types."""
         numbers = tuple(family_of(type_) == NUMBER for type_ in types)
         return cls(numbers) if any(numbers) else BY_TEXT
 
@@ -247,7 +247,7 @@ def _ranks_of_numbers(texts: pa.Array) -> Ints:
 
 
 def _ranks_of_any(texts: pa.Array) -> Ints:
-    """Return the ranks of texts of which some are numbers beyond decimals, or none."""
+    """Return the ranks of texts; some are numbers beyond decimals, or no numbers."""
     encoded = texts.dictionary_encode()
     distinct = encoded.dictionary.to_pylist()
     order = {text: at for at, text in enumerate(sorted(distinct, key=_placed))}

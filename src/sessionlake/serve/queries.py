@@ -13,7 +13,7 @@ from duckdb import DuckDBPyConnection, DuckDBPyRelation
 from sessionlake.config.load import Config
 from sessionlake.errors import ConfigError, LakeError
 from sessionlake.serve.database import open_database, open_databases
-from sessionlake.sources.asked_keys import asked_key, asked_prefix
+from sessionlake.sources.written_keys import asked_key, asked_prefix
 from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.scan import sql_text

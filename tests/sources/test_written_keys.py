@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sessionlake.sources.asked_keys import asked_key, asked_prefix
+from sessionlake.sources.written_keys import asked_key, asked_prefix
 from tests.stream.test_equality import by_key, last
 
 
