@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from sessionlake.aggregates import Aggregate, build_aggregates
 from sessionlake.aggregates.spec import build_custom, hidden_columns, parse_aggregates
+from sessionlake.columnar.equality import IdOrder
 from sessionlake.errors import ConfigError
 from sessionlake.local.rows import Row
 from sessionlake.sources.columns import EventColumns, normal_type
@@ -88,5 +89,6 @@ def aggregated(
     unit = None if time is None or pa.types.is_timestamp(known[time]) else "us"
     read = EventColumns(key, time, unit, event_id, shaping.inputs, known, computed=shape.types)
     with_id = event_id is not None
-    aggregates = build_aggregates(texts, {**known, **shape.types}, with_id=with_id, id_order=read.id_order)
+    id_order = IdOrder.of([known[event_id]] if event_id is not None else [])
+    aggregates = build_aggregates(texts, {**known, **shape.types}, with_id=with_id, id_order=id_order)
     return aggregates, read, shape

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from sessionlake.columnar.equality import IdOrder
 from sessionlake.columnar.joint_keys import key_parts
 from sessionlake.warehouse import schemas
 
@@ -85,11 +84,6 @@ class EventColumns:
     def id_columns(self) -> tuple[str, ...]:
         """The columns of the id; none if events have none."""
         return () if self.id is None else (self.id, *self.further_ids)
-
-    @property
-    def id_order(self) -> IdOrder:
-        """The order of ids, by which ties are decided."""
-        return IdOrder.of([self.computed.get(name) or self.types[name] for name in self.id_columns])
 
     def key_parts(self, keys: pa.Array) -> dict[str, pa.Array]:
         """Return, by name, the texts of the columns that keys were made of; nothing of a key of one column."""

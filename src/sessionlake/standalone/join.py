@@ -204,7 +204,7 @@ class JoinWindow(Standalone[Joiner]):
     def _build(self, types: Mapping[str, Types]) -> Joiner:
         known = equal_types(self._join.on, {side: {**types.get(side, {}), **self._declared} for side in SIDES})
         left, right = (self._build_side(side, known[side]) for side in SIDES)
-        left, right = comparable("join", self._join.on, self._join.casts, left, right)
+        left, right = comparable("on", self._join.on, self._join.casts, left, right)
         return Joiner(JoinSpec(self._join.on, left, right, **self._join.settings))
 
     def _build_side(self, side: str, types: Types) -> Side:

@@ -65,7 +65,7 @@ def aggregated_events(
         with_id=with_id,
         directory=config.pipeline.code,
         subtracts=config.subtracts,
-        id_order=events.columns.id_order,
+        id_order=events.id_order,
     )
     by_time = next((one.name for one in built if one.by_time), None) if config.subtracts else None
     if by_time is not None and config.event.time is None:

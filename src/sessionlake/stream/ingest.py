@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from sessionlake.aggregates.base import Events
 from sessionlake.aggregates.layouts import Layout
 from sessionlake.columnar.arrays import Bools, Ints, combined, plain_text
+from sessionlake.columnar.equality import IdOrder
 from sessionlake.config.names import EVENT_INPUT, column_of
 from sessionlake.engine.operator import Aside, Counted, Split
 from sessionlake.errors import BadEventsError, SessionlakeError, SourceError, first_line
@@ -94,6 +95,11 @@ class EventSpec:
         if not self.every_time or self.max_future_skew_us is None:
             return newest_us
         return min(newest_us, clock_us + self.max_future_skew_us)
+
+    @property
+    def id_order(self) -> IdOrder:
+        """The order of ids, by which ties are decided."""
+        return IdOrder.of([self.types[name] for name in self.columns.id_columns])
 
     @property
     def types(self) -> dict[str, pa.DataType]:

@@ -200,7 +200,7 @@ class JoinHarness(OperatorHarness[Joiner, JoinTables]):
             )
             size = given.get("size")
             sides[side] = Side(given["name"], None if size is None else _length(size), names, self._events(columns))
-        left, right = comparable("join", self._on, self._casts, sides[LEFT], sides[RIGHT])
+        left, right = comparable("on", self._on, self._casts, sides[LEFT], sides[RIGHT])
         return Joiner(JoinSpec(self._on, left, right, **self._settings))
 
     def _chunks(self, side: str, rows: Sequence[Row]) -> Iterator[Rows]:

@@ -18,7 +18,7 @@ def operator_of(config: Config, sources: Mapping[str, TypedSource], pinned: Pinn
     """Make it; `pinned` is what its batches have fixed, None before the first one."""
     section = cast("JoinSection", config.section)
     sides = (_side(config, sources[name], name, pinned) for name in SIDES)
-    left, right = comparable(section.AT, section.pairs_on, section.casts_on, *sides)
+    left, right = comparable(f"{section.AT}.on", section.pairs_on, section.casts_on, *sides)
     lengths = {n: section.on_axis(n, getattr(section, n)) for n in ("size", "advance", "offset", "gap")}
     spec = JoinSpec(
         section.pairs_on,

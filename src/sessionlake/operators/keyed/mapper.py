@@ -89,7 +89,7 @@ def versions_of(spec: KeyedSpec, updates: pa.Table) -> Versions:
         deleted,
         lambda at: combined(updates["id"]).take(pa.array(at)),
         lambda at: packed_of(spec, updates, at),
-        spec.events.columns.id_order,
+        spec.events.id_order,
     )
 
 

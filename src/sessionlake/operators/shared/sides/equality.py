@@ -20,7 +20,7 @@ def comparable(
 ) -> tuple[AnySide, AnySide]:
     """Return both sides, each with the types as which its equal fields `on` are compared; NeverEqualError for types that are never equal.
 
-    `at` is the operator's section; `casts` say of each pair which fields are compared as texts.
+    `at` is the key that names the fields; `casts` say of each pair which fields are compared as texts.
     """
     sides = (left, right)
     as_: list[list[pa.DataType | None]] = [[], []]
@@ -29,7 +29,7 @@ def comparable(
             Compared(name, side.events.types[name], is_text)
             for name, side, is_text in zip(pair, sides, cast, strict=True)
         )
-        check_pair(f"{at}.on", one, other)
+        check_pair(at, one, other)
         as_[0].append(instant(one.type, other.type))
         as_[1].append(instant(other.type, one.type))
     found = (_compared(side, own) if any(own) else side for side, own in zip(sides, as_, strict=True))
