@@ -74,6 +74,26 @@ def test_numbers_have_one_text_if_and_only_if_they_are_equal(a: list[float], b: 
             assert (found[i] == found[j]) == (one == other), (found[i], found[j])
 
 
+@given(st.integers(-(10**16), 10**16), st.integers(1, 12))
+@examples(300)
+def test_a_double_with_a_fraction_has_the_text_of_its_shortest_decimal(digits: int, places: int) -> None:
+    value = digits / 10**places
+    same = Decimal(repr(value))
+    if not value.is_integer() and abs(same.as_tuple().exponent) <= WIDE.scale:
+        assert texts([value], pa.float64()) == texts([same], WIDE), value
+
+
+def test_doubles_of_ten_to_sixteen_digits_before_the_point_have_no_exponent() -> None:
+    values = ["12345678901.25", "1700000000000.5", "-99999999999999.75", "123456789012345.6", "4503599627370495.5"]
+    assert texts(list(map(float, values)), pa.float64()) == values == texts(list(map(Decimal, values)), WIDE)
+
+
+@pytest.mark.filterwarnings("error")
+def test_nans_of_any_bits_are_one_key() -> None:
+    bits = np.array([0x7FF8000000000000, 0xFFF8000000000001, 0x7FF0000000000001, 0xFFF0000000000001], np.uint64)
+    assert text_of(pa.array(bits.view(np.float64))).to_pylist() == ["nan"] * 4
+
+
 @given(st.lists(longs))
 @examples(50)
 def test_whole_numbers_and_texts_have_the_text_of_before(values: list[int]) -> None:

@@ -23,6 +23,8 @@ _DECIMALS = 1e38
 """No decimal is as large: from here on the text of a double need not be that of a decimal."""
 _PLACES = 38
 """The most digits that a decimal has behind its point."""
+_PLACES_OF_FRACTIONS = 16
+"""Doubles with so many digits before the point, and one more, have no fraction."""
 
 
 def family_of(type_: pa.DataType) -> str:
@@ -81,7 +83,8 @@ def text_of(values: pa.Array | pa.ChunkedArray, compared_as: pa.DataType | None 
 
 def _of_doubles(values: pa.Array) -> pa.Array:
     numbers: Doubles = values.fill_null(0.0).to_numpy(zero_copy_only=False)
-    whole = np.isfinite(numbers) & (numbers == np.trunc(numbers)) & (np.abs(numbers) < _DECIMALS)
+    with np.errstate(invalid="ignore"):
+        whole = np.isfinite(numbers) & (numbers == np.trunc(numbers)) & (np.abs(numbers) < _DECIMALS)
     longs = whole & (np.abs(numbers) < _LONGS)
     valid = values.is_valid().to_numpy(zero_copy_only=False)
     texts = pa.array(np.where(longs, numbers, 0.0).astype(np.int64), mask=~valid).cast(pa.string())
@@ -116,8 +119,12 @@ def _plain(texts: pa.Array) -> pa.Array:
     """Return the texts of doubles with a fraction, or beyond decimals, without exponents that a decimal might have."""
     if not pc.any(pc.match_substring(texts, "e")).as_py():
         return texts
-    # Between 1e15 and 2 ** 53 the point moves by 15 places.
-    texts = pc.replace_substring_regex(texts, r"^(-?\d)\.(\d{15})(\d+)e\+15$", r"\1\2.\3")
+    # Arrow's texts have exponents from 1e10 on; no double of 2 ** 53 and more has a fraction.
+    large = pc.struct_field(pc.extract_regex(texts, r"^-?\d\.\d+e\+(?P<places>\d+)$"), "places")
+    for places in pc.unique(large.drop_null()).to_pylist():
+        moved_by = rf"^(-?\d)\.(\d{{{int(places)}}})(\d+)e\+{places}$"
+        if int(places) < _PLACES_OF_FRACTIONS:
+            texts = pc.replace_substring_regex(texts, moved_by, r"\1\2.\3")
     small = pc.extract_regex(texts, r"^(?P<sign>-?)(?P<first>\d)\.?(?P<rest>\d*)e-(?P<places>\d+)$")
     places = pc.struct_field(small, "places").cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     rows = (places > 0) & (places <= _PLACES)
