@@ -181,6 +181,12 @@ def test_ids_that_are_numbers_are_ordered_by_number(ids: list[str], type_: pa.Da
     assert np.array_equal(np.sign(np.subtract.outer(found, found)), np.sign(np.subtract.outer(order, order)))
 
 
+def test_what_is_no_number_comes_after_numbers_whatever_else_there_is() -> None:
+    for more in ([], ["9.5"], ["else"]):
+        found = IdOrder((True,)).ranks(pa.array(["9", "10", "1e1", "0x5", "1_0", *more]))
+        assert found[0] < found[1] == found[2] < min(found[3:5]), more
+
+
 def test_ids_of_several_columns_are_ordered_column_by_column() -> None:
     order = IdOrder.of([pa.string(), pa.int64()])
     ids = ["", '["a","9"]', '["a","10"]', '["b","-1"]', '["b","2"]']
@@ -208,3 +214,25 @@ def test_a_number_that_somebody_writes_has_the_text_of_its_key(drawn: tuple[Any,
     assert asked_text(str(value), type_) == text
     assert asked_text("1.00", pa.string()) == "1.00"
     assert asked_text("ann", type_) == "ann"
+
+
+def test_a_whole_number_that_is_written_asks_for_no_double_beside_it() -> None:
+    assert asked_text("9007199254740993", pa.float64()) == "9007199254740993"
+    assert asked_text("9007199254740992.0", pa.float64()) == "9007199254740992"
+    assert asked_text("1e23", pa.float64()) == texts([1e23], pa.float64())[0]
+    assert asked_text("1" + "0" * 39, pa.float64()) != texts([1e39], pa.float64())[0]
+
+
+@pytest.mark.parametrize("text", ["1_000", " 1", "1 ", "\u0663", "0x10", "1e400", "++1", "1.e", "sNaN", "nan1"])
+def test_what_sql_does_not_write_as_a_number_is_asked_for_as_it_is(text: str) -> None:
+    assert asked_text(text, pa.float64()) == text
+    if text != "1e400":
+        assert asked_text(text, pa.int64()) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "key"), [("-0", "0"), ("01", "1"), ("1e0", "1"), ("+1.0", "1"), (".5", "0.5"), ("0e9999999", "0")]
+)
+@pytest.mark.parametrize("type_", [pa.int64(), pa.float64(), WIDE])
+def test_a_number_may_be_written_in_any_form(text: str, key: str, type_: pa.DataType) -> None:
+    assert asked_text(text, type_) == key

@@ -1,5 +1,6 @@
 """Equality of keys, ids and the columns that joins and lookups compare: texts that are equal if the values are (docs/rules.md, rule 465)."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -25,6 +26,9 @@ _PLACES = 38
 """The most digits that a decimal has behind its point."""
 _PLACES_OF_FRACTIONS = 16
 """Doubles with so many digits before the point, and one more, have no fraction."""
+_WRITTEN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(?P<exponent>[eE][+-]?\d+)?", re.ASCII)
+_WRITTEN_SPECIAL = re.compile(r"[+-]?(nan|inf|infinity)", re.ASCII | re.IGNORECASE)
+"""Numbers as SQL and JSON write them. Python's readers also take spaces, `1_000` and digits of other scripts."""
 
 
 def family_of(type_: pa.DataType) -> str:
@@ -159,21 +163,34 @@ def _of_decimals(values: pa.Array) -> pa.Array:
 def asked_text(text: str, type_: pa.DataType) -> str:
     """Return the text of the value that somebody has written of a type: numbers may be written in many ways, all others in one.
 
+    A whole number is exact unless it has an exponent, so what no double equals asks for no double.
+
     >>> asked_text("1.00", pa.decimal128(5, 2)), asked_text("1e3", pa.float64()), asked_text("1.0", pa.string())
     ('1', '1000', '1.0')
+    >>> asked_text("9007199254740993", pa.float64())
+    '9007199254740993'
     """
     if family_of(type_) != NUMBER:
         return text
+    written, is_floating = _WRITTEN.fullmatch(text), pa.types.is_floating(type_)
+    if written is None:
+        return _text_of_double(float(text)) if is_floating and _WRITTEN_SPECIAL.fullmatch(text) else text
     try:
-        if pa.types.is_floating(type_):
-            return str(text_of(pa.array([float(text)]))[0].as_py())
         number = Decimal(text)
-    except (ValueError, InvalidOperation):
+    except InvalidOperation:
         return text
-    if not number.is_finite() or abs(number.adjusted()) > 2 * _PLACES:
+    if is_floating and not np.isinf(double := float(text)):
+        is_exact = number == number.to_integral_value() and not written["exponent"]
+        if not is_exact or Decimal(double) == number:
+            return _text_of_double(double)
+    if number and abs(number.adjusted()) > 2 * _PLACES:
         return text
     plain = f"{number:f}" if number else "0"
     return plain.rstrip("0").rstrip(".") if "." in plain else plain
+
+
+def _text_of_double(number: float) -> str:
+    return str(text_of(pa.array([number], pa.float64()))[0].as_py())
 
 
 def as_texts(columns: Sequence[pa.Array | pa.ChunkedArray], casts: Sequence[bool]) -> list[pa.Array | pa.ChunkedArray]:
@@ -244,6 +261,9 @@ BY_TEXT = IdOrder()
 
 def _ranks_of_numbers(texts: pa.Array) -> Ints:
     given = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
+    if pc.any(pc.match_substring_regex(texts, "[xX]")).as_py():
+        # Arrow reads 0x10 as 16.
+        return _ranks_of_any(texts)
     for type_ in (pa.int64(), pa.decimal256(76, _PLACES)):
         try:
             numbers = given.cast(type_)
@@ -257,16 +277,15 @@ def _ranks_of_any(texts: pa.Array) -> Ints:
     """Return the ranks of texts; some are numbers beyond decimals, or no numbers."""
     encoded = texts.dictionary_encode()
     distinct = encoded.dictionary.to_pylist()
-    order = {text: at for at, text in enumerate(sorted(distinct, key=_placed))}
-    return np.array([order[text] for text in distinct], np.int64)[encoded.indices.to_numpy()] + 1
+    places = {text: _placed(text) for text in distinct}
+    order = {place: at for at, place in enumerate(sorted(set(places.values())))}
+    return np.array([order[places[text]] for text in distinct], np.int64)[encoded.indices.to_numpy()] + 1
 
 
 def _placed(text: str) -> tuple[Any, ...]:
     """Return the place of a text among ids that are numbers: none, numbers, NaN, all others."""
     if not text:
         return (0,)
-    try:
-        number = Decimal(text)
-    except InvalidOperation:
-        return (3, text.encode())
-    return (2,) if number.is_nan() else (1, number)
+    if _WRITTEN_SPECIAL.fullmatch(text):
+        return (1, float(text)) if "inf" in text.lower() else (2,)
+    return (1, Decimal(text)) if _WRITTEN.fullmatch(text) else (3, text.encode())
