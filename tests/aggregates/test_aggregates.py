@@ -2,6 +2,7 @@ import math
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from fractions import Fraction
 from random import Random
 from typing import Any
 
@@ -119,6 +120,51 @@ def test_avg_goes_on_from_totals_of_before_that_are_doubles_of_any_size() -> Non
     assert mean.one([column[0].as_py() for column in states]) == 2.0**70 / 3
     states = mean.merge(states, Groups(np.array([0]), 2))
     assert mean.value(states).to_pylist() == [(2**70 + 6) / 5]
+
+
+DECIMALS = {
+    type_: st.integers(-(10**type_.precision) + 1, 10**type_.precision - 1)
+    | st.sampled_from([10**15 - 1, 10**15, -(10**15), 10**17 + 1, -1, 3]).filter(
+        lambda n, t=type_: abs(n) < 10**t.precision
+    )
+    for type_ in (
+        pa.decimal128(18, 2),
+        pa.decimal128(18, 0),
+        pa.decimal128(18, 18),
+        pa.decimal128(15, 6),
+        pa.decimal32(9, 4),
+    )
+}
+
+
+@pytest.mark.parametrize("type_", DECIMALS, ids=str)
+@examples(60)
+@given(data=st.data(), random=randoms)
+def test_avg_of_decimals_is_the_exact_quotient_rounded_once(
+    type_: pa.DataType, data: st.DataObject, random: Random
+) -> None:
+    unit = Decimal(1).scaleb(-type_.scale)
+    rows = data.draw(events(st.none() | DECIMALS[type_].map(lambda n: n * unit)))
+    expected = {}
+    for group, members in by_group(rows).items():
+        some = [Fraction(m.value) for m in members if m.value is not None]
+        expected[group] = float(sum(some, Fraction(0)) / len(some)) if some else None
+    for _ in range(3):
+        assert values_of("avg(x)", type_, rows, random) == expected
+
+
+def test_avg_of_decimals_goes_on_from_totals_of_before_that_are_sums_of_doubles() -> None:
+    (mean,) = build_aggregates({"a": "avg(x)"}, {"x": pa.decimal128(18, 2)})
+    rounded = 0.1 + 0.2 - 0.3
+    assert rounded != 0
+    before = [pa.array([rounded, 0.01, 12345678901234567.0]), pa.array([3, 1, 2]), pa.nulls(3, pa.binary())]
+    states = mean.merge(before, Groups(np.array([0, 2]), 3))
+    assert mean.value(states).to_pylist() == [0.0025, 12345678901234567.0 / 2]
+    packed = StateCodec([mean]).encode(states, 2)
+    assert len(packed[0].as_py()) == 17
+    assert [column.to_pylist() for column in StateCodec([mean]).decode(packed)] == [c.to_pylist() for c in states]
+    states = mean.merge(states, Groups(np.array([0]), 2))
+    assert mean.value(states).to_pylist() == [(1 + int(12345678901234567.0 * 100)) / 600]
 
 
 @examples(100)

@@ -14,10 +14,10 @@ from sessionlake.aggregates.numeric import (
     Average,
     Count,
     DecimalSum,
+    ExactAverage,
     Extreme,
     Product,
     Sum,
-    WholeAverage,
     WholeSum,
     number_type,
 )
@@ -147,8 +147,8 @@ def _sum(a: Asked) -> Aggregate:
 
 def _avg(a: Asked) -> Aggregate:
     type_ = a.types[0]
-    inexact = pa.types.is_decimal(type_) or number_type(a.name, "avg", a.columns[0], type_) == DOUBLE
-    return (Average if inexact else WholeAverage)(a.name, a.columns[0], type_)
+    is_double = number_type(a.name, "avg", a.columns[0], type_) == DOUBLE
+    return (Average if is_double else ExactAverage)(a.name, a.columns[0], type_)
 
 
 def _quantile(a: Asked) -> Aggregate:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,7 +19,7 @@ from sessionlake.aggregates.scalars import (
     state_type,
     to_state,
 )
-from sessionlake.aggregates.wide import added, none_wide, of_whole, whole
+from sessionlake.aggregates.wide import added, none_wide, of_longs, of_whole, whole
 from sessionlake.aggregates.wide import doubles_of as wide_doubles
 from sessionlake.columnar.arrays import Bools, Groups, Ints, nullable, numbers, ranks, validity, within_group
 from sessionlake.errors import ConfigError
@@ -27,6 +28,8 @@ _SAFE_SUM = 1 << 62
 """A group whose values could add up to less can't leave int64, and needs no look at each."""
 _EXACT = 1 << 53
 """Doubles have all whole numbers below."""
+_EXACT_DECIMAL = 10**15
+"""Decimals of less units are told by the double next to them."""
 _HALF = 32
 _LOW_HALF = (1 << _HALF) - 1
 _FACTORS = 512
@@ -253,7 +256,7 @@ class Extreme(Aggregate):
 
 
 class Average(Aggregate):
-    """avg(x), a double; the state is sum and count, for averages can't be merged."""
+    """avg(x) of doubles, a double; the state is sum and count, for averages can't be merged."""
 
     state: tuple[pa.DataType, ...] = (DOUBLE, LONG)
     value_type = DOUBLE
@@ -284,53 +287,68 @@ class Average(Aggregate):
         return total / count if count else None
 
 
-class WholeAverage(Average):
-    """avg(x) of integers and booleans, a double. A total that a double may not hold is kept in 128 bits, too (docs/rules.md, rule 466)."""
+class ExactAverage(Average):
+    """avg(x) of integers, booleans and decimals, a double: the exact quotient, rounded once (docs/rules.md, rule 466).
+
+    The total is counted in units of the last digit. The double of a small total tells it exactly, the total of 1234 cents for
+    example is 12.34; a greater one is kept in 128 bits, too.
+    """
 
     state = (DOUBLE, LONG, BYTES)
     rare = (2,)
 
+    def __init__(self, name: str, column: str, type_: pa.DataType) -> None:
+        super().__init__(name, column, type_)
+        self._unit = int(10**type_.scale) if pa.types.is_decimal(type_) else 1
+        self._small = _EXACT if self._unit == 1 else _EXACT_DECIMAL
+
     def lift(self, events: Events) -> States:
         """Return each event's number and whether it counts."""
-        numbers_, valid = numbers(to_state(events.columns[self.inputs[0]]))
-        count = np.ones(len(numbers_), np.int64) if valid is None else valid.astype(np.int64)
-        large = (numbers_ >= _EXACT) | (numbers_ <= -_EXACT)
-        wide = of_whole(numbers_[large].tolist(), large) if large.any() else none_wide(len(numbers_))
-        return [pa.array(numbers_.astype(np.float64)), pa.array(count), wide]
+        units, valid = numbers(to_state(events.columns[self.inputs[0]]))
+        count = np.ones(len(units), np.int64) if valid is None else valid.astype(np.int64)
+        large = (units >= self._small) | (units <= -self._small)
+        wide = of_longs(units, large) if large.any() else none_wide(len(units))
+        return [pa.array(units / self._unit), pa.array(count), wide]
 
     def merge(self, states: States, groups: Groups) -> States:
         """Add totals and counts."""
-        (total, _), (count, _), wide = numbers(states[0]), numbers(states[1]), states[2]
+        units, (count, _), wide = self._units(numbers(states[0])[0]), numbers(states[1]), states[2]
         counts = pa.array(np.add.reduceat(count, groups.starts))
-        largest = float(np.abs(total).max())
-        if wide.null_count == len(wide) and largest * int(groups.sizes.max()) < _EXACT:
-            return [pa.array(np.add.reduceat(total, groups.starts)), counts, none_wide(len(counts))]
+        largest = float(np.abs(units).max())
+        if wide.null_count == len(wide) and largest * int(groups.sizes.max()) < self._small:
+            total = np.add.reduceat(units, groups.starts)
+            return [pa.array(total / self._unit), counts, none_wide(len(counts))]
         is_wide = wide.is_valid().to_numpy(zero_copy_only=False)
         # Totals of before there were further bits are doubles of any size.
-        beyond = ~is_wide & (np.abs(total) >= _EXACT)
+        beyond = ~is_wide & (np.abs(units) >= self._small)
         if beyond.any():
-            wide = pc.coalesce(wide, of_whole([int(one) for one in total[beyond].tolist()], beyond))
-        plain = np.where(is_wide | beyond, 0.0, total).astype(np.int64)
-        sums, fits, wide = added(plain, wide, groups.starts, below=_EXACT)
+            wide = pc.coalesce(wide, of_whole([int(one) for one in units[beyond].tolist()], beyond))
+        plain = np.where(is_wide | beyond, 0.0, units).astype(np.int64)
+        sums, fits, wide = added(plain, wide, groups.starts, below=self._small)
         found = sums.astype(np.float64)
         found[~fits] = wide_doubles(wide.drop_null())
-        return [pa.array(found), counts, wide]
+        return [pa.array(found / self._unit), counts, wide]
 
     def value(self, states: States) -> pa.Array:
         """Divide; null if nothing was counted."""
-        found = super().value(states[:2])
-        if states[2].null_count == len(states[2]):
-            return found
-        at = states[2].is_valid().to_numpy(zero_copy_only=False)
-        exact = [
-            self.one(row) for row in zip(*(column.filter(pa.array(at)).to_pylist() for column in states), strict=True)
-        ]
-        return pc.replace_with_mask(found, pa.array(at), pa.array(exact, DOUBLE))
+        units, count = self._units(numbers(states[0])[0]), numbers(states[1])[0]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            found = units / (count * float(self._unit))
+        # Doubles hold only some of the numbers beyond, so their quotient would be rounded more than once.
+        large = states[2].is_valid().to_numpy(zero_copy_only=False) | (count > _EXACT // self._unit)
+        for row in np.flatnonzero(large & (count > 0)).tolist():
+            found[row] = self.one([column[row].as_py() for column in states])
+        return nullable(found, count > 0)
 
     def one(self, state: Sequence[Any]) -> float | None:
         """Divide; None if nothing was counted."""
         total, count, wide = state
-        return super().one((total if wide is None else whole(wide), count))
+        units = round(total * self._unit) if wide is None else whole(wide)
+        return units / (count * self._unit) if count else None
+
+    def _units(self, totals: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return totals in units. Totals of decimals of before were sums of doubles; the nearest whole number mends those."""
+        return totals if self._unit == 1 else np.rint(totals * self._unit)
 
 
 class Product(Aggregate):

@@ -52,6 +52,11 @@ def of_whole(numbers: Sequence[int], at: Bools) -> pa.Array:
     return _column(low, high, at)
 
 
+def of_longs(numbers: Ints, at: Bools) -> pa.Array:
+    """Return the column with those of these numbers that are at the true rows, null at the others."""
+    return _column(numbers, numbers >> 63, at)
+
+
 def doubles_of(wide: pa.Array) -> npt.NDArray[np.float64]:
     """Return about the numbers that a column has, in order, without its nulls."""
     words = offsets_of(wide)[1].view("<i8").reshape(-1, 2)
