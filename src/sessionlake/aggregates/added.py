@@ -86,6 +86,11 @@ class Added(Aggregate):
         rows = pa.array(np.flatnonzero(known))
         return _spread([self.inner.value([column.take(rows) for column in states[:-1]])], known)[0]
 
+    def beyond(self, states: States) -> int:
+        """Return how many values that are known are beyond their type."""
+        known = pa.array(np.flatnonzero(states[-1].to_numpy() == KNOWN))
+        return self.inner.beyond([column.take(known) for column in states[:-1]])
+
     def inverted(self, states: States) -> States | None:
         """Return the inverse of those that are known; what is unknown stays so."""
         known = states[-1].to_numpy() == KNOWN

@@ -96,6 +96,11 @@ class Aggregate(ABC):
         """Say of each state whether something was taken back that never came, if the state can tell."""
         return np.zeros(len(states[0]), bool)
 
+    def beyond(self, states: States) -> int:
+        """Return how many values are null because they are beyond the value's type."""
+        del states
+        return 0
+
     def from_value(self, values: pa.Array, time_us: Ints) -> States | None:
         """Return states that have these values, as of the given times, or None if a value does not determine a state.
 

@@ -154,6 +154,10 @@ class WholeSum(Aggregate):
         """Return the sum."""
         return states[0]
 
+    def beyond(self, states: States) -> int:
+        """Return how many sums are kept in more than 64 bits."""
+        return len(states[1]) - int(states[1].null_count)
+
     def from_value(self, values: pa.Array, time_us: Ints) -> States:  # noqa: ARG002 - a sum has no time
         """Return the value itself."""
         return [values.cast(LONG), none_wide(len(values))]

@@ -4,12 +4,13 @@ The engine does not know the operator's computation.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
 import pyarrow as pa
 
+from sessionlake.aggregates import beyond
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.store.api import OpenSegments, ShardStore
@@ -161,6 +162,13 @@ def stats_of(report: Mapping[str, Any]) -> dict[str, int]:
 
 
 Store = TypeVar("Store", bound=ShardStore)
+
+
+def applied(operator: "Operator[Store]", inputs: Inputs, store: Store, context: BatchContext) -> ShardResult:
+    """Return an operator's result for a shard, with the counts of values that are beyond their type."""
+    with beyond.counted() as found:
+        result = operator.apply(inputs, store, context)
+    return replace(result, stats={**result.stats, **found}) if found else result
 
 
 class Operator(Protocol[Store]):

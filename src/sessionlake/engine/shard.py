@@ -18,7 +18,7 @@ from sessionlake.config.paths import expanded
 from sessionlake.engine import exchange, failpoints
 from sessionlake.engine.erasure import CORRUPT, FORGOTTEN, remove_marked
 from sessionlake.engine.handed import HandedIn
-from sessionlake.engine.operator import BatchContext, Inputs, Operator, ShardResult, reported
+from sessionlake.engine.operator import BatchContext, Inputs, Operator, ShardResult, applied, reported
 from sessionlake.engine.outputs import CHANGES, REPLACED, Output, write_output
 from sessionlake.engine.pending import PENDING, Pending
 from sessionlake.errors import CorruptionError, LayoutError, StoreError, StoreHeldError
@@ -106,7 +106,7 @@ class ShardTask:
         try:
             state = self._prepare(shard, handed, store, pending)
             cursor = self.cursors[shard] if self.cursors else {}
-            result = self.operator.apply(inputs, store, replace(self.context, cursor=cursor))
+            result = applied(self.operator, inputs, store, replace(self.context, cursor=cursor))
             if result.needs is None and result.writes is not None:
                 _require_storable(shard, result.writes)
                 pending.write(self.context.commit_id, _commit_of(store), result.writes)

@@ -22,6 +22,7 @@ from sessionlake.engine.operator import (
     ShardResult,
     Store,
     add_stats,
+    applied,
 )
 
 Answer = Callable[[pa.Table], pa.Table]
@@ -121,8 +122,8 @@ class LocalShards(Generic[Store]):
         self, operator: Operator[Store], inputs: Mapping[int, Mapping[str, pa.Table]], context: BatchContext
     ) -> dict[int, ShardResult]:
         return {
-            shard: operator.apply(
-                kinds, self.store(operator, shard), replace(context, cursor=self._cursors.get(shard, {}))
+            shard: applied(
+                operator, kinds, self.store(operator, shard), replace(context, cursor=self._cursors.get(shard, {}))
             )
             for shard, kinds in sorted(inputs.items())
         }

@@ -50,6 +50,12 @@ CHANGES = Metric(
     _labels("op"),
     ("stream", "tables"),
 )
+VALUES_BEYOND = Metric(
+    "sessionlake_values_beyond_total",
+    "counter",
+    "Values of written rows that are null because a sum of whole numbers is beyond 64 bits, since the stream started",
+    sources=("stream",),
+)
 QUARANTINED = Metric(
     "sessionlake_quarantined_sessions_total",
     "counter",

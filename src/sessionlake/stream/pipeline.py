@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from sessionlake.aggregates.beyond import notes_of
 from sessionlake.aggregates.layouts import Layout, Layouts
 from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator
@@ -86,7 +87,7 @@ def make_pipeline(
         input_of=lambda batch_id: fingerprint(tables.read_text(f"{config.checkpoint}/offsets/{batch_id}")),
         pins=pins,
         store_layout=lambda operator: store_layout(operator, kind.store_layout(inner(operator))),
-        checked=lambda operator, state, stats: kind.checked(inner(operator), state, stats),
+        checked=lambda operator, state, stats: [*kind.checked(inner(operator), state, stats), *notes_of(stats)],
     )
     return pipeline
 

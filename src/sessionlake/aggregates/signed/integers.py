@@ -59,6 +59,13 @@ class IntegerSum(Aggregate):
             return decimals_of_words(total, high >> _HALF, count > 0, self.value_type)
         return nullable(total, (count > 0) & (high >> (_HALF - 1) == total >> 63))
 
+    def beyond(self, states: States) -> int:
+        """Return how many sums of integers need more than 64 bits."""
+        high, low, count = (numbers(column)[0] for column in states)
+        if self.value_type != LONG:
+            return 0
+        return int(np.count_nonzero((count > 0) & (high >> (_HALF - 1) != ((high << _HALF) | low) >> 63)))
+
 
 class IntegerAverage(IntegerSum):
     """avg(x) of integers and decimals: the exact quotient, rounded to a double once."""

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake.aggregates.partials import values_of
+from sessionlake.aggregates.beyond import written_values
 from sessionlake.columnar.arrays import Bools, Ints, combined, distinct, picked, within_group
 from sessionlake.columnar.texts import sorted_codes
 from sessionlake.engine.operator import TICK, BatchContext, Inputs, ShardResult
@@ -171,7 +171,7 @@ class CountShard:
             "trigger": windows.trigger,
             "emitted_at": pa.array(np.full(n, batch.clock_us)).cast(TIME),
         }
-        values = values_of(self.spec.aggregates, states)
+        values = written_values(self.spec.aggregates, states)
         columns |= {a.name: v for a, v in zip(self.spec.aggregates, values, strict=True)}
         schema = window_schema(self.spec, {}, marks=False)
         return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from sessionlake.aggregates.beyond import written_values
 from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.partials import values_of
 from sessionlake.columnar.arrays import Ints, combined, is_among
@@ -85,7 +86,7 @@ class GroupShard:
         return self._rows("upsert", keys.take(pa.array(was.codes)), known)
 
     def _upserts(self, keys: pa.Array, merged: Merged, context: BatchContext) -> pa.Table:
-        values = values_of(self.spec.aggregates, merged.states)
+        values = written_values(self.spec.aggregates, merged.states)
         known = {
             COUNT: pa.array(merged.count),
             **{a.name: value for a, value in zip(self.spec.aggregates, values, strict=True)},

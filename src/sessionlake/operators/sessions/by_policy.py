@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from sessionlake.aggregates import States
+from sessionlake.aggregates.beyond import written_values
 from sessionlake.aggregates.codec import StateCodec
-from sessionlake.aggregates.partials import values_of
 from sessionlake.columnar.arrays import concatenated
 from sessionlake.columnar.records import Records, concat
 from sessionlake.engine.operator import BatchContext, Inputs
@@ -106,7 +106,7 @@ class ByPolicy:
         order[np.argsort(found.rows >= n, kind="stable")] = np.arange(len(found.rows))
         place = pa.array(order)
         states = [column.take(place) for column in states]
-        values = values_of(spec.aggregates, states)
+        values = written_values(spec.aggregates, states)
         return session_rows(spec, "upsert", keys, both.take(order), self.context, values, found.trigger)
 
 

@@ -6,8 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sessionlake.aggregates.beyond import written_values
 from sessionlake.aggregates.codec import StateCodec
-from sessionlake.aggregates.partials import Partials, values_of
+from sessionlake.aggregates.partials import Partials
 from sessionlake.columnar.arrays import Bools, Ints, combined, is_among
 from sessionlake.columnar.records import UNTIL, Records, concat
 from sessionlake.engine.operator import LOOKUP, BatchContext, Inputs, ShardResult
@@ -207,13 +208,13 @@ def _emitted(spec: SessionizerSpec, inputs: Inputs, context: BatchContext) -> pa
     p = Partials.from_table(inputs[EMITTED])
     state = StateCodec(spec.aggregates).encode(p.states, len(p))
     rows = Records(np.arange(len(p)), p.start, p.end, p.count, np.full(len(p), context.batch_id), state)
-    return session_rows(spec, "emit", p.keys, rows, context, values_of(spec.aggregates, p.states))
+    return session_rows(spec, "emit", p.keys, rows, context, written_values(spec.aggregates, p.states))
 
 
 def _changes(
     spec: SessionizerSpec, keys: pa.Array, verdict: Verdict, stored: Records, context: BatchContext
 ) -> pa.Table:
-    values = values_of(spec.aggregates, verdict.states)
+    values = written_values(spec.aggregates, verdict.states)
     upserts = session_rows(spec, "upsert", keys, verdict.changed, context, values)
     if not len(verdict.deleted):
         return upserts

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from sessionlake.aggregates.partials import values_of
+from sessionlake.aggregates.beyond import written_values
 from sessionlake.operators.shared.windowing.slices import Pairs, Windows, states_of
 from sessionlake.operators.shared.windowing.tombstones import SENT_SCHEMA
 from sessionlake.operators.windows.spec import WindowSpec, slice_schema, window_schema
@@ -33,7 +33,9 @@ def window_rows(
         "trigger": windows.trigger,
         "emitted_at": pa.array(np.full(n, clock_us)).cast(TIME),
     }
-    columns |= {a.name: values for a, values in zip(spec.aggregates, values_of(spec.aggregates, states), strict=True)}
+    columns |= {
+        a.name: values for a, values in zip(spec.aggregates, written_values(spec.aggregates, states), strict=True)
+    }
     if spec.is_sliding:
         columns["at_event"] = pa.array(slices["start"][windows.high - 1] == windows.end - 1)
     if spec.rows_are_state:

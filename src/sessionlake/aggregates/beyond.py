@@ -1,0 +1,58 @@
+"""The number of values in output rows that are null because they are beyond their type, by aggregate (docs/rules.md, rule 466).
+
+Operators compute such values in several places, and the engine counts them in one: around its call of the operator.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+import pyarrow as pa
+
+from sessionlake.aggregates.base import Aggregate, States
+from sessionlake.aggregates.partials import values_of
+
+BEYOND = "beyond"
+"""The counts of a batch are named by it, a colon and the aggregate's name. A count of 0 is missing."""
+_counter: ContextVar[Counter[str] | None] = ContextVar("_counter", default=None)
+
+
+@contextmanager
+def counted() -> Iterator[Mapping[str, int]]:
+    """Count, by the name of the count, the values that `written_values` returns inside of the block and that are beyond their type."""
+    found: Counter[str] = Counter()
+    token = _counter.set(found)
+    try:
+        yield found
+    finally:
+        _counter.reset(token)
+
+
+def written_values(aggregates: Sequence[Aggregate], states: States) -> list[pa.Array]:
+    """Return the values of rows that are written, as `values_of` does, and count those that are beyond their type."""
+    found, at = _counter.get(), 0
+    for aggregate in aggregates:
+        width = len(aggregate.state)
+        if found is not None and (n := aggregate.beyond(states[at : at + width])):
+            found[f"{BEYOND}:{aggregate.name}"] += n
+        at += width
+    return values_of(aggregates, states)
+
+
+def by_aggregate(counts: Mapping[str, int]) -> dict[str, int]:
+    """Return the counts among those of a batch, by the name of the aggregate."""
+    return {name.partition(":")[2]: n for name, n in counts.items() if name.startswith(f"{BEYOND}:")}
+
+
+def notes_of(stats: Mapping[str, int]) -> list[str]:
+    """Return a warning for each aggregate of which a batch with these counts has values beyond their type.
+
+    >>> notes_of({"beyond:total": 2, "upserts": 7})
+    ['aggregates.total: 2 values are null, because the sum is beyond 64 bits; sum a decimal or a double']
+    """
+    told = "null, because the sum is beyond 64 bits; sum a decimal or a double"
+    return [
+        f"aggregates.{name}: {n:,} value{' is' if n == 1 else 's are'} {told}"
+        for name, n in sorted(by_aggregate(stats).items())
+    ]
