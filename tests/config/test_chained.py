@@ -8,7 +8,7 @@ import pytest
 import tomli_w
 
 from sessionlake.config.load import load_config, parse_config
-from sessionlake.config.sections import OF_RESULTS
+from sessionlake.config.sections import OF_RESULTS, as_columns
 from sessionlake.errors import ConfigError
 from sessionlake.stream.changes import refusal
 from sessionlake.warehouse.batch_commit import BatchCommit, Settings
@@ -83,6 +83,32 @@ def test_the_key_of_a_table_is_the_identity_of_the_rows_unless_named(
     assert load_config(root / "copies.toml").event.key == key
     assert load_config(root / "own.toml").event.key == "page"
     assert load_config(root / "groups.toml").event.key == (key if isinstance(key, str) else key[0])
+
+
+@pytest.mark.parametrize(
+    ("event", "warnings"),
+    [
+        ({}, 0),
+        ({"key": "page"}, 1),
+        ({"key": "session_key"}, 1),
+        ({"key": ["session_start", "page", "session_key"]}, 0),
+        ({"key": ["session_start", "tenant", "user"]}, 0),
+        ({"key": ["session_start", "user"]}, 1),
+        ({"key": ["session_start", "session_key"], "columns": {"session_key": "lower(page)"}}, 1),
+    ],
+)
+def test_a_key_that_two_rows_may_have_is_warned_of(write: Write, event: dict[str, Any], warnings: int) -> None:
+    """Whoever sends events in front could stop the pipeline behind with two equal values."""
+    table = {n: s for n, s in GROUPED.items() if n != "group"} | {"table": {"order": "offset"}}
+    front = with_(SESSIONS, event={"key": ["tenant", "user"]})
+    root = write(clicks=front, own=with_(table, event=event), groups=with_(GROUPED, event=event))
+    named = " and ".join(map(repr, as_columns(event.get("key"))))
+    told = (
+        f"event.key: once two rows of 'clicks' have the same {named}, this pipeline stops until the table is made again under another key; "
+        'write key = ["session_key", "session_start"], unless that can\'t happen'
+    )
+    assert load_config(root / "own.toml").warnings() == [told] * warnings
+    assert load_config(root / "groups.toml").warnings() == []
 
 
 def test_it_is_named_by_name_or_path_and_read_where_it_is(write: Write, tmp_path: Path) -> None:

@@ -45,6 +45,20 @@ def check_upstream(config: "Config", side: "Config") -> None:
         raise ConfigError(f"{at}.rows: 'final' {section.not_final} in {named}")
 
 
+def warned_key(config: "Config", side: "Config") -> str | None:
+    """Return the warning if two rows of the pipeline that an input of a table follows may come to have one key; None if they can't."""
+    upstream, event = config.upstream.get(side.source.AT), side.event
+    if upstream is None or not (side.source.takes_back and config.entry.deletes):
+        return None
+    if upstream.is_identified_by({*event.key_columns} - event.columns.keys()):
+        return None
+    identity, key = f"{[*upstream.changelog.identity]}".replace("'", '"'), " and ".join(map(repr, event.key_columns))
+    return (
+        f"{side.event_at}.key: once two rows of {side.source.of!r} have the same {key}, this pipeline stops until the table is made again under another key; "
+        f"write key = {identity}, unless that can't happen"
+    )
+
+
 def check_changes(config: "Config", side: "Config") -> None:
     """Raise ConfigError if an input of a pipeline, `side`, has changes of rows, and the pipeline can't follow them."""
     if side.source.envelope is not None:

@@ -9,6 +9,7 @@ from pydantic import Field, SerializeAsAny
 
 from sessionlake.config.absolute import with_absolute_paths
 from sessionlake.config.airflow import AirflowSection
+from sessionlake.config.chained import warned_key
 from sessionlake.config.checks import checks_of, wrong_key_columns
 from sessionlake.config.durations import MINUTE_US, parse_duration, spoken_duration
 from sessionlake.config.file import ConfigFile
@@ -264,6 +265,7 @@ class Config(Section):
         """Return warnings about settings that are allowed but probably not meant."""
         patience, harmless_us = f"{self.operator}.{self.section.PATIENCE}", self.section.harmless_us
         found = [*self.section.warnings()]
+        found += filter(None, (warned_key(self, side) for side in self.inputs.values()))
         for side in self.inputs.values():
             # No clock judges the rows of another pipeline, and no change of a table is late.
             if (

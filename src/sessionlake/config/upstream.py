@@ -1,7 +1,7 @@
 """Other pipelines that a config names: those whose results it reads, and those whose tables it looks up."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,8 @@ class Upstream:
     section: OperatorSection
     keeps_replaced: bool = False
     """Whether it keeps the rows that it replaces (`pipeline.keep_replaced`)."""
+    key_columns: tuple[str, ...] = ()
+    """The columns that its key is made of; none of a key of one column, or one that its config leaves out."""
 
     @property
     def entry(self) -> OperatorEntry:
@@ -44,6 +46,12 @@ class Upstream:
     def path(self) -> str:
         """The table of the changes of its results."""
         return f"{self.warehouse}/{self.changelog.changes}"
+
+    def is_identified_by(self, columns: Collection[str]) -> bool:
+        """Say whether no two of its rows have the same values in columns."""
+        of = self.changelog
+        identities = (of.identity, replace(of, key_columns=self.key_columns).named_identity)
+        return any({*identity} <= {*columns} for identity in identities)
 
 
 @dataclass(frozen=True)
@@ -99,8 +107,10 @@ def upstream_of(at: str, name: str, directory: Path) -> Upstream:
         raise ConfigError(f"{at}: {name!r} has no valid section of an operator; correct {file.own.path}")
     own = raw.get("pipeline")
     own = own if isinstance(own, dict) else {}
-    kept = own.get("keep_replaced") is True
-    return Upstream(str(own.get("name", name)), warehouse_of(at, name, file, raw), section, kept)
+    kept, event = own.get("keep_replaced") is True, raw.get("event")
+    key = as_columns(event.get("key")) if isinstance(event, dict) else ()
+    warehouse = warehouse_of(at, name, file, raw)
+    return Upstream(str(own.get("name", name)), warehouse, section, kept, key if len(key) > 1 else ())
 
 
 def looked_up_table(lookup_at: str, section: "LookupSection", directory: Path) -> LookedUpTable:
