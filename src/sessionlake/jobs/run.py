@@ -228,6 +228,14 @@ def shaped(rows: DataFrame, schema: pa.Schema, **fields: Column) -> DataFrame:
     )
 
 
+def digest(*parts: Column) -> Column:
+    """Return 32 hexadecimal digits of texts that name a row. Nulls are left out.
+
+    SHA-256, because keys and events are chosen by those who send them: two texts of one MD5 can be made.
+    """
+    return F.substring(F.sha2(F.concat_ws("\0", *parts), 256), 1, 32)
+
+
 def was_forgotten(tables: Tables) -> bool:
     """Say whether rows were ever erased on purpose: then tables may hold fewer rows than were counted."""
     return tables[schemas.JOB_RUNS].exists() and not tables[schemas.JOB_RUNS].read().where("job = 'forget'").isEmpty()

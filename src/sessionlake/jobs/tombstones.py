@@ -4,7 +4,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config
-from sessionlake.jobs.run import JobRun
+from sessionlake.jobs.run import JobRun, digest
 from sessionlake.warehouse.changelog import Changelog
 
 
@@ -41,8 +41,7 @@ def tombstones(run: JobRun, rows: DataFrame) -> DataFrame:
     """
     names = identity_of(run.tables.changelog)
     columns = (F.unix_micros(name) if name == "start_time" else F.col(name) for name in names)
-    text = F.concat_ws("\0", *columns)
-    identity = F.concat(F.lit(f"{run.job}-"), F.substring(F.sha2(text, 256), 1, 32))
+    identity = F.concat(F.lit(f"{run.job}-"), digest(*columns))
     return run.corrections(rows.select(*names), correction_id=identity, kind=F.lit("tombstone"))
 
 

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,16 @@ def test_late_events_become_part_of_the_sessions_and_expired_ones_dead_letters(
     assert late.sessions() == sessionized([e for e in ALL if e["n"] not in refused])
     status = late.status()
     assert (status.reprocessed, status.expired, status.waiting) == (len(numbers - expired), len(expired), 0)
+
+
+def test_ids_of_corrections_are_hashes_of_which_nobody_finds_two_alike(reprocessed: Late) -> None:
+    """Keys are chosen by those who send events, and two texts of one MD5 can be made."""
+    rows = reprocessed.tables[schemas.CORRECTIONS].read()
+    found = rows.selectExpr("correction_id", "unix_micros(start_time)", "key").collect()
+    assert len(found) > 10
+    for id_, start_us, key in found:
+        digest = sha256(f"{start_us}\0{key}".encode()).hexdigest()
+        assert id_ == f"reprocess_late/one/{digest[:32]}"
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from dataclasses import replace
+from hashlib import md5, sha256
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,25 @@ def test_letters_are_redeemed_once_though_a_run_is_killed(
     assert apply_corrections(spark, config)
     assert sessions(spark, config) == [(1, 1), (3, 32)]
     assert read_status(config).reconciles
+
+
+@pytest.mark.slow
+def test_letters_that_an_earlier_release_has_redeemed_are_known(spark: SparkSession, config: Config) -> None:
+    """It called a letter by an MD5, of which whoever sends events can make two texts."""
+    assert redeem(spark, config, reasons=[FUTURE], run_id="one").counts["dead_letters"] == 3
+    tables = Tables(spark, config.pipeline.warehouse, CHANGELOG)
+    texts = [
+        "\0".join([str(row["batch_id"]), row["reason"], row["source"] or "", row["raw"]])
+        for row in tables[schemas.DEAD_LETTERS].read().where(f"reason = '{FUTURE}'").collect()
+    ]
+    numbered = [(text, texts[:at].count(text) + 1) for at, text in enumerate(texts)]
+    marks = tables[schemas.REDEEMED]
+    names = {row["letter"] for row in marks.read().collect()}
+    assert names == {f"{sha256(text.encode()).hexdigest()[:32]}-{number}" for text, number in numbered}
+    once = {f"{md5(text.encode(), usedforsecurity=False).hexdigest()}-{number}" for text, number in numbered}
+    for was, name in zip(sorted(names), sorted(once), strict=True):
+        spark.sql(f"update {marks.sql_name()} set letter = '{name}' where letter = '{was}'")
+    assert redeem(spark, config, reasons=[FUTURE], run_id="two").counts["dead_letters"] == 0
 
 
 @pytest.mark.slow

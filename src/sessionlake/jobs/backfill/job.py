@@ -18,7 +18,7 @@ from sessionlake.jobs.backfill.ledger import applied_corrections, forgotten_keys
 from sessionlake.jobs.backfill.plan import STATS, RunBasis, compared
 from sessionlake.jobs.late.ledger import append_claimed, claim, next_number, runs_before
 from sessionlake.jobs.late.spans import BACKFILL, NUMBER, Span, check_range
-from sessionlake.jobs.run import JobReport, JobRun, OnStep, start_run
+from sessionlake.jobs.run import JobReport, JobRun, OnStep, digest, start_run
 from sessionlake.jobs.stored_kind import stored_kind
 from sessionlake.operators.registry import kind_of
 from sessionlake.sources.files import NEEDED
@@ -160,7 +160,7 @@ def _counts(rows: DataFrame, names: Sequence[str]) -> dict[str, int]:
 
 
 def _corrections(run: JobRun, recompute: Recompute, found: DataFrame) -> DataFrame:
-    identity = F.md5(F.concat_ws("\x00", F.col("group_start").cast("string"), F.col("key")))
+    identity = digest(F.col("group_start").cast("string"), F.col("key"))
     correction_id = F.concat(F.lit(f"{run.app_id}/"), identity)
     return run.corrections(
         found.drop(STATS), recompute.events.layouts, correction_id=correction_id, kind=F.lit("replace")

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from sessionlake.columnar.arrays import Ints, combined
 from sessionlake.config.load import Config
-from sessionlake.jobs.run import JobRun
+from sessionlake.jobs.run import JobRun, digest
 from sessionlake.operators.registry import kind_of
 from sessionlake.stream.changes import check_changes
 from sessionlake.stream.kind import Kind
@@ -47,7 +47,7 @@ def restatements(run: JobRun, events: DataFrame, kind: Kind, *, with_ids: bool =
     # Two restates of a run never share key and start, nor kind and ordinal, nor identity if partials have these columns.
     names = ("kind", "ordinal", *(field.name for field in schemas.ID_FIELDS))
     more = [F.col(name).cast("string") for name in names if name in partials.columns]
-    identity = F.md5(F.concat_ws("\x00", F.unix_micros("start_time").cast("string"), F.col("key"), *more))
+    identity = digest(F.unix_micros("start_time").cast("string"), F.col("key"), *more)
     correction_id = F.concat(F.lit(f"{run.app_id}/"), identity)
     kinds = {} if "kind" in partials.columns else {"kind": F.lit("restate")}
     layouts = next(iter(kind.inputs.values())).layouts

@@ -19,8 +19,7 @@ from sessionlake.jobs.redeem.ledger import (
     append_corrections,
     claim,
     next_number,
-    redeemed_before,
-    with_letter,
+    not_redeemed,
 )
 from sessionlake.jobs.redeem.rows import (
     EXPIRED,
@@ -141,15 +140,13 @@ def _letters(run: JobRun, reasons: list[str], from_us: int | None, to_us: int | 
     """
     asked = F.split_part("reason", F.lit(":"), F.lit(1)).isin(reasons) | F.col("reason").isin(reasons)
     of_batches = (F.col("kind") == "event") & (F.col("batch_id") <= run.pinned["batch_id"])
-    letters = with_letter(run.tables[schemas.DEAD_LETTERS].read().where(of_batches & asked))
+    letters = not_redeemed(run, run.tables[schemas.DEAD_LETTERS].read().where(of_batches & asked))
     batches, at = read_batches(run.tables), F.unix_micros("committed_at")
     if from_us is not None:
         batches = batches.where(at >= from_us)
     if to_us is not None:
         batches = batches.where(at < to_us)
-    letters = letters.join(F.broadcast(batches.select("batch_id")), "batch_id", "left_semi")
-    before = redeemed_before(run)
-    return letters if before is None else letters.join(before, LETTER, "left_anti")
+    return letters.join(F.broadcast(batches.select("batch_id")), "batch_id", "left_semi")
 
 
 def _newest(spark: SparkSession, config: Config, reading: Redeeming) -> dict[str, str]:

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from sessionlake.errors import OvertakenError
-from sessionlake.jobs.run import JobRun
+from sessionlake.jobs.run import JobRun, digest
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.delta_log import FENCED, app_id
 from sessionlake.warehouse.tables import Tables
@@ -20,6 +20,8 @@ REDEEM = "redeem"
 NUMBER = "number"
 """The name under which a run pins its place in the order of runs, which is independent of clocks."""
 LETTER = "letter"
+_ONCE_CALLED = "_once_called"
+"""The column of the names that earlier releases gave to letters: their marks count, too."""
 
 
 def next_number(tables: Tables) -> int:
@@ -56,23 +58,28 @@ def append_corrections(run: JobRun, rows: DataFrame) -> None:
         raise _overtaken(run, None)
 
 
-def redeemed_before(run: JobRun) -> DataFrame | None:
-    """Return the letters that other runs have redeemed (column `letter`); None if there are none."""
-    if not run.tables[schemas.REDEEMED].exists():
-        return None
-    marks = run.tables[schemas.REDEEMED].read().where(F.col("run_id") != run.run_id)
-    ids = [row[0] for row in marks.select("run_id").distinct().collect()]
-    done = [run_id for run_id, version in _versions(run.tables, ids).items() if version != FENCED]
-    return marks.where(F.col("run_id").isin(done)).select(LETTER)
+def not_redeemed(run: JobRun, dead_letters: DataFrame) -> DataFrame:
+    """Return the dead letters that no other run has redeemed, with their identities (column `letter`)."""
+    letters, kept = _with_letter(dead_letters), (*dead_letters.columns, LETTER)
+    if run.tables[schemas.REDEEMED].exists():
+        marks = run.tables[schemas.REDEEMED].read().where(F.col("run_id") != run.run_id)
+        ids = [row[0] for row in marks.select("run_id").distinct().collect()]
+        done = [run_id for run_id, version in _versions(run.tables, ids).items() if version != FENCED]
+        before = marks.where(F.col("run_id").isin(done)).select(LETTER)
+        for name in (LETTER, _ONCE_CALLED):
+            letters = letters.join(before.withColumnRenamed(LETTER, name), name, "left_anti")
+    return letters.select(*kept)
 
 
-def with_letter(dead_letters: DataFrame) -> DataFrame:
+def _with_letter(dead_letters: DataFrame) -> DataFrame:
     """Add the identity of a dead letter: of batch, reason, source and text, and a number among those that share all four."""
     source = F.coalesce("source", F.lit(""))
-    text = F.md5(F.concat_ws("\x00", F.col("batch_id").cast("string"), "reason", source, "raw"))
-    alike = Window.partitionBy("_text").orderBy(F.lit(0))
-    numbered = dead_letters.withColumn("_text", text).withColumn("_number", F.row_number().over(alike))
-    return numbered.withColumn(LETTER, F.concat_ws("-", "_text", "_number")).drop("_text", "_number")
+    text = [F.col("batch_id").cast("string"), F.col("reason"), source, F.col("raw")]
+    hashes = {LETTER: digest(*text), _ONCE_CALLED: F.md5(F.concat_ws("\0", *text))}
+    alike = Window.partitionBy(LETTER).orderBy(F.lit(0))
+    numbered = dead_letters.withColumns(hashes).withColumn("_number", F.row_number().over(alike))
+    named = {name: F.concat_ws("-", name, "_number") for name in hashes}
+    return numbered.withColumns(named).drop("_number")
 
 
 def _runs(tables: Tables) -> list[tuple[int, str]]:
