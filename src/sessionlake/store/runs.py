@@ -74,6 +74,12 @@ class _Parts(NamedTuple):
     values: slice
 
 
+_CROWD = 16
+"""If more hashes have the same first bits, a key is not looked for by its hash. Whoever sends events can make such keys without the seed.
+
+XXH64 adds and turns words: a change of a word's first bit is undone by a change of the next stripe's word, by one of two for each
+seed. So of 3^k keys of 64 k bytes 2^k have one hash, whatever the seed is: 59,049 keys of 640 bytes were compared 10 million times.
+"""
 _PLACE = (1 << 32) - 1
 """The bits of a place in an entry of the table; the others are flags."""
 
@@ -120,7 +126,7 @@ def _table(hashes: Hashes) -> Hashes:
 def write_run(path: Path, rows: Rows, seed: int) -> None:
     """Write a run of at least one row; keys are hashed with a seed that nobody can guess. FileExistsError if there is a file.
 
-    With a known seed keys could be made that have equal hashes, and each look-up would compare all of them.
+    With a known seed many more keys could be made that have equal hashes (_CROWD), and such keys take longer to find.
     """
     hashes = hash_bytes(rows.keys, seed)
     place = np.argsort(hashes)
@@ -231,6 +237,8 @@ class Run:
             return -1
         first, stop = entry & _PLACE, int(self._table[bits + 1]) & _PLACE
         self._verify_all(slice(parts.hashes.start + 4 * first, parts.hashes.start + 4 * stop))
+        if stop - first > _CROWD:
+            return self._row_in_order(key)
         rest = hashed >> (32 - _bits(self.rows)) & _PLACE
         for place in range(bisect_left(self._hashes, rest, first, stop), stop):
             if self._hashes[place] != rest:
@@ -264,20 +272,53 @@ class Run:
         flagged = np.flatnonzero(entries & _flags(wanted, self.rows))
         wanted, asked, entries, bits = wanted[flagged], asked[flagged], entries[flagged], bits[flagged]
         first = (entries & np.uint64(_PLACE)).astype(np.int64)
-        # One or two hashes have the same first bits. Who does not know the seed can't make keys whose hashes do.
+        # One or two hashes have the same first bits.
         many = (self._table[bits + 1] & np.uint64(_PLACE)).astype(np.int64) - first
+        crowded = many > _CROWD
+        many[crowded] = 0
         if self._left:
             self._verify_each(parts.hashes.start + 4 * first, parts.hashes.start + 4 * (first + many))
         of = np.repeat(np.arange(len(asked)), many)
         at = first[of] + within_group(many)
         same = np.flatnonzero(self._hashes[at] == _rest(wanted, self.rows)[of])
         of, at = of[same], at[same]
+        if len(twice := of[1:][of[1:] == of[:-1]]):
+            crowded[twice] = True
+            alone = ~crowded[of]
+            of, at = of[alone], at[alone]
         if self._left:
             self._verify(parts.places.start + 4 * at)
         rows, which = self._places[at].astype(np.int64), asked[of]
         # Another key may have these bits, too.
         equal = pc.equal(self._taken(self._keys, rows), keys.take(pa.array(which))).to_numpy(zero_copy_only=False)
-        return which[equal], rows[equal]
+        which, rows = which[equal], rows[equal]
+        return (which, rows) if not crowded.any() else self._with_crowded(which, rows, keys, asked[crowded])
+
+    def _with_crowded(self, which: Ints, rows: Ints, keys: pa.Array, crowded: Ints) -> tuple[Ints, Ints]:
+        """Return found keys and their rows, as `find` does, with those of others, which are looked for in the order of keys."""
+        found = self._rows_in_order(keys.take(pa.array(crowded)))
+        which, rows = np.concatenate([which, crowded[found >= 0]]), np.concatenate([rows, found[found >= 0]])
+        order = np.argsort(which)
+        return which[order], rows[order]
+
+    def _rows_in_order(self, keys: pa.Array) -> Ints:
+        """Return the row of each key by its place among the others; -1 if there is none."""
+        low, high = np.zeros(len(keys), np.int64), np.full(len(keys), self.rows)
+        while len(left := np.flatnonzero(low < high)):
+            middle = (low[left] + high[left]) // 2
+            less = pc.less(self._taken(self._keys, middle), keys.take(pa.array(left))).to_numpy(zero_copy_only=False)
+            low[left[less]], high[left[~less]] = middle[less] + 1, middle[~less]
+        there = np.flatnonzero(low < self.rows)
+        found = pc.equal(self._taken(self._keys, low[there]), keys.take(pa.array(there)))
+        there = there[found.to_numpy(zero_copy_only=False)]
+        rows = np.full(len(keys), -1)
+        rows[there] = low[there]
+        return rows
+
+    def _row_in_order(self, key: bytes) -> int:
+        """Return the row of a key by its place among the others; -1 if there is none."""
+        row = self.place(key)
+        return row if row < self.rows and self.key(row) == key else -1
 
     def values(self, rows: Ints) -> pa.Array:
         """Return the values of rows, in any order."""
