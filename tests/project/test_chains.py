@@ -19,6 +19,7 @@ from sessionlake.errors import AwaitedError, ExitCode, JobError, NotNeededError,
 from sessionlake.jobs.compact import compact
 from sessionlake.jobs.expire import expire
 from sessionlake.jobs.forget import check, forget
+from sessionlake.observe.status import read_status
 from sessionlake.operators.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
@@ -83,6 +84,64 @@ def test_groups_are_a_group_by_of_the_live_view_after_each_batch(spark: SparkSes
     clicks = Tables.of(spark, load_config(root / "clicks.toml"))
     (reader,) = readers_of(clicks, clicks.warehouse)
     assert (reader.name, reader.reached(Tables.of(spark, days))) == ("days", 1)
+
+
+@pytest.mark.slow
+def test_a_newest_commit_in_front_without_rows_is_no_batch(
+    spark: SparkSession, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver in front dies between its term and its batch, or `compact` has trimmed: who begins there misses and doubles nothing, and does not wait."""
+    (root / "clicks.toml").write_text(f'{CLICKS}\n[compact]\nsafety = "0 seconds"\n')
+    (root / "latest.toml").write_text(FOLLOWED)
+    clicks, days = (load_config(root / f"{name}.toml") for name in ("clicks", "days"))
+    tables = Tables.of(spark, clicks)
+    changelog = tables[schemas.CHANGELOG]
+
+    def begun(name: str) -> None:
+        with (
+            crash_at(monkeypatch, "term_begun") as came,
+            suppress(Exception),
+        ):  # of Spark's, around the one that is raised
+            step(spark, root, name)
+        assert came == ["term_begun"]
+
+    def newest() -> dict[str, Any]:
+        commit = changelog.commit(changelog.latest_version())
+        assert commit is not None
+        assert commit.metadata["copied"]
+        return commit.metadata
+
+    write(root, 0)
+    step(spark, root, "clicks")
+    write(root, 1)
+    begun("clicks")
+    assert "term" in newest()
+    step(spark, root, "days")
+    assert query(days, AS_DAYS) == grouped(root)
+    (follower,) = read_status(clicks).followers
+    assert (follower.batch_id, follower.behind, follower.lacks_since_us) == (0, 0, None)
+
+    step(spark, root, "clicks")
+    begun("days")
+    (follower,) = read_status(clicks).followers
+    assert (follower.batch_id, follower.behind) == (0, 1)
+    assert follower.lacks_since_us == last_batch(tables).committed_us
+    for _ in range(2):  # the second run trims the changes that the first one has folded
+        compact(spark, clicks)
+    assert newest()["maintenance"]["trimmed_to"] == 1
+    step(spark, root, "days", "latest")
+    assert query(days, AS_DAYS) == grouped(root)
+    table, rows = latest(root)
+    assert table == rows
+    assert [one.behind for one in read_status(clicks).followers] == [0, 0]
+    write(root, 2)
+    begun("clicks")
+    step(spark, root, "clicks", "days", "latest")
+    assert query(days, AS_DAYS) == grouped(root)
+    table, rows = latest(root)
+    assert table == rows
+    counts = read_status(days).counts
+    assert counts["input"] == counts["accepted"]
 
 
 @pytest.mark.slow
