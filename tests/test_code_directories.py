@@ -201,7 +201,7 @@ def test_a_module_that_the_program_has_imported_itself_is_not_loaded_again(
 
     assert load("shop:Value", both[0]) is shop.Value
     # The other one is not the file beside its config.
-    told = rf"'shop' is {both[1]}/shop.py in pipeline.code and {both[0]}/shop.py of what is installed; rename"
+    told = rf"'shop' is {both[1]}/shop.py in pipeline.code and {both[0]}/shop.py in an installed package; rename"
     with pytest.raises(ImportError, match=re.escape(told)):
         load("shop:Value", both[1])
 
@@ -220,7 +220,9 @@ def test_an_installed_module_stays_the_installed_one(tmp_path: Path) -> None:
     (tmp_path / "pyarrow").mkdir()  # a folder of data
     (tmp_path / "uses.py").write_text("import json\nimport pyarrow\nREAD = json.loads('1'), pyarrow.int64()\n")
     assert load("uses:READ", str(tmp_path)) == (1, pa.int64())
-    with pytest.raises(ImportError, match=r"'duckdb' is .*duckdb.py in pipeline.code and .*duckdb/__init__.py of what"):
+    with pytest.raises(
+        ImportError, match=r"'duckdb' is .*duckdb.py in pipeline.code and .*duckdb/__init__.py in an installed"
+    ):
         load("duckdb:sql", str(tmp_path))
 
 

@@ -92,7 +92,7 @@ class CodeDirectory:
         if not own.origin:  # a folder without modules of its own
             return False
         raise ImportError(
-            f"{top!r} is {own.origin} in pipeline.code and {installed.origin} of what is installed; rename the one in pipeline.code"
+            f"{top!r} is {own.origin} in pipeline.code and {installed.origin} in an installed package; rename the one in pipeline.code"
         )
 
     def import_statement(

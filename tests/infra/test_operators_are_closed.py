@@ -36,6 +36,7 @@ ALLOWED = {
         "a wizard for sessions, windows and tables: each is measured in its own way",
     ),
     "propose/query/": (
+        "'group'",
         "'join'",
         "'table'",
         "'window'",

@@ -25,7 +25,7 @@ from sessionlake.operators.views import read_live
 from sessionlake.quality.run import run_quality
 from sessionlake.serve.queries import find_rows, query_tables
 from sessionlake.serve.views import live_view
-from sessionlake.warehouse.changelog import DUCKDB
+from sessionlake.warehouse.dialects import DUCKDB
 from sessionlake.warehouse.spark_columns import column, columns
 from tests.support import write_config, write_rows
 

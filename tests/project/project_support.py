@@ -2,10 +2,17 @@
 
 import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from click.testing import CliRunner, Result
+
+from sessionlake.cli import main
+
+SESSIONLAKE = str(Path(sys.executable).with_name("sessionlake"))
 _BEGAN = int(time.time()) - 3600
 PROJECT = """\
 [pipeline]
@@ -55,3 +62,15 @@ def write_file(root: Path, number: int) -> None:
     moment = _BEGAN + number * 60  # the source reads in this order
     os.utime(file, (moment, moment))
     file.rename(root / "events" / file.name)
+
+
+def call(*words: str, code: int = 0) -> Result:
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == code, done.output
+    return done
+
+
+def run(root: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [SESSIONLAKE, "--quiet", "run", str(root), *words], capture_output=True, text=True, timeout=250, check=False
+    )

@@ -8,8 +8,7 @@ from click.testing import CliRunner
 from sessionlake.cli import main
 from sessionlake.config.load import load_config
 from sessionlake.serve.queries import query_tables
-from tests.project.project_support import PROJECT, SOURCE, write_project
-from tests.project.test_projects import call, run
+from tests.project.project_support import PROJECT, SOURCE, call, run, write_project
 
 FILES = 10
 SHOP = """\

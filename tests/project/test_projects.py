@@ -8,7 +8,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -21,35 +20,19 @@ import deltalake
 import duckdb
 import psutil
 import pytest
-from click.testing import CliRunner, Result
 from deltalake.exceptions import TableNotFoundError
 from prometheus_client.parser import text_string_to_metric_families
 
-from sessionlake.cli import main
 from sessionlake.config.load import load_config
 from sessionlake.serve.queries import query_tables
 from tests.jobs.forget.forget_support import traces
-from tests.project.project_support import PIPELINES, PROJECT, write_file, write_project
-
-SESSIONLAKE = str(Path(sys.executable).with_name("sessionlake"))
+from tests.project.project_support import PIPELINES, PROJECT, SESSIONLAKE, call, run, write_file, write_project
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """Return a project with two files of events."""
     return write_project(tmp_path, 2)
-
-
-def call(*words: str, code: int = 0) -> Result:
-    done = CliRunner().invoke(main, words)
-    assert done.exit_code == code, done.output
-    return done
-
-
-def run(root: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [SESSIONLAKE, "--quiet", "run", str(root), *words], capture_output=True, text=True, timeout=250, check=False
-    )
 
 
 def content(root: Path, name: str) -> list[Any]:

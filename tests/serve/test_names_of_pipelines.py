@@ -11,7 +11,7 @@ from sessionlake.config.load import Config
 from sessionlake.serve.database import open_databases, schema_of
 from sessionlake.serve.queries import query_tables
 from sessionlake.serve.views import view_statements
-from sessionlake.warehouse.changelog import DUCKDB
+from sessionlake.warehouse.dialects import DUCKDB
 from tests.stream.old_warehouses import FIXTURES, unpack
 from tests.support import make_config
 

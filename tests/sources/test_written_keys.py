@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from sessionlake.sources.written_keys import asked_key, asked_prefix
-from tests.stream.test_equality import by_key, last
+from tests.stream.equality_support import by_key, last
 
 
 def test_keys_are_asked_for_in_any_form_of_their_numbers(tmp_path: Path) -> None:

@@ -21,7 +21,8 @@ from sessionlake.jobs.publish.records import to_records
 from sessionlake.operators.run import run
 from sessionlake.operators.views import read_live
 from sessionlake.serve.views import live_view
-from sessionlake.warehouse.changelog import SPARK, changelog_of
+from sessionlake.warehouse.changelog import changelog_of
+from sessionlake.warehouse.dialects import SPARK
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import merged_rows

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from sessionlake.operators.sessions import schemas as session_schemas
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
-from sessionlake.warehouse.changelog import DUCKDB, SPARK, TRINO, Dialect
+from sessionlake.warehouse.dialects import DUCKDB, SPARK, TRINO, Dialect
 from sessionlake.warehouse.tables import spark_schema
 
 Row = dict[str, Any]

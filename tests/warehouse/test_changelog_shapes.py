@@ -6,7 +6,8 @@ import sys
 import pytest
 
 from sessionlake.config.operators import OPERATORS, named
-from sessionlake.warehouse.changelog import DUCKDB, TRINO, Changelog
+from sessionlake.warehouse.changelog import Changelog
+from sessionlake.warehouse.dialects import DUCKDB, TRINO
 
 NAMES = {
     "session": (

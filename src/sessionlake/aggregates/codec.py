@@ -173,7 +173,7 @@ def _packed_rare(columns: Mapping[int, pa.Array], rows: int) -> pa.Array:
 
 
 def _unpacked_rare(data: npt.NDArray[np.uint8], at: Ints, left: Ints) -> dict[int, tuple[Ints, bytes]]:
-    """Invert `_packed_rare`: return rows and values by the number of the column before, from the places and lengths of what rows have."""
+    """Invert `_packed_rare`: return rows and values by the number of the column before, from the places and lengths of the rows' parts."""
     some = np.flatnonzero(left)
     entries = offsets_of(byte_slices(data, at[some], left[some]))[1].view(_RARE)
     row = np.repeat(some, left[some] // _RARE.itemsize)

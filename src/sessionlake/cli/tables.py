@@ -121,7 +121,7 @@ def register_tables(spark: "SparkSession", config: Config) -> None:
     """Register the pipeline's tables and the view of its latest rows as temporary views."""
     from sessionlake.operators.views import read_live
     from sessionlake.warehouse import schemas
-    from sessionlake.warehouse.changelog import SPARK
+    from sessionlake.warehouse.dialects import SPARK
     from sessionlake.warehouse.tables import Tables
     from sessionlake.warehouse.views import merged_rows, read_batches
 

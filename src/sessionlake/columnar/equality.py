@@ -66,7 +66,7 @@ def text_of(values: pa.Array | pa.ChunkedArray, compared_as: pa.DataType | None 
     """Return the text of each value, null of null: values of a family have the same text if and only if they are equal.
 
     Whole numbers have their digits, decimals no zeros at their end. A double with a fraction is the shortest decimal number that
-    reads back as it, as everywhere where doubles are shown; a whole one is exact. `compared_as` is what `instant` returns.
+    reads back as it, as everywhere where doubles are shown; a whole one is exact. `compared_as` is the result of `instant`.
 
     >>> text_of(pa.array([1.0, 1e16, 0.1, -0.0, float("nan")])).to_pylist()
     ['1', '10000000000000000', '0.1', '0', 'nan']

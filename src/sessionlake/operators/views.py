@@ -13,7 +13,7 @@ from sessionlake.serve.views import Settled, view_queries
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import batches_after, find_last_batch
-from sessionlake.warehouse.changelog import SPARK
+from sessionlake.warehouse.dialects import SPARK
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import fold_point, hidden_us, merged_rows
 

@@ -19,7 +19,7 @@ from sessionlake.stream.shape import Shaping
 from sessionlake.stream.whole import ALL
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
-from sessionlake.warehouse.changelog import DAY_US
+from sessionlake.warehouse.dialects import DAY_US
 from sessionlake.warehouse.extents import Extent, Extents
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.views import ARCHIVED_FROM

@@ -11,7 +11,7 @@ from sessionlake.errors import ConfigError
 from sessionlake.operators.registry import kind_of
 from sessionlake.stream.changes import Class, changes
 from sessionlake.warehouse.batches import find_last_batch
-from sessionlake.warehouse.changelog import DAY_US
+from sessionlake.warehouse.dialects import DAY_US
 from sessionlake.warehouse.lake import Lake
 
 _AHEAD_US = parse_duration("1 hour")

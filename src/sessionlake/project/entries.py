@@ -14,7 +14,7 @@ from sessionlake.config.paths import normal_path
 from sessionlake.errors import ConfigError
 from sessionlake.serve.described import Described, described
 from sessionlake.serve.views import lake_with_tables, settled_by_batches, snapshot_columns, view_queries
-from sessionlake.warehouse.changelog import SPARK
+from sessionlake.warehouse.dialects import SPARK
 
 MADE_FOR, DEFINITION = "sessionlake.made_for", "sessionlake.definition"
 """The properties of views: the mark, and a hash of the definition."""

@@ -13,7 +13,8 @@ from great_expectations.expectations.expectation_configuration import Expectatio
 from sessionlake.config.load import Config
 from sessionlake.config.shipped import shipped_directory
 from sessionlake.errors import ConfigError
-from sessionlake.warehouse.changelog import SPARK, changelog_of
+from sessionlake.warehouse.changelog import changelog_of
+from sessionlake.warehouse.dialects import SPARK
 
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _SHIPPED = "expectations"

@@ -12,7 +12,8 @@ from sessionlake.errors import NoBatchesError
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import batches_after, find_last_batch
-from sessionlake.warehouse.changelog import DUCKDB, FOLD, HIDDEN_WRITTEN
+from sessionlake.warehouse.changelog import FOLD, HIDDEN_WRITTEN
+from sessionlake.warehouse.dialects import DUCKDB
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.scan import TableScan, sql_text
 

@@ -19,7 +19,8 @@ from sessionlake.serve.refusals import RefusedError
 from sessionlake.serve.result_rows import OPEN, QUARANTINED
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import last_batch
-from sessionlake.warehouse.changelog import DUCKDB, FOLD
+from sessionlake.warehouse.changelog import FOLD
+from sessionlake.warehouse.dialects import DUCKDB
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.scan import sql_text
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from sessionlake.config.load import Config
 from sessionlake.errors import NoBatchesError
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.changelog import DUCKDB, SPARK, TRINO, Dialect, changelog_of, shown_sql
+from sessionlake.warehouse.changelog import changelog_of, shown_sql
+from sessionlake.warehouse.dialects import DUCKDB, SPARK, TRINO, Dialect
 from sessionlake.warehouse.lake import Lake
 
 DIALECTS: dict[str, tuple[Dialect, Callable[[str], str] | None]] = {

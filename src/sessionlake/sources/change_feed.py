@@ -16,7 +16,8 @@ from sessionlake.sources.decoding.signed import SignedDecoder
 from sessionlake.sources.delta import DeltaSource
 from sessionlake.sources.limits import limits_of
 from sessionlake.sources.record_columns import CHANGE_PLACES, CHANGE_TYPE, COMMIT_VERSION, FEED_COLUMNS
-from sessionlake.warehouse.changelog import SIGN, SPARK
+from sessionlake.warehouse.changelog import SIGN
+from sessionlake.warehouse.dialects import SPARK
 from sessionlake.warehouse.tables import Tables
 
 _ADDED = ("insert", "update_postimage")

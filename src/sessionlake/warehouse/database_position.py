@@ -62,7 +62,7 @@ def url_of(sink: PostgresSink) -> str:
 
 
 def _is_cut_wrongly(url: str, port: str) -> bool:
-    """Say if a URL has a @ in another place than behind the user and the password, or what is no port behind a colon."""
+    """Say if a URL has a @ in another place than behind the user and the password, or no port behind a colon."""
     place, _, path = url.partition("://")[2].partition("/")
     login, _, hosts = place.partition("@")
     return (

@@ -6,7 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from sessionlake.warehouse.changelog import DAY_US, FOLD, Changelog
+from sessionlake.warehouse.changelog import FOLD, Changelog
+from sessionlake.warehouse.dialects import DAY_US
 from sessionlake.warehouse.lake import Lake, LakeTable
 
 

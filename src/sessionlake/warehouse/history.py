@@ -10,7 +10,7 @@ from importlib.metadata import version as installed_version
 from typing import Any
 
 from sessionlake.errors import PipelineStateError
-from sessionlake.warehouse.changelog import SPARK
+from sessionlake.warehouse.dialects import SPARK
 
 OLDEST_FORMAT, FORMAT = 2, 5
 _LAYOUTS, _SHAPES, _SECRETS = 3, 4, 5

@@ -36,7 +36,7 @@ def storage_options() -> dict[str, str]:
 
 
 def _through_links(path: Path) -> DeltaTable:
-    """Return the table opened in a folder of links to what it has, which lasts as long as the table."""
+    """Return the table opened in a folder of links to its files, which lasts as long as the table."""
     folder = Path(tempfile.mkdtemp(prefix="sessionlake-"))
     try:
         (folder / _LOG).symlink_to(path / _LOG)

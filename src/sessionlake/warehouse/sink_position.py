@@ -9,8 +9,9 @@ from sessionlake.config.load import Config
 from sessionlake.config.source import TABLE, DeltaSink
 from sessionlake.errors import ConfigError, PipelineStateError
 from sessionlake.warehouse.batch_commit import BatchCommit
-from sessionlake.warehouse.changelog import SPARK, Changelog, changelog_of
+from sessionlake.warehouse.changelog import Changelog, changelog_of
 from sessionlake.warehouse.delta_log import DeltaLog, Logs
+from sessionlake.warehouse.dialects import SPARK
 from sessionlake.warehouse.seen import Visible
 
 STEPS = "sessionlake.sink"

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from sessionlake.warehouse.changelog import SPARK
+from sessionlake.warehouse.dialects import SPARK
 
 
 def column(name: str) -> Column:

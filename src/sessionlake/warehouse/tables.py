@@ -15,8 +15,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from sessionlake.errors import ContendedError, FencedError
-from sessionlake.warehouse.changelog import SPARK
 from sessionlake.warehouse.delta_log import Logs
+from sessionlake.warehouse.dialects import SPARK
 from sessionlake.warehouse.filesystem import Files
 from sessionlake.warehouse.history import user_metadata
 from sessionlake.warehouse.replacement import Replacement

@@ -142,7 +142,7 @@ class Transactions(DeltaLog):
     def _begun(self, app_id: str, app_version: int, *, after_version: int, guarded: bool, term: int | None) -> Any:
         """Return a transaction of the stream's, of which Delta refuses the commit if another driver commits meanwhile.
 
-        Errors as in `commit_files`, for what was committed before it began.
+        Errors as in `commit_files`, for commits before it began.
         """
         transaction = self.delta_log().startTransaction()
         until = int(transaction.readVersion())

@@ -9,9 +9,10 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from sessionlake.warehouse import changelog, schemas
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import batches_after
 from sessionlake.warehouse.changelog import FOLD, HIDDEN_WRITTEN, Changelog
+from sessionlake.warehouse.dialects import DAY_US, SPARK
 from sessionlake.warehouse.spark_columns import columns
 from sessionlake.warehouse.tables import Tables, spark_schema
 
@@ -49,7 +50,7 @@ def merged_rows(
     snapshot = narrowed(tables[of.snapshot].read(snapshot_version))
     changes_ = narrowed(_like_snapshot(tables[of.changes].read(changelog_version), snapshot, of))
     text = of.live_sql(
-        changelog.SPARK,
+        SPARK,
         snapshot.columns,
         snapshot="{snapshot}",
         changelog="{changelog}",
@@ -69,7 +70,7 @@ def grown(rows: DataFrame, schema: StructType, *, but: Collection[str]) -> DataF
 
 def _like_snapshot(changes: DataFrame, snapshot: DataFrame, of: Changelog) -> DataFrame:
     """Return changes with the columns that a newer snapshot has, but for those that are computed of the others."""
-    return grown(changes, snapshot.schema, but=of.stored_sql(changelog.SPARK))
+    return grown(changes, snapshot.schema, but=of.stored_sql(SPARK))
 
 
 def pinned_versions(
@@ -116,13 +117,13 @@ def latest_changes(changes: DataFrame, of: Changelog) -> DataFrame:
 
 def as_stored(changes: DataFrame, of: Changelog) -> DataFrame:
     """Return changes with the columns that only the snapshot has."""
-    stored = {name: F.expr(text) for name, text in of.stored_sql(changelog.SPARK).items()}
+    stored = {name: F.expr(text) for name, text in of.stored_sql(SPARK).items()}
     return changes.withColumns(stored | {of.date: date_of(of)})
 
 
 def date_of(of: Changelog) -> Column:
     """Return the part of a change: the date of a start, or the part of a number or key."""
-    part = F.expr(of.part_sql(changelog.SPARK))
+    part = F.expr(of.part_sql(SPARK))
     return part.cast("bigint") if of.numbered_parts else part
 
 
@@ -134,7 +135,7 @@ def whole(of: Changelog, column: str) -> Column:
 def utc_date(time: Column) -> Column:
     """Return a time's date in UTC, whatever the session's time zone; whole days, so that no rounding moves one."""
     us = F.unix_micros(time)
-    return F.date_from_unix_date(((us - F.pmod(us, F.lit(changelog.DAY_US))) / changelog.DAY_US).cast("int"))
+    return F.date_from_unix_date(((us - F.pmod(us, F.lit(DAY_US))) / DAY_US).cast("int"))
 
 
 def row_versions(

@@ -12,7 +12,7 @@ from sessionlake.operators.joins.spec import join_schema
 from sessionlake.sources.registry import sources_of
 from sessionlake.stream.events import type_names
 from sessionlake.stream.pinned import Pinned
-from sessionlake.warehouse.changelog import DAY_US
+from sessionlake.warehouse.dialects import DAY_US
 from tests.operators.joins.join_support import join_config
 
 TYPES = {"id": "string", "time_us": "long", "v": "long", "w": "double"}

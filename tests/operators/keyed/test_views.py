@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.operators.keyed.changelog import TABLE
-from sessionlake.warehouse.changelog import DUCKDB
+from sessionlake.warehouse.dialects import DUCKDB
 from tests.support import examples
 
 Row = dict[str, Any]

@@ -15,8 +15,9 @@ from sessionlake.jobs.forget.keys import Keys, keys_in_front, matching
 from sessionlake.jobs.forget.wait_budget import Waits
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import changelogs_in
-from sessionlake.warehouse.changelog import SPARK, Changelog
+from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.delta_log import USER_METADATA
+from sessionlake.warehouse.dialects import SPARK
 from sessionlake.warehouse.history import user_metadata
 from sessionlake.warehouse.spark_columns import column
 from sessionlake.warehouse.tables import Tables

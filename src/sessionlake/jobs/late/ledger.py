@@ -15,8 +15,8 @@ from sessionlake.jobs.late import queries
 from sessionlake.jobs.late.spans import BACKFILL, NUMBER, REPROCESS_LATE, WRITES, LateRun, covered, late_run
 from sessionlake.jobs.run import JobRun
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.changelog import SPARK
 from sessionlake.warehouse.delta_log import app_id
+from sessionlake.warehouse.dialects import SPARK
 from sessionlake.warehouse.spark_columns import columns
 from sessionlake.warehouse.tables import Tables
 

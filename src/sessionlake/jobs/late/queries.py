@@ -2,7 +2,7 @@
 
 from sessionlake.jobs.late.spans import BACKFILL, WRITES
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.changelog import Dialect
+from sessionlake.warehouse.dialects import Dialect
 
 EXPIRED_BY_RUNS = "batch_id is null and kind = 'event' and reason = 'expired'"
 """Which dead letters are late events that runs of reprocess_late found expired."""

@@ -7,8 +7,8 @@ from duckdb import DuckDBPyConnection
 from sessionlake.jobs.late import queries
 from sessionlake.jobs.late.spans import BACKFILL, REPROCESS_LATE, WRITES, LateRun, covered, late_run
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.changelog import DUCKDB
 from sessionlake.warehouse.delta_log import app_id
+from sessionlake.warehouse.dialects import DUCKDB
 from sessionlake.warehouse.lake import Lake
 
 

@@ -9,7 +9,8 @@ from pyspark.sql import functions as F
 from sessionlake.config.load import Config
 from sessionlake.config.source import KafkaSink, option_texts
 from sessionlake.sources import kafka_cluster as kafka
-from sessionlake.warehouse.changelog import SPARK, Changelog
+from sessionlake.warehouse.changelog import Changelog
+from sessionlake.warehouse.dialects import SPARK
 from sessionlake.warehouse.spark_columns import columns as columns_of
 from sessionlake.warehouse.views import CHANGE_COUNT
 

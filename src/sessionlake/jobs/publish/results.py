@@ -8,7 +8,8 @@ from pyspark.sql.types import StructField
 
 from sessionlake.config.load import Config
 from sessionlake.errors import PipelineStateError, SourceError, UnreachableError
-from sessionlake.warehouse.changelog import CAUSE, SIGN, SPARK
+from sessionlake.warehouse.changelog import CAUSE, SIGN
+from sessionlake.warehouse.dialects import SPARK
 from sessionlake.warehouse.seen import Visible
 from sessionlake.warehouse.spark_columns import columns
 from sessionlake.warehouse.streamed_files import are_gone

@@ -22,8 +22,9 @@ from sessionlake.jobs.publish.results import LEAST_SIGN, Results, is_gone
 from sessionlake.jobs.publish.steps import Step
 from sessionlake.jobs.publish.versions import CLOSES, FROM, TO, Versions
 from sessionlake.warehouse.batches import last_batch
-from sessionlake.warehouse.changelog import SIGN, SPARK, Changelog
+from sessionlake.warehouse.changelog import SIGN, Changelog
 from sessionlake.warehouse.delta_log import USER_METADATA
+from sessionlake.warehouse.dialects import SPARK
 from sessionlake.warehouse.history import user_metadata
 from sessionlake.warehouse.replacement import Replacement
 from sessionlake.warehouse.sink_position import HISTORY, STEPS, Position, newest_position, position_of, sink_of

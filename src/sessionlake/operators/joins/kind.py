@@ -46,7 +46,8 @@ from sessionlake.stream.restating import Merge, Restating
 from sessionlake.stream.watermark import NO_WATERMARK
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch_id
-from sessionlake.warehouse.changelog import DAY_US, Changelog
+from sessionlake.warehouse.changelog import Changelog
+from sessionlake.warehouse.dialects import DAY_US
 from sessionlake.warehouse.tables import Tables
 
 _NUMBER = (1 << NUMBER_BITS) - 1
