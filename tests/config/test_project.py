@@ -292,6 +292,18 @@ def test_show_gives_the_sections_of_a_list_no_numbers(write: Write) -> None:
     assert tomlkit.parse(text).unwrap()["lookup"][0]["types"] == {"id": "string"}
 
 
+@pytest.mark.parametrize("name", ["a\n[sink.postgres]\nurl = 'x'\n#", "a\rb", "a\x1b[2Jb", "a\u2028b"])
+def test_show_writes_no_line_of_a_files_name(write: Write, name: str) -> None:
+    root = write(clicks=CLICKS)
+    file = root / f"{name}.toml"
+    (root / "clicks.toml").rename(file)
+    text = shown(ConfigFile.read(file))
+    parsed = tomlkit.parse(text).unwrap()
+    assert parsed.pop("pipeline")["name"] == name
+    assert "sink" not in parsed
+    assert not {*map(ord, text)} & {*range(10), *range(11, 32), 127}
+
+
 def test_schedules_are_checked(write: Write) -> None:
     root = write(clicks=CLICKS + '[airflow.schedules]\ncompact = "at night"\n')
     (line,) = problems(root)

@@ -7,6 +7,9 @@ import pyarrow as pa
 import pytest
 import yaml
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+from jinja2 import Template
 from pyspark.sql import SparkSession
 
 from sessionlake.cli import main
@@ -93,8 +96,21 @@ def test_columns_and_descriptions_are_those_of_the_tables(root: Path) -> None:
 def test_a_text_that_dbt_would_take_for_a_template_is_quoted_for_it() -> None:
     from sessionlake.serve.dbt import _described
 
-    assert (
-        yaml.safe_load(_described("it's {{ x }}: 'a' \\ \"b\"\n# c"))
-        == "{% raw %}it's {{ x }}: 'a' \\ \"b\"\n# c{% endraw %}"
-    )
     assert yaml.safe_load(_described("plain: text")) == "plain: text"
+    for text in (
+        "it's {{ x }}: 'a' \\ \"b\"\n# c",
+        "a{% endraw %}{{ env_var('SECRET') }}",
+        "{#",
+        "{{",
+        "{%- endraw -%}{{ 1 + 1 }}",
+    ):
+        assert Template(yaml.safe_load(_described(text))).render() == text
+
+
+@given(
+    st.lists(st.sampled_from(["{", "}", "%", "#", " endraw ", " raw ", "-", "'", '"', "\n", "\\", "x"])).map("".join)
+)
+def test_no_text_is_a_template_to_dbt(text: str) -> None:
+    from sessionlake.serve.dbt import _described
+
+    assert Template(yaml.safe_load(_described(text)), keep_trailing_newline=True).render() == text

@@ -25,7 +25,9 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 def _named_pairs(on: str | list[str]) -> str | list[str]:
     wrong = next((text for text in as_columns(on) if equal_columns(text) is None), None)
     if wrong is not None:
-        raise ValueError(f"{wrong!r} names no columns; write 'id', or 'user_id = id'")
+        raise ValueError(
+            f"{wrong!r} names no columns; write 'id', or 'user_id = id', and backquotes around a name with ="
+        )
     return on
 
 

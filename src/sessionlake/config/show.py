@@ -63,8 +63,13 @@ def _origin(file: ConfigFile, at: tuple[str, ...]) -> str:
     for depth in range(len(at), min(len(at), 2) - 1, -1):
         origin = file.origin(".".join(at[:depth]))
         if origin is not None:
-            return f"{origin.file}:{origin.place.line}"
+            return f"{''.join(map(_printable, str(origin.file)))}:{origin.place.line}"
     return _DERIVED.get(".".join(at), "default")
+
+
+def _printable(character: str) -> str:
+    """Return a character as a comment may have it: a file's name with a line break would go on as a line of the config."""
+    return character if character.isprintable() else character.encode("unicode_escape").decode()
 
 
 def _heading(at: tuple[str, ...]) -> str:

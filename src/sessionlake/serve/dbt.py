@@ -49,7 +49,8 @@ def _table(one: Described, prefix: str) -> Iterator[str]:
 
 def _described(text: str) -> str:
     """Return a description, which dbt reads as a template."""
-    return _text(f"{{% raw %}}{text}{{% endraw %}}" if "{" in text else text)
+    # A block `raw` would end at an `endraw` of the text.
+    return _text(text.replace("{", "{{ '{' }}"))
 
 
 def _text(text: str) -> str:

@@ -154,7 +154,9 @@ def _size(side: str, given: Mapping[str, Any], *, by_time: bool, kind: str) -> i
 def _fields(text: str) -> tuple[str, str]:
     pair = equal_columns(text)
     if pair is None:
-        raise ConfigError(f"on: {text!r} names no fields; write 'id', or 'order_id = id'")
+        raise ConfigError(
+            f"on: {text!r} names no fields; write 'id', or 'order_id = id', and backquotes around a name with ="
+        )
     return pair
 
 

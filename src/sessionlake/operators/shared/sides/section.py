@@ -103,7 +103,9 @@ def pairs_on(at: str, on: Sequence[str]) -> tuple[tuple[str, str], ...]:
     for text in on:
         pair = equal_columns(text)
         if pair is None:
-            raise ConfigError(f"{at}: {text!r} names no fields; write 'id', or 'order_id = id'")
+            raise ConfigError(
+                f"{at}: {text!r} names no fields; write 'id', or 'order_id = id', and backquotes around a name with ="
+            )
         found.append(pair)
     return tuple(found)
 
