@@ -20,6 +20,7 @@ from sessionlake.columnar.spark_sql.functions import BY_NAME, FUNCTIONS, SHAPED
 from sessionlake.columnar.spark_sql.known import EXPRESSIONS
 from sessionlake.columnar.spark_sql.operators import OPERATORS
 from sessionlake.errors import ConfigError
+from tests.columnar.json_texts import NOT_PLAIN
 from tests.columnar.sql_draws import ASKED, CASES, NEARLY, NOT_READ, TYPES
 
 UTC = dt.UTC
@@ -109,6 +110,17 @@ DATES = [
     "",
     "31.1.2020",
     "infinity",
+    *(
+        "2020",
+        "2020-02",
+        "+2020-01-01",
+        "12020-01-01",
+        "-0001-01-01",
+        "2020-01-01T",
+        "2020-01-01Z",
+        "2020-01-01 at noon",
+    ),
+    *("\u00a02020-01-01", "2020-01-01\x00", "2020-13-01", "2020-00-10", "0000-02-29"),
 ]
 TIMES = [
     "2020-02-29 01:02:03.4567",
@@ -120,6 +132,72 @@ TIMES = [
     "epoch",
     "2020-01-01 25:00:00",
     "",
+    *(
+        f"2020-01-01 12:30:15{zone}"
+        for zone in (
+            *(
+                " UTC",
+                "UTC",
+                " Z",
+                "z",
+                "+01:00",
+                " +01:00",
+                "+1:00",
+                "+01",
+                "+0100",
+                "-05:30",
+                "+18:00",
+                "+18:01",
+                " GMT",
+            ),
+            *(
+                "GMT+1",
+                " UTC+1",
+                "UT",
+                " utc",
+                "[UTC]",
+                "+01:00:30",
+                "-00:00",
+                "+1",
+                "UTC+1:0",
+                "+24:00",
+                "+010030",
+                " UTC-",
+            ),
+            *(
+                ".5 UTC",
+                ".1234567 UTC",
+                ".1234567890Z",
+                ".",
+                ".-08:00",
+                " Europe/Berlin",
+                " EST",
+                " PST",
+                " Nowhere/Land",
+                " UTC ",
+            ),
+        )
+    ),
+    *(
+        "2020",
+        "2020-02",
+        "2020-01-01 23",
+        "2020-01-01 12:30Z",
+        "2020-01-01Z",
+        "2020-01-01T",
+        "2020-01-01 24:00:00",
+        "+2020-01-01",
+    ),
+    *(
+        "2020-01-01 23:59:60",
+        "2020-01-01 12:30:",
+        "2020-01-01  12:30:00",
+        "2020-01-01t12:30:00",
+        "12020-01-01",
+        "-0001-01-01 01:00:00",
+    ),
+    *("2020-03-29 02:30:00 Europe/Berlin", "2020-10-25 02:30:00 Europe/Berlin", "1500-01-01 12:00:00 America/New_York"),
+    *("\t2020-01-01 00:00:00 UTC\n", "2020-02-30 00:00:00 UTC", "294247-01-10 04:00:54.775808", "2020-01-01 012:30:00"),
 ]
 DOCUMENTS = [
     '{"a": "x", "b": {"c": 1}}',
@@ -179,6 +257,7 @@ DOCUMENTS = [
     '{"a": "NaN", "b": {"c": "inf, }"}}',
     '{"a": "\\"NaN", "c": nan}',
     '{"a": 2, "b": [1, ]}',
+    *NOT_PLAIN,
 ]
 INTEGERS = [0, 1, 2, 5, -1, -7, 100, 86_400, -1_000_003]
 DOUBLES = [0.0, -0.0, 0.1, 1.5, -2.0, 1e10, float("nan"), float("inf"), 3.0]

@@ -5,7 +5,7 @@ before: a pipeline without expressions has no need of it.
 """
 
 import atexit
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from threading import Lock
@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 
 from sessionlake.columnar.arrays import combined, plain_text
+from sessionlake.columnar.lenient_json import FUNCTION, lenient_json
+from sessionlake.columnar.lenient_times import DATE_FUNCTION, TIME_FUNCTION, lenient_dates, lenient_times
 
 if TYPE_CHECKING:
     import duckdb
@@ -37,6 +39,13 @@ OWN_KEY, OWN_TIME = "\0key", "\0event_time"
 """The names under which a computation over events is given the two: no column of a source has them."""
 CLOCK = "clock_us"
 """The parameter that stands for now()."""
+LENIENT: Mapping[str, tuple[Callable[..., pa.Array], int, str]] = {
+    FUNCTION: (lenient_json, 2, "varchar"),
+    TIME_FUNCTION: (lenient_times, 1, "bigint"),
+    DATE_FUNCTION: (lenient_dates, 1, "integer"),
+}
+"""Functions that the process's database has besides DuckDB's, for texts that DuckDB reads in another way than Spark: their numbers of
+arguments, which are texts, and the types of their results. SQL for another database must not call them."""
 _LOCK = Lock()
 
 
@@ -140,6 +149,9 @@ def _connection() -> "duckdb.DuckDBPyConnection":
     connection = duckdb.connect(config={"threads": 1})
     # Without a directory to spill to: expressions could write to it, and other accounts could read it.
     connection.execute("set temp_directory = ''; set enable_external_access = false")
+    for name, (function, takes, gives) in LENIENT.items():
+        types, type_ = [duckdb.sqltype("varchar")] * takes, duckdb.sqltype(gives)
+        connection.create_function(name, function, types, type_, type="arrow", null_handling="special")  # type: ignore[arg-type]
     # DuckDB complains at the end of a process about a connection that is still there.
     atexit.register(_connection.cache_clear)
     atexit.register(connection.close)

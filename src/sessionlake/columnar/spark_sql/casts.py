@@ -2,14 +2,15 @@
 
 A text is cast as Spark reads it. DuckDB by itself would read more forms, for example 1_000 or 1e3 as a bigint.
 
-Doubles and timestamps are not cast to text: their digits are not alike in both. Of timestamps in texts the ISO forms are read,
-in UTC; others, and those with the name of a zone or an offset, are null.
+Doubles and timestamps are not cast to text: their digits are not alike in both. Of times in texts the usual forms are read by DuckDB,
+and others by `columnar/lenient_times.py`. A time without a date is null: in Spark it is one of today.
 """
 
 import re
 
 from sqlglot import exp
 
+from sessionlake.columnar.lenient_times import DATE_FUNCTION, TIME_FUNCTION
 from sessionlake.columnar.spark_sql.typed import DUCK, PAGE, Typed, Walk, quoted
 
 _BLANKS = r"[\x00-\x20]*"
@@ -21,9 +22,17 @@ _NO_NUMBER = r"[+-]?NaN|(?i:nan|[+-]?inf(?:inity)?)"
 _FLOAT = f"^{_BLANKS}({_FRACTION}|{_NO_NUMBER}){_BLANKS}$"
 _SUFFIXED = f"^{_BLANKS}({_FRACTION})[dDfF]{_BLANKS}$"
 _DAY = "[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}"
-_CLOCK_TIME = r"[0-9]{1,2}:[0-9]{1,2}(:[0-9]{1,2}(\.[0-9]{0,9})?)?"
+_HOUR = "([01]?[0-9]|2[0-3])"
+_CLOCK_TIME = rf"{_HOUR}:[0-5]?[0-9](:[0-5]?[0-9](\.[0-9]{{0,9}})?( ?(Z|UTC))?)?"
 _DATE = f"^{_BLANKS}({_DAY})([ T].*)?{_BLANKS}$"
-_TIMESTAMP = f"^{_BLANKS}({_DAY}([ T]{_CLOCK_TIME})?)Z?{_BLANKS}$"
+_TIMESTAMP = f"^{_BLANKS}{_DAY}([ T]{_CLOCK_TIME})?{_BLANKS}$"
+"""The forms that literals may have."""
+_USUAL_DATE = "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+_USUAL_TIME = (
+    "^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
+    r"(\.[0-9]{1,6})?( ?(Z|UTC)|[+-](0[0-9]|1[0-7]):[0-5][0-9])?$"
+)
+"""What DuckDB casts as Spark does, but for the word UTC, and a day that no month has."""
 _NAMES = {
     "INT": "int",
     "BIGINT": "bigint",
@@ -42,6 +51,8 @@ def _read(pattern: str, type_: str) -> str:
     return f"try_cast(nullif(regexp_extract(@, {quoted(pattern)}, 1), '') as {type_})"
 
 
+_IN_ISO = r"regexp_replace(@, '( ?UTC| Z|([0-9]:[0-9]{2}:[0-9]{2}(\.[0-9]+)?))$', '\2Z')"
+"""A usual time with a zone as ISO 8601 has it."""
 _WORD = f"lower(regexp_replace(@, '^{_BLANKS}|{_BLANKS}$', '', 'g'))"
 _CASTS = {
     ("string", "bigint"): _read(_WHOLE, "bigint"),
@@ -50,8 +61,14 @@ _CASTS = {
         f"(case when {_WORD} in ('t', 'true', 'y', 'yes', '1') then true "
         f"when {_WORD} in ('f', 'false', 'n', 'no', '0') then false end)"
     ),
-    ("string", "date"): _read(_DATE, "date"),
-    ("string", "timestamp"): _read(_TIMESTAMP, "timestamp"),
+    ("string", "date"): (
+        f"(case when regexp_matches(@, {quoted(_USUAL_DATE)}) then try_cast(@ as date) "
+        f"else date '1970-01-01' + {DATE_FUNCTION}(@) end)"
+    ),
+    ("string", "timestamp"): (
+        f"(case when regexp_matches(@, {quoted(_USUAL_TIME)}) then make_timestamp(epoch_us(try_cast({_IN_ISO} as timestamptz))) "
+        f"else make_timestamp({TIME_FUNCTION}(@)) end)"
+    ),
     ("bigint", "double"): "cast(@ as double)",
     ("bigint", "string"): "cast(@ as varchar)",
     ("bigint", "boolean"): "(@ <> 0)",
@@ -82,7 +99,7 @@ def _cast(walk: Walk, node: exp.Expression, value: Typed, name: str) -> Typed:
         return Typed(f"cast({value.sql} as {DUCK[name]})", name)
     if (value.type, name) not in _CASTS:
         raise walk.error(node, f"casts a {value.type} to {name}, which is not listed; {PAGE}")
-    # Spark reads more forms as a time. A literal in the config must not become null because of that.
+    # A literal in the config must not become null.
     pattern = {"date": _DATE, "timestamp": _TIMESTAMP}.get(name)
     if pattern and node.this.is_string and not re.fullmatch(pattern, node.this.name):
         raise walk.error(node, f"is no {name}; write it as in '2024-01-31' or '2024-01-31 12:00:00', in UTC")

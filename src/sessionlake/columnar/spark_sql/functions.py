@@ -1,10 +1,12 @@
 """Functions that expressions may call: those whose arguments must be literals, and those of fixed types."""
 
+import json
 import re
 from collections.abc import Mapping
 
 from sqlglot import exp
 
+from sessionlake.columnar.lenient_json import FUNCTION
 from sessionlake.columnar.spark_sql.casts import cast
 from sessionlake.columnar.spark_sql.typed import CLOCK_SQL, Function, Rule, Typed, Walk, quoted, whole
 
@@ -32,10 +34,22 @@ when x = 0 or (abs(x) >= 0.001 and abs(x) < 10000000) then cast(x as varchar) el
 _STRING = r"""'"(\\.|[^"\\])*"'"""
 _LAX = r"""',\s*[\]}]|(?i:nan|inf)'"""
 """Forms that DuckDB reads, and Spark does not: a comma before a closing bracket, NaN and infinities; outside of texts."""
-_JSON = f"""list_transform([@], lambda v: case
-when regexp_matches(v, {_LAX}) and regexp_matches(regexp_replace(v, {_STRING}, '""', 'g'), {_LAX}) then null
-when json_type(v, PATH) = 'DOUBLE' then list_transform([json_extract_string(v, PATH)], lambda r: {_NUMBER})[1]
-else json_extract_string(v, PATH) end)[1]"""
+_UNLIKE = f"""not json_valid(v) or contains(v, '\\u')
+or (regexp_matches(v, {_LAX}) and regexp_matches(regexp_replace(v, {_STRING}, '""', 'g'), {_LAX}))
+or (length(v) > 1000 and (regexp_matches(v, '[0-9.]{{1000}}') or 2 * length(v) - length(replace(v, '{{', '')) - length(replace(v, '[', '')) > 1000))
+or (length(v) > 50000 and list_max(list_transform(string_split(v, '"'), lambda part: length(part))) > 50000)"""
+"""Texts that DuckDB may read in another way than Spark: with escapes by number, with forms of one of them, or near the bounds of Spark's parser."""
+_LENIENT = f"{FUNCTION}(v, KEYS)"
+_WHOLE_TEXT = f"""case when regexp_matches(json_extract_string(v, PATH), '[0-9][.eE]|[\\x{{10000}}-\\x{{10FFFF}}]')
+then {FUNCTION}('{{"":' || json_extract_string(v, PATH) || '}}', '[""]') else json_extract_string(v, PATH) end"""
+"""An object or a list, whose fractions and characters beyond 16 bits Spark writes in another way than DuckDB."""
+_JSON = f"""list_transform([@], lambda v: case when v is null then null when {_UNLIKE} then {_LENIENT}
+else case coalesce(json_type(v, PATH), 'NULL')
+when 'NULL' then case when AGAIN then {_LENIENT} end
+when 'DOUBLE' then list_transform([json_extract_string(v, PATH)], lambda r: {_NUMBER})[1]
+when 'OBJECT' then {_WHOLE_TEXT} when 'ARRAY' then {_WHOLE_TEXT} else json_extract_string(v, PATH) end end)[1]"""
+"""A value in a JSON text. AGAIN says if a key may be there twice: Spark goes on at the second one if the first has nothing."""
+_ESCAPABLE = re.compile(r'["\\/\x00-\x1f]')
 _REAL = "double|bigint"
 _ANY = "boolean|bigint|double|decimal|string|date|timestamp|interval"
 
@@ -117,8 +131,18 @@ def _json(walk: Walk, node: exp.Expression) -> Typed:
     keys = [part for part in path.expressions if not isinstance(part, exp.JSONPathRoot)]
     if not keys or not all(isinstance(part, exp.JSONPathKey) and isinstance(part.this, str) for part in keys):
         raise walk.error(node, "is not listed; write get_json_object(text, '$.name.name')")
-    names = "".join('."' + part.this.replace('"', '\\"') + '"' for part in keys)
-    return Typed(f"try({_JSON.replace('@', text).replace('PATH', quoted('$' + names))})", "string")
+    names = [str(part.this) for part in keys]
+    path = "".join('."' + name.replace('"', '\\"') + '"' for name in names)
+    again = " or ".join(map(_may_be_twice, names))
+    parts = {"PATH": quoted(f"${path}"), "KEYS": quoted(json.dumps(names)), "AGAIN": again, "@": text}
+    return Typed(f"try({re.sub('PATH|KEYS|AGAIN|@', lambda found: parts[found[0]], _JSON)})", "string")
+
+
+def _may_be_twice(name: str) -> str:
+    if _ESCAPABLE.search(name):
+        return "true"
+    given = quoted(f'"{name}"')
+    return f"length(v) - length(replace(v, {given}, '')) > length({given})"
 
 
 def _truncated(walk: Walk, node: exp.Expression) -> Typed:

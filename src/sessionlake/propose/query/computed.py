@@ -7,6 +7,7 @@ import pyarrow as pa
 from sqlglot import TokenType, exp
 
 from sessionlake.aggregates.spec import AggregateSpec, build_aggregates, hidden_columns
+from sessionlake.columnar.expressions import LENIENT
 from sessionlake.columnar.spark_sql import parse
 from sessionlake.columnar.spark_sql.chain import ARROW
 from sessionlake.columnar.spark_sql.typed import Typed
@@ -68,6 +69,8 @@ def computed(query: Query, tokens: Tokens, of_call: OfCall, of_column: OfColumn)
         raise QueryError("select", told, query.place(tokens[0])) from error
     if uses_clock:
         raise query.refusal("select", tokens, f"asks for the present; {LIVE}")
+    if any(f"{name}(" in done.sql for name in LENIENT):
+        raise query.refusal("select", tokens, f"reads a text as Spark does, which `sessionlake sql` does not; {LIVE}")
     if done.type not in (*ARROW, "null"):
         raise query.refusal("select", tokens, f"is of type {done.type}; {LIVE}")
     kind = ARROW.get(done.type, pa.null())

@@ -1,0 +1,149 @@
+"""Times and dates in texts as Spark's casts read them, for forms that DuckDB reads in another way or not at all (`lenient_json` has the way)."""
+
+import re
+from datetime import datetime, timedelta
+from functools import lru_cache
+from zoneinfo import ZoneInfo, available_timezones
+
+import pyarrow as pa
+
+TIME_FUNCTION, DATE_FUNCTION = "lenient_time", "lenient_date"
+"""The names under which DuckDB calls `lenient_times` and `lenient_dates`."""
+_BLANKS = "".join(map(chr, range(0x21)))
+_DATE = r"([+-]?)([0-9]{4,DIGITS})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:REST)?)?)?"
+_TIME_TEXT = re.compile(
+    _DATE.replace("DIGITS", "6").replace(
+        "REST", r"[ T]([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]*))?(?P<zone>[^0-9.].*)?)?)?"
+    ),
+    re.DOTALL,
+)
+_DATE_TEXT = re.compile(_DATE.replace("DIGITS", "7").replace("REST", "[ T].*"), re.DOTALL)
+_OFFSET = re.compile(
+    r"(?:UTC|GMT|UT)?([+-])"
+    r"(?:([0-9])|([0-9]{1,2})(?::([0-9]{1,2}))?|([0-9]{2})(?::([0-9]{2}):([0-9]{2})|([0-9]{2})([0-9]{2})?))"
+)
+_UTC = frozenset(("Z", "UTC", "GMT", "UT"))
+_MOST_OFFSET_S = 18 * 3600
+_CYCLE_S, _YEAR_400_S, _YEAR_9600_S = 146_097 * 86_400, -49_544_438_400, 240_779_520_000
+"""400 years of the calendar, and the first seconds of two years from 1970 on."""
+_MOST_DAYS, _MOST_US = 2**31 - 1, 2**63 - 1
+_SHORT = {
+    "EST": "-05:00",
+    "MST": "-07:00",
+    "HST": "-10:00",
+    "ACT": "Australia/Darwin",
+    "AET": "Australia/Sydney",
+    "AGT": "America/Argentina/Buenos_Aires",
+    "ART": "Africa/Cairo",
+    "AST": "America/Anchorage",
+    "BET": "America/Sao_Paulo",
+    "BST": "Asia/Dhaka",
+    "CAT": "Africa/Harare",
+    "CNT": "America/St_Johns",
+    "CST": "America/Chicago",
+    "CTT": "Asia/Shanghai",
+    "EAT": "Africa/Addis_Ababa",
+    "ECT": "Europe/Paris",
+    "IET": "America/Indiana/Indianapolis",
+    "IST": "Asia/Kolkata",
+    "JST": "Asia/Tokyo",
+    "MIT": "Pacific/Apia",
+    "NET": "Asia/Yerevan",
+    "NST": "Pacific/Auckland",
+    "PLT": "Asia/Karachi",
+    "PNT": "America/Phoenix",
+    "PRT": "America/Puerto_Rico",
+    "PST": "America/Los_Angeles",
+    "SST": "Pacific/Guadalcanal",
+    "VST": "Asia/Ho_Chi_Minh",
+}
+"""Java's short names of zones."""
+
+
+def lenient_times(texts: pa.ChunkedArray) -> pa.Array:
+    """Return the microseconds since 1970 in UTC of each text; null for one that Spark does not read, or reads as a time of today.
+
+    >>> lenient_times(pa.chunked_array([["1970-01-01 00:00:01 UTC", "1970-01-01 01:00:00.5+1", "12:30"]])).to_pylist()
+    [1000000, 500000, None]
+    """
+    return pa.array([None if text is None else time_us(text) for text in texts.to_pylist()], pa.int64())
+
+
+def lenient_dates(texts: pa.ChunkedArray) -> pa.Array:
+    """Return the days since 1970 of each text; null for one that Spark does not read.
+
+    >>> lenient_dates(pa.chunked_array([["1970-02", "1970-1-2 at noon", "02.01.1970"]])).to_pylist()
+    [31, 1, None]
+    """
+    return pa.array([None if text is None else _days_of(text) for text in texts.to_pylist()], pa.int32())
+
+
+def _days_of(text: str) -> int | None:
+    found = _DATE_TEXT.fullmatch(text.strip(_BLANKS))
+    days = None if found is None else _days(*found.groups()[:4])
+    return days if days is not None and -_MOST_DAYS - 1 <= days <= _MOST_DAYS else None
+
+
+def time_us(text: str) -> int | None:
+    """Return the microseconds of one text."""
+    found = _TIME_TEXT.fullmatch(text.strip(_BLANKS))
+    days = None if found is None else _days(*found.groups()[:4])
+    if found is None or days is None:
+        return None
+    hours, minutes, seconds = (int(part or 0) for part in found.groups()[4:7])
+    if hours > 23 or minutes > 59 or seconds > 59:
+        return None
+    local_s = days * 86_400 + hours * 3600 + minutes * 60 + seconds
+    offset_s = _offset_s((found["zone"] or "Z").strip(_BLANKS), local_s)
+    if offset_s is None:
+        return None
+    us = (local_s - offset_s) * 1_000_000 + int(((found[8] or "") + "000000")[:6])
+    return us if -_MOST_US - 1 <= us <= _MOST_US else None
+
+
+def _days(sign: str, year: str, month: str | None, day: str | None) -> int | None:
+    """Return the days from 1970 to a date of the Gregorian calendar, which Spark continues to all years."""
+    y, m, d = int(sign + year), int(month or 1), int(day or 1)
+    if not 1 <= m <= 12 or d < 1:
+        return None
+    # In cycles of 400 years, of which each has as many days.
+    cycles, within = divmod(y, 400)
+    try:
+        return (datetime(within + 400, m, d) - datetime(1970, 1, 1)).days + (cycles - 1) * 146_097  # noqa: DTZ001 (days alone)
+    except ValueError:
+        return None
+
+
+@lru_cache(maxsize=1000)
+def _fixed(zone: str) -> int | None:
+    """Return the seconds of an offset; None if a zone is none."""
+    found = _OFFSET.fullmatch(zone)
+    if found is None:
+        return None
+    sign, one, two, minutes, hours, *rest = found.groups()
+    parts = [int(part or 0) for part in (one or two or hours, minutes or rest[0] or rest[2], rest[1] or rest[3])]
+    total = parts[0] * 3600 + parts[1] * 60 + parts[2]
+    if parts[1] > 59 or parts[2] > 59 or total > _MOST_OFFSET_S:
+        return None
+    return -total if sign == "-" else total
+
+
+def _offset_s(zone: str, local_s: int) -> int | None:
+    """Return the seconds that a zone was ahead of UTC at a local time; None for no zone of Java's."""
+    zone = _SHORT.get(zone, zone)
+    if zone in _UTC:
+        return 0
+    fixed = _fixed(zone)
+    if fixed is not None or zone not in _regions():
+        return fixed
+    # Before the first and after the last change of a zone the same days of 400 years have the same offsets.
+    if not _YEAR_400_S <= local_s < _YEAR_9600_S:
+        local_s = (_YEAR_400_S if local_s < 0 else _YEAR_9600_S - _CYCLE_S) + (local_s - _YEAR_400_S) % _CYCLE_S
+    local = datetime(1970, 1, 1) + timedelta(seconds=local_s)  # noqa: DTZ001 (its zone is added)
+    offset = local.replace(tzinfo=ZoneInfo(zone)).utcoffset()
+    return None if offset is None else int(offset.total_seconds())
+
+
+@lru_cache(maxsize=1)
+def _regions() -> frozenset[str]:
+    return frozenset(available_timezones()) - {"EST", "MST", "HST", "localtime", "Factory"}
