@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sessionlake.columnar.lenient_json import value_at
@@ -39,6 +39,7 @@ def _by_expression(texts: list[str], path: str) -> list[str | None]:
     return values
 
 
+@settings(max_examples=25, deadline=None)
 @given(st.lists(_OBJECTS, min_size=1, max_size=8), st.booleans())
 def test_both_ways_to_read_a_text_find_the_same(values: list[Any], ascii_: bool) -> None:  # noqa: FBT001
     texts = [_text(value, ascii_=ascii_) for value in values]
@@ -46,6 +47,7 @@ def test_both_ways_to_read_a_text_find_the_same(values: list[Any], ascii_: bool)
         assert _by_expression(texts, path) == [value_at(text, keys) for text in texts]
 
 
+@settings(max_examples=25, deadline=None)
 @given(_OBJECTS, st.sampled_from([" x", "}", '"', "\n", "\x00"]))
 def test_a_text_in_other_quotes_and_with_more_behind_it_has_the_same_values(value: Any, behind: str) -> None:
     text = _text(value, ascii_=False)

@@ -151,7 +151,7 @@ def _connection() -> "duckdb.DuckDBPyConnection":
     connection.execute("set temp_directory = ''; set enable_external_access = false")
     for name, (function, takes, gives) in LENIENT.items():
         types, type_ = [duckdb.sqltype("varchar")] * takes, duckdb.sqltype(gives)
-        connection.create_function(name, function, types, type_, type="arrow", null_handling="special")  # type: ignore[arg-type]
+        connection.create_function(name, function, types, type_, type="arrow", null_handling="special")  # type: ignore[call-overload]
     # DuckDB complains at the end of a process about a connection that is still there.
     atexit.register(_connection.cache_clear)
     atexit.register(connection.close)

@@ -16,7 +16,7 @@ from sessionlake.sources.avro import read_avro_schema
 from sessionlake.sources.base import Source
 from sessionlake.sources.change_feed import ChangeFeedSource
 from sessionlake.sources.decoding.kafka_records import RecordDecoder
-from sessionlake.sources.delta import DeltaSource
+from sessionlake.sources.delta import DeltaSource, outside_error
 from sessionlake.sources.files import FileSource
 from sessionlake.sources.infer import declared_and_inferred
 from sessionlake.sources.kafka import topic_of
@@ -25,6 +25,7 @@ from sessionlake.sources.lookups.tables import tables_of
 from sessionlake.sources.record_columns import meta_of
 from sessionlake.sources.results import ResultsSource
 from sessionlake.warehouse.opened import opened
+from sessionlake.warehouse.own_paths import outside_of_opened
 
 # These sources are never asked for anything that needs a Spark session.
 _NO_SPARK = cast("Any", None)
@@ -40,13 +41,19 @@ class LoggedTable(DeltaSource):
     def _schema(self) -> pa.Schema:
         source = self._config.source
         try:
-            fields = pa.schema(opened(source.path).schema().to_arrow())
+            table = opened(source.path)
+            fields = pa.schema(table.schema().to_arrow())
+            # The results of another pipeline are trusted like the warehouse.
+            trusted = source.shallow_clones or isinstance(self, ResultsSource)
+            found = None if trusted else outside_of_opened(table)
         except TableNotFoundError as error:
             raise SourceError(
                 f"{source.AT}.path: {source.path!r} is no readable Delta table; create it or correct the path"
             ) from error
         except (DeltaError, OSError, ValueError) as error:
             raise UnseenError from error
+        if found is not None:
+            raise outside_error(self._config, found)
         return pa.schema([(field.name, _plain(field.type)) for field in fields])
 
 

@@ -29,11 +29,17 @@ def read_delta(path: Path, most_bytes: int) -> tuple[dict[str, pa.DataType], lis
     from deltalake.exceptions import DeltaError  # noqa: PLC0415
 
     from sessionlake.warehouse.opened import opened  # noqa: PLC0415
+    from sessionlake.warehouse.own_paths import outside_of_opened  # noqa: PLC0415
 
     commits: dict[int, list[pa.Table]] = {}
     size, whole = 0, True
     try:
-        for commit, rows in _by_commit(opened(str(path)), path):
+        table = opened(str(path))
+        if (found := outside_of_opened(table)) is not None:
+            raise SourceError(
+                f"init: {str(path)!r} names a file outside of the table, {found!r}; write the rows into the table itself, or write the config by hand"
+            )
+        for commit, rows in _by_commit(table, path):
             if size >= most_bytes:
                 whole = False
                 break

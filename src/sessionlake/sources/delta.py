@@ -19,7 +19,8 @@ from sessionlake.sources.decoding.decoded import type_name
 from sessionlake.sources.decoding.tables import BLOCK, FILE, WHOLE, TableDecoder
 from sessionlake.sources.decoding.whole import is_kept
 from sessionlake.sources.limits import limits_of
-from sessionlake.warehouse.outside_files import is_outside, outside_of_snapshot, outside_of_version
+from sessionlake.warehouse.outside_files import outside_of_snapshot, outside_of_version
+from sessionlake.warehouse.own_paths import is_outside
 from sessionlake.warehouse.spark_columns import column
 from sessionlake.warehouse.spark_columns import columns as columns_of
 from sessionlake.warehouse.streamed_files import BATCH, are_gone, read_files, streamed_files

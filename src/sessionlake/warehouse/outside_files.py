@@ -4,31 +4,18 @@ import json
 import re
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import unquote
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from sessionlake.warehouse.delta_log import DeltaLog
+from sessionlake.warehouse.own_paths import ABOVE, ABSOLUTE, SCHEME, is_outside
 from sessionlake.warehouse.table_files import files_of
 from sessionlake.warehouse.tables import Table
 
-_SCHEME = r"^[A-Za-z][A-Za-z0-9+.\-]*:"
-_ABSOLUTE = rf"^[/\\]|{_SCHEME}[/\\]"
-_ABOVE = r"(^|[/\\])\.\.([/\\]|$)"
 _OWN_PREFIX = r"^[A-Za-z0-9_\-]*.{20}$"
 """The place of a deletion vector in the table: a directory that Delta has chosen at random, then 20 characters of an id."""
 _KINDS = ("add", "cdc", "remove")
-
-
-def is_outside(path: str) -> bool:
-    """Say if a path of a log, which is percent-encoded, leaves the table.
-
-    >>> [is_outside(path) for path in ("day=1/a%2Bb.parquet", "file:///etc/x", "/etc/x", "a/%2e%2e/%2e%2e/x", "..a/b..")]
-    [False, True, True, True, False]
-    """
-    plain = unquote(path)
-    return any(re.search(*one) for one in ((_SCHEME, path), (_ABSOLUTE, plain), (_ABOVE, plain)))
 
 
 def outside_of_version(table: DeltaLog, version: int) -> str | None:
@@ -65,7 +52,7 @@ def _outside(action: Mapping[str, Any]) -> str | None:
 
 def _is_path_outside(path: Column) -> Column:
     plain = F.coalesce(F.try_url_decode(path), path)
-    return F.rlike(path, F.lit(_SCHEME)) | F.rlike(plain, F.lit(_ABSOLUTE)) | F.rlike(plain, F.lit(_ABOVE))
+    return F.rlike(path, F.lit(SCHEME)) | F.rlike(plain, F.lit(ABSOLUTE)) | F.rlike(plain, F.lit(ABOVE))
 
 
 def _is_vector_outside(vector: Column) -> Column:

@@ -132,9 +132,9 @@ def _json(walk: Walk, node: exp.Expression) -> Typed:
     if not keys or not all(isinstance(part, exp.JSONPathKey) and isinstance(part.this, str) for part in keys):
         raise walk.error(node, "is not listed; write get_json_object(text, '$.name.name')")
     names = [str(part.this) for part in keys]
-    path = "".join('."' + name.replace('"', '\\"') + '"' for name in names)
+    place = "".join('."' + name.replace('"', '\\"') + '"' for name in names)
     again = " or ".join(map(_may_be_twice, names))
-    parts = {"PATH": quoted(f"${path}"), "KEYS": quoted(json.dumps(names)), "AGAIN": again, "@": text}
+    parts = {"PATH": quoted(f"${place}"), "KEYS": quoted(json.dumps(names)), "AGAIN": again, "@": text}
     return Typed(f"try({re.sub('PATH|KEYS|AGAIN|@', lambda found: parts[found[0]], _JSON)})", "string")
 
 
