@@ -33,7 +33,9 @@ def test_a_file_outside_of_the_table_is_refused_and_named(tmp_path: Path, place:
         "event": {"key": "user", "time": "at"},
         "session": {"gap": "1 hour"},
     }
-    with pytest.raises(SourceError, match=r"^source.path: .* names a file outside of the table, .*shallow_clones = true"):
+    with pytest.raises(
+        SourceError, match=r"^source.path: .* names a file outside of the table, .*shallow_clones = true"
+    ):
         LoggedTable(None, parse_config(raw, tmp_path)).columns()  # type: ignore[arg-type]
     raw["source"]["shallow_clones"] = True  # type: ignore[index]
     assert LoggedTable(None, parse_config(raw, tmp_path)).columns() == ["user", "a.b"]  # type: ignore[arg-type]

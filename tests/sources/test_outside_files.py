@@ -15,7 +15,8 @@ from sessionlake.operators.run import run
 from sessionlake.operators.sessions.changelog import SESSIONS
 from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.lake import Lake
-from sessionlake.warehouse.outside_files import is_outside, outside_of_snapshot, outside_of_version
+from sessionlake.warehouse.outside_files import outside_of_snapshot, outside_of_version
+from sessionlake.warehouse.own_paths import is_outside
 from sessionlake.warehouse.tables import Table, Tables
 from tests.support import make_config
 
