@@ -23,16 +23,23 @@ FILES = {"kind": "files", "path": "events", "format": "json"}
 MIDNIGHT = datetime(2026, 1, 1, tzinfo=UTC)
 VALUES: dict[pa.DataType, list[Any]] = {
     pa.int64(): [-1, 0, 1, 2, 10**16, 2**53, 2**53 + 1],
-    pa.float64(): [-1.0, -0.0, 0.0, 0.5, 1.0, 1.25, 1e16, float("nan")],
+    pa.float64(): [-1.0, -0.0, 0.0, 0.5, 1.0, 1.25, 123456789012.25, 1e16, float("nan")],
     pa.decimal128(20, 2): [
         Decimal("-1.00"),
         Decimal("0.00"),
         Decimal("0.50"),
         Decimal("1.00"),
         Decimal("1.25"),
+        Decimal("123456789012.25"),
         Decimal(10**16),
     ],
-    pa.decimal128(24, 4): [Decimal("0.5000"), Decimal("1.0000"), Decimal("1.2500"), Decimal("1.2501")],
+    pa.decimal128(24, 4): [
+        Decimal("0.5000"),
+        Decimal("1.0000"),
+        Decimal("1.2500"),
+        Decimal("1.2501"),
+        Decimal("123456789012.2500"),
+    ],
     pa.string(): ["", "1", "0.5", "true", "2026-01-01", "ann"],
     pa.bool_(): [True, False],
     pa.date32(): [date(2026, 1, 1), date(2026, 1, 2)],
