@@ -30,3 +30,6 @@ def test_a_key_of_several_columns_is_asked_for_column_by_column(tmp_path: Path) 
     config = by_key(tmp_path, ["k", "tenant"])
     assert asked_prefix(config, new, '["1.50",') == '["1.5",'
     assert asked_prefix(config, new, "1.5") == "1.5"
+    config = by_key(tmp_path, ["tenant", "k", "m"])
+    new = last(config, {"tenant": "string", "k": "double", "m": "int64"}, by_value=True)
+    assert asked_prefix(config, new, '["a\\",b","1.50",') == '["a\\",b","1.5",'

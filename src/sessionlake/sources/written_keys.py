@@ -29,7 +29,8 @@ def asked_prefix(config: Config, last: BatchCommit | None, prefix: str) -> str:
     if last is None or not last.settings.by_value or not prefix.startswith("[") or not prefix.endswith(","):
         return prefix
     types = _types_of_key(config, last)
-    parts = parts_of(f"{prefix[:-1]}]", prefix.count('",'))
+    read = (parts_of(f"{prefix[:-1]}]", count) for count in range(1, len(types)))
+    parts = next((found for found in read if found is not None), None)
     return prefix if parts is None else f"{joint_text(list(map(asked_text, parts, types)))[:-1]},"
 
 
