@@ -46,13 +46,13 @@ def by_aggregate(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def notes_of(stats: Mapping[str, int]) -> list[str]:
-    """Return a warning for each aggregate of which a batch with these counts has values beyond their type.
+    """Return a warning for each aggregate with values beyond their type, by the counts of a batch.
 
     >>> notes_of({"beyond:total": 2, "upserts": 7})
     ['aggregates.total: 2 values are null, because the sum is beyond 64 bits; sum a decimal or a double']
     """
-    told = "null, because the sum is beyond 64 bits; sum a decimal or a double"
+    reason = "null, because the sum is beyond 64 bits; sum a decimal or a double"
     return [
-        f"aggregates.{name}: {n:,} value{' is' if n == 1 else 's are'} {told}"
+        f"aggregates.{name}: {n:,} value{' is' if n == 1 else 's are'} {reason}"
         for name, n in sorted(by_aggregate(stats).items())
     ]

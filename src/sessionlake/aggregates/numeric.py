@@ -29,7 +29,7 @@ _SAFE_SUM = 1 << 62
 _EXACT = 1 << 53
 """Doubles have all whole numbers below."""
 _EXACT_DECIMAL = 10**15
-"""Decimals of less units are told by the double next to them."""
+"""The double next to a decimal of fewer units determines it."""
 _HALF = 32
 _LOW_HALF = (1 << _HALF) - 1
 _FACTORS = 512
@@ -294,8 +294,8 @@ class Average(Aggregate):
 class ExactAverage(Average):
     """avg(x) of integers, booleans and decimals, a double: the exact quotient, rounded once (docs/rules.md, rule 466).
 
-    The total is counted in units of the last digit. The double of a small total tells it exactly, the total of 1234 cents for
-    example is 12.34; a greater one is kept in 128 bits, too.
+    The total is counted in units of the last digit. The double next to a small total determines it, for example 12.34 a total of
+    1234 cents; a greater one is kept in 128 bits, too.
     """
 
     state = (DOUBLE, LONG, BYTES)

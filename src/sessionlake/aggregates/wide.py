@@ -53,7 +53,7 @@ def of_whole(numbers: Sequence[int], at: Bools) -> pa.Array:
 
 
 def of_longs(numbers: Ints, at: Bools) -> pa.Array:
-    """Return the column with those of these numbers that are at the true rows, null at the others."""
+    """Return the column with the given numbers at the true rows, null at the others."""
     return _column(numbers, numbers >> 63, at)
 
 

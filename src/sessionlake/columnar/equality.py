@@ -163,7 +163,7 @@ def _of_decimals(values: pa.Array) -> pa.Array:
 def asked_text(text: str, type_: pa.DataType) -> str:
     """Return the text of the value that somebody has written of a type: numbers may be written in many ways, all others in one.
 
-    A whole number is exact unless it has an exponent, so what no double equals asks for no double.
+    A whole number is exact unless it has an exponent, so a whole number asks for a double only if they are equal.
 
     >>> asked_text("1.00", pa.decimal128(5, 2)), asked_text("1e3", pa.float64()), asked_text("1.0", pa.string())
     ('1', '1000', '1.0')
