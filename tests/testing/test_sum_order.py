@@ -9,7 +9,8 @@ import pytest
 
 from sessionlake.aggregates import Events, build_aggregates
 from sessionlake.aggregates.added import Added
-from sessionlake.aggregates.beyond import BEYOND, counted, notes_of, written_values
+from sessionlake.aggregates.beyond import BEYOND, counted, notes_of
+from sessionlake.aggregates.partials import written_values
 from sessionlake.columnar.arrays import Groups
 from sessionlake.testing import Harness
 from sessionlake.warehouse.schemas import OUTCOMES

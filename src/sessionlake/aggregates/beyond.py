@@ -4,14 +4,9 @@ Operators compute such values in several places, and the engine counts them in o
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-
-import pyarrow as pa
-
-from sessionlake.aggregates.base import Aggregate, States
-from sessionlake.aggregates.partials import values_of
 
 BEYOND = "beyond"
 """The counts of a batch are named by it, a colon and the aggregate's name. A count of 0 is missing."""
@@ -29,15 +24,9 @@ def counted() -> Iterator[Mapping[str, int]]:
         _counter.reset(token)
 
 
-def written_values(aggregates: Sequence[Aggregate], states: States) -> list[pa.Array]:
-    """Return the values of rows that are written, as `values_of` does, and count those that are beyond their type."""
-    found, at = _counter.get(), 0
-    for aggregate in aggregates:
-        width = len(aggregate.state)
-        if found is not None and (n := aggregate.beyond(states[at : at + width])):
-            found[f"{BEYOND}:{aggregate.name}"] += n
-        at += width
-    return values_of(aggregates, states)
+def counter() -> Counter[str] | None:
+    """Return the counts of the block of `counted` that runs; None outside of one."""
+    return _counter.get()
 
 
 def by_aggregate(counts: Mapping[str, int]) -> dict[str, int]:

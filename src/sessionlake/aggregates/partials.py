@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sessionlake.aggregates.base import Aggregate, Events, States
+from sessionlake.aggregates.beyond import BEYOND, counter
 from sessionlake.columnar.arrays import Groups, Ints, concatenated, picked, plain_text
 from sessionlake.columnar.records import UNTIL, together
 
@@ -129,3 +130,14 @@ def values_of(aggregates: Sequence[Aggregate], states: States) -> list[pa.Array]
         values.append(aggregate.value(states[at : at + width]).cast(aggregate.value_type))
         at += width
     return values
+
+
+def written_values(aggregates: Sequence[Aggregate], states: States) -> list[pa.Array]:
+    """Return the values of rows that are written, as `values_of` does, and count those that are beyond their type."""
+    found, at = counter(), 0
+    for aggregate in aggregates:
+        width = len(aggregate.state)
+        if found is not None and (n := aggregate.beyond(states[at : at + width])):
+            found[f"{BEYOND}:{aggregate.name}"] += n
+        at += width
+    return values_of(aggregates, states)

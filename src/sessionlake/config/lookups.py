@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from sessionlake.config.durations import parse_duration
-from sessionlake.config.sections import Columns, Duration, Section, as_columns, cast_columns, equal_columns
+from sessionlake.config.equal_columns import cast_columns, equal_columns
+from sessionlake.config.sections import Columns, Duration, Section, as_columns
 from sessionlake.config.source import ColumnType, Format
 from sessionlake.errors import ConfigError
 

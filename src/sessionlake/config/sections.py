@@ -52,40 +52,6 @@ def as_columns(names: str | Sequence[str] | None) -> tuple[str, ...]:
     return () if names is None else (names,) if isinstance(names, str) else tuple(names)
 
 
-_QUOTED = r"`(?:[^`]|``)+`"
-_SIDE = rf"\s*(?:(?i:cast)\(\s*({_QUOTED}|[^\s=]+)\s+(?i:as\s+string)\s*\)|({_QUOTED}|[^\s=`](?:[^=]*[^\s=])?))\s*"
-_EQUAL = re.compile(f"{_SIDE}(?:={_SIDE})?")
-
-
-def equal_columns(text: str) -> tuple[str, str] | None:
-    """Return the two columns of a text that names columns of equal values; None if it names none, or has another `=`.
-
-    Each may stand in a cast to string (`cast_columns`), and in backquotes, which a name with `=` needs.
-
-    >>> equal_columns("id"), equal_columns("order_id = id"), equal_columns("id ="), equal_columns("a = b = c")
-    (('id', 'id'), ('order_id', 'id'), None, None)
-    >>> equal_columns("cast(order_id as string) = id"), cast_columns("cast(order_id as string) = id")
-    (('order_id', 'id'), (True, False))
-    >>> equal_columns("`a=b`"), equal_columns("cast(`a=b` as string) = `c``d`")
-    (('a=b', 'a=b'), ('a=b', 'c`d'))
-    """
-    found = _EQUAL.fullmatch(text)
-    if found is None:
-        return None
-    left, right = (cast_ or plain for cast_, plain in (found.groups()[:2], found.groups()[2:]))
-    return _unquoted(left), _unquoted(right or left)
-
-
-def cast_columns(text: str) -> tuple[bool, bool]:
-    """Say of each of the two columns that a text names whether it is compared as a text."""
-    found = _EQUAL.fullmatch(text)
-    return (False, False) if found is None else (found[1] is not None, found[3] is not None)
-
-
-def _unquoted(name: str) -> str:
-    return name[1:-1].replace("``", "`") if name.startswith("`") else name
-
-
 OF_RESULTS = "200 milliseconds"
 """The trigger of pipelines that read nothing but results of others on a disk: they follow what is committed in front."""
 DURATION = AfterValidator(_duration)

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from sessionlake.config.durations import format_duration, parse_duration
-from sessionlake.config.sections import cast_columns, equal_columns
+from sessionlake.config.equal_columns import cast_columns, equal_columns
 from sessionlake.errors import ConfigError
 from sessionlake.operators.joins.spec import (
     HOPPING,

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from sessionlake.columnar.arrays import plain_text
 from sessionlake.config.durations import parse_duration
-from sessionlake.config.sections import cast_columns
+from sessionlake.config.equal_columns import cast_columns
 from sessionlake.local.stream import LocalBatch
 from sessionlake.operators.joins.control import RESTATE, TOMBSTONE
 from sessionlake.operators.joins.local_tables import JoinTables

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake.aggregates.beyond import written_values
+from sessionlake.aggregates.partials import written_values
 from sessionlake.columnar.arrays import Bools, Ints, combined, distinct, picked, within_group
 from sessionlake.columnar.texts import sorted_codes
 from sessionlake.engine.operator import TICK, BatchContext, Inputs, ShardResult

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from sessionlake.aggregates.beyond import written_values
 from sessionlake.aggregates.codec import StateCodec
-from sessionlake.aggregates.partials import values_of
+from sessionlake.aggregates.partials import values_of, written_values
 from sessionlake.columnar.arrays import Ints, combined, is_among
 from sessionlake.columnar.records import Records
 from sessionlake.columnar.texts import sorted_codes

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from sessionlake.aggregates import States
-from sessionlake.aggregates.beyond import written_values
 from sessionlake.aggregates.codec import StateCodec
+from sessionlake.aggregates.partials import written_values
 from sessionlake.columnar.arrays import concatenated
 from sessionlake.columnar.records import Records, concat
 from sessionlake.engine.operator import BatchContext, Inputs

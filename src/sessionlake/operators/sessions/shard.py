@@ -6,9 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake.aggregates.beyond import written_values
 from sessionlake.aggregates.codec import StateCodec
-from sessionlake.aggregates.partials import Partials
+from sessionlake.aggregates.partials import Partials, written_values
 from sessionlake.columnar.arrays import Bools, Ints, combined, is_among
 from sessionlake.columnar.records import UNTIL, Records, concat
 from sessionlake.engine.operator import LOOKUP, BatchContext, Inputs, ShardResult

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from sessionlake.aggregates.beyond import written_values
+from sessionlake.aggregates.partials import written_values
 from sessionlake.operators.shared.windowing.slices import Pairs, Windows, states_of
 from sessionlake.operators.shared.windowing.tombstones import SENT_SCHEMA
 from sessionlake.operators.windows.spec import WindowSpec, slice_schema, window_schema
