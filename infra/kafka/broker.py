@@ -25,6 +25,7 @@ STOP_S = 4.0
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
+# Without end of retention: records of examples and tests have old times, and Kafka removes those after seven days.
 PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
@@ -36,6 +37,7 @@ listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 log.dirs={data}
 auto.create.topics.enable={auto_create}
 num.partitions=2
+log.retention.ms=-1
 broker.session.timeout.ms=2000
 broker.heartbeat.interval.ms=500
 group.initial.rebalance.delay.ms=0
