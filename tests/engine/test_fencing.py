@@ -176,7 +176,7 @@ def test_interrupted_batch_with_other_offsets_is_refused(
     crashes(spark, lake, monkeypatch, "after_late")
     offsets = Path(lake.config.checkpoint) / "offsets" / "2"
     text = offsets.read_text()
-    offsets.write_text(text.replace('{"logOffset":2}', '{"logOffset":3}'))
+    offsets.write_text(text.replace('"batchTimestampMs":1', '"batchTimestampMs":2'))
     offsets.with_name(".2.crc").unlink(missing_ok=True)
     with pytest.raises(PipelineStateError, match=r"batch 2 of 'crash' was interrupted, and its offsets are no longer"):
         run_once(spark, lake)

@@ -64,7 +64,8 @@ def test_running_stream_notices_before_its_next_commit(
     def delete() -> None:
         spark.sql(f"delete from {tables[schemas.CHANGELOG].sql_name()} where session_key = 'a'")
 
-    told = r"version 2 is a DELETE .*to version as of 1`"
+    # Version 1 is the driver's term, version 2 the first batch.
+    told = r"version 3 is a DELETE .*to version as of 2`"
     with crash_at(monkeypatch, "before_changelog", 2, delete), pytest.raises(PipelineStateError, match=told):
         run(spark, config, once=True)
     last = tables[schemas.CHANGELOG].last_commit()
@@ -98,8 +99,8 @@ def test_commit_without_a_field_is_refused_in_one_line(spark: SparkSession, tmp_
     write_rows(tmp_path, "0.json", [event("a", 0)])
     run(spark, config, once=True)
     log = Path(config.pipeline.warehouse) / schemas.CHANGELOG / "_delta_log"
-    file = log / f"{1:020d}.json"
+    file = log / f"{2:020d}.json"
     file.write_text(file.read_text().replace(r"\"layout\":", r"\"other\":"))
     (log / f".{file.name}.crc").unlink()
-    with pytest.raises(PipelineStateError, match="version 1, of batch 0, lacks 'layout'"):
+    with pytest.raises(PipelineStateError, match="version 2, of batch 0, lacks 'layout'"):
         run(spark, config, once=True)
