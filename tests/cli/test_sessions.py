@@ -124,14 +124,16 @@ def test_no_statement_is_told(used: Project) -> None:
 
 
 def test_a_query_that_needs_the_disk_to_sort(used: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What DuckDB writes for itself is no file of the query's."""
+    """DuckDB would open its temporary directory to the query, so there is one only with --allow-files."""
     from sessionlake.serve import database
 
     monkeypatch.chdir(used.root)
     monkeypatch.setattr(database, "_LOCKED", f"set memory_limit = '60MB'; set threads = 1; {database._LOCKED}")
-    result = used.call(
-        "sql", "select i, md5(i::varchar) m from range(1500000) t(i) order by m limit 1000000", "--limit", "1", "--json"
-    )
+    query = "select i, md5(i::varchar) m from range(1500000) t(i) order by m limit 1000000"
+    result = used.call("sql", query, "--limit", "1", "--json")
+    assert result.exit_code != 0
+    assert "the query needs more memory than there is" in result.stderr
+    result = used.call("sql", query, "--limit", "1", "--json", "--allow-files")
     assert result.exit_code == 0, result.stderr
     assert [row.keys() for row in json.loads(result.stdout)] == [{"i", "m"}]
 
