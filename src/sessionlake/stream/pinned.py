@@ -84,6 +84,6 @@ class Pinned:
             with_id=with_id,
             directory=directory,
             subtracts=config.subtracts,
-            id_order=IdOrder.of([types[name] for name in config.event.id_columns]),
+            id_order=IdOrder.of([types.get(name, pa.string()) for name in config.event.id_columns]),
         )
         return tuple(self.marked(aggregate, ()) for aggregate in built)
