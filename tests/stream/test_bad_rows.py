@@ -173,7 +173,6 @@ def test_links_below_the_source_and_pipes_are_not_read(tmp_path: Path) -> None:
         "pipe.json": NO_FILE,
         "gone": None,
     }
-    assert refusal(str(root / "good.json"), f"file://{tmp_path}/ev*/x") is None
     linked = tmp_path / "linked"
     linked.symlink_to(root)
     assert refusal(str(linked / "good.json"), str(linked)) is None

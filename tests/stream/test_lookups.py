@@ -107,7 +107,7 @@ def test_a_lookup_compares_what_one_above_it_has_found() -> None:
 
 
 def test_several_columns_are_compared_by_their_texts() -> None:
-    lookup = {"name": "users", "path": "x", "on": ["user = id", "shop"], "columns": ["country"]}
+    lookup = {"name": "users", "path": "x", "on": ["user = id", "cast(shop as string) = shop"], "columns": ["country"]}
     table = [{"id": "ann", "shop": "1", "country": "DE"}, {"id": "ann", "shop": "2", "country": "AT"}]
     clicks = [{"user": "ann", "at": number, "shop": number} for number in range(4)]
     sessions, output = rows_of(config(lookup), clicks, users=table)

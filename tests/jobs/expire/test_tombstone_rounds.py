@@ -58,6 +58,10 @@ class Lake:
     def commit(self, version: int) -> Commit:
         return self.commits[version]
 
+    def batch_commits(self) -> Iterator[Commit]:
+        commits = (self.commits[version] for version in self.versions())
+        return (one for one in commits if not one.metadata.get("copied") and "batch_id" in one.metadata)
+
     def app_version(self, _: str) -> int | None:
         return self.recorded
 
