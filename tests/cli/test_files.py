@@ -20,7 +20,7 @@ def test_a_copy_has_what_airflow_loads_and_may_be_repeated(tmp_path: Path) -> No
     target = tmp_path / "airflow" / "dags"
     for _ in range(2):
         result = CliRunner().invoke(main, ["files", "dags", "--to", str(target)])
-        assert (result.exit_code, result.stdout) == (0, f"23 files in {target}\n")
+        assert (result.exit_code, result.stdout) == (0, f"24 files in {target}\n")
     copied = {file.relative_to(target) for file in target.rglob("*") if file.is_file()}
     assert copied == {
         file.relative_to(ROOT / "dags") for end in ("py", "json") for file in (ROOT / "dags").rglob(f"*.{end}")
