@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from sessionlake import code_directories
 from sessionlake.aggregates.base import Events
 from sessionlake.aggregates.spec import build_custom
 from sessionlake.columnar.arrays import Groups
@@ -117,8 +118,12 @@ def both(tmp_path: Path) -> tuple[str, str]:
 
 @pytest.fixture(autouse=True)
 def _clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let no test see the modules of another one."""
+    """Let no test see the modules of another one, or of a pipeline that ran before in this process."""
     monkeypatch.setattr("sys.path", [*sys.path])
+    monkeypatch.setattr(code_directories, "_known", {})
+    for name, module in [*sys.modules.items()]:
+        if name.startswith(code_directories._PREFIX) or type(module) is code_directories._StandIn:
+            monkeypatch.delitem(sys.modules, name)
     before = {*sys.modules}
     yield
     for name in {*sys.modules} - before:

@@ -95,7 +95,7 @@ def add(root: Path, uri: str, version: int) -> None:
 def config_of(root: Path, kind: str, name: str, **source: object) -> Config:
     operator = {"session": {"gap": "10 us"}} if kind == "delta" else {"group": {}}
     raw = {
-        "pipeline": {"name": name, "warehouse": "warehouse", "shards": 1},
+        "pipeline": {"name": name, "warehouse": f"warehouse_{name}", "shards": 1},
         "source": {"kind": kind, "path": str(root / "table"), **source},
         "event": {"key": "key", "time": "time_us", "time_unit": "us"},
         "aggregates": {"total": "sum(v)"},

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sessionlake.aggregates import Events, build_aggregates
 from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.equal_states import states_equal
-from sessionlake.aggregates.partials import lift
+from sessionlake.aggregates.partials import lift, values_of
 from sessionlake.jobs.backfill.events import at_batch
 from sessionlake.operators.sessions.mapper import ALONE
 from sessionlake.operators.sessions.recompute_compare import Scope, compare
@@ -156,7 +156,7 @@ def _us(time: Any) -> int:
 
 def _readable(rows: list[Row]) -> list[Row]:
     states = StateCodec(AGGREGATES).decode(pa.array([r["state"] for r in rows], pa.binary()))
-    values = [column.to_pylist() for column in states]
+    values = [column.to_pylist() for column in values_of(AGGREGATES, states)]
     names = ("key", "start_us", "end_us", "event_count")
     found = [
         {**{n: r[n] for n in names}, **{name: values[i][at] for i, name in enumerate(SPECS)}}
