@@ -20,6 +20,8 @@ def raw(text: str) -> Iterator[int]:
         if isinstance(target, ast.Name)
     }
     for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr == "mapInArrow":
+            yield node.lineno
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "F.col" and "named(" in ast.unparse(node):
             yield node.lineno
         if (
@@ -41,5 +43,7 @@ def test_names_become_columns_in_one_place() -> None:
     found = {path.relative_to(root).as_posix(): list(raw(path.read_text())) for path in root.rglob("*.py")}
     assert {name for name, lines in found.items() if lines} == {"warehouse/spark_columns.py"}
     assert list(
-        raw("x = rows.select(*rows.columns)\nnames = rows.columns\nrows.select(*names)\nF.col(SPARK.named(n))")
-    ) == [1, 3, 4]
+        raw(
+            "x = rows.select(*rows.columns)\nnames = rows.columns\nrows.select(*names)\nF.col(SPARK.named(n))\nrows.mapInArrow(f, s)"
+        )
+    ) == [1, 3, 4, 5]

@@ -67,10 +67,6 @@ def checked(spark: SparkSession, config: Config) -> None:
     assert report.counts.get("failed_critical", 0) == 0, report.lines()
 
 
-@pytest.mark.slow
-@pytest.mark.xfail(
-    reason="the sample has a name with a space, which Delta refuses without column mapping", strict=False
-)
 def test_a_table_and_all_that_reads_it(spark: SparkSession, tmp_path: Path) -> None:
     sections: dict[str, Any] = {
         "pipeline": {"archive": True},
@@ -182,11 +178,6 @@ def summed(*keys: str) -> list[tuple[Any, ...]]:
     ]
 
 
-@pytest.mark.slow
-@pytest.mark.xfail(
-    reason="mapInArrow of PySpark takes a dotted name for a field, so Delta sources with such columns fail at the first batch",
-    strict=False,
-)
 def test_groups_over_changes_of_a_table(spark: SparkSession, tmp_path: Path) -> None:
     config = over_changes(tmp_path, section={"group": {}}, kind="change_feed")
     for batch in range(2):
@@ -197,11 +188,6 @@ def test_groups_over_changes_of_a_table(spark: SparkSession, tmp_path: Path) -> 
     assert query_tables(config, query, 100)[1] == summed(*KEYS)
 
 
-@pytest.mark.slow
-@pytest.mark.xfail(
-    reason="mapInArrow of PySpark takes a dotted name for a field, so Delta sources with such columns fail at the first batch",
-    strict=False,
-)
 def test_sessions_of_a_delta_table_and_their_jobs(spark: SparkSession, tmp_path: Path) -> None:
     section = {"session": {"gap": "1 hour", "grace": "1 hour", "retention": "1 day"}}
     config = over_changes(tmp_path, section=section, kind="delta")

@@ -42,6 +42,7 @@ from sessionlake.engine.split import SplitTask
 from sessionlake.errors import FencedError, PipelineStateError
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.delta_log import Commit
+from sessionlake.warehouse.spark_columns import map_in_arrow
 from sessionlake.warehouse.tables import Tables, session_settings, spark_schema
 
 _log = logging.getLogger("sessionlake")
@@ -244,7 +245,7 @@ class Coordinator:
             if is_small and attempt == 0:
                 outcome = read_reports(in_one_task(rows, split, task))
             else:
-                wire = rows.mapInArrow(run_by(split), WIRE_DDL)
+                wire = map_in_arrow(rows, run_by(split), WIRE_DDL)
                 with session_settings(rows.sparkSession, settings):
                     outcome = self._round(reduce(DataFrame.unionAll, handed.values(), wire), task)
             causes = {**outcome.stale, **causes}
@@ -315,7 +316,7 @@ class Coordinator:
                 table = pa.Table.from_batches([batch])
                 yield from exchange.wire_rows(by_shard(kind, table, shard_of(batch["key"], count)))
 
-        return rows.mapInArrow(split, WIRE_DDL)
+        return map_in_arrow(rows, split, WIRE_DDL)
 
     def _handed(self, stored: DataFrame, restoring: frozenset[int], parts: int) -> DataFrame:
         """Return stored state as wire rows of the shards that are restored, each shard's in so many parts."""
@@ -324,7 +325,7 @@ class Coordinator:
         def split(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
             yield from exchange.wire_rows(handed_pieces(batches, restoring, count, parts))
 
-        wire = stored.mapInArrow(split, WIRE_DDL)
+        wire = map_in_arrow(stored, split, WIRE_DDL)
         if is_local(self._spark) or VERSION not in stored.columns:
             return wire
         # A task of a cluster is handed its rows at once, so older versions must not be among them.
@@ -333,7 +334,7 @@ class Coordinator:
         def merge(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
             yield from exchange.wire_rows(merged_pieces(batches, Path(expanded(folder))))
 
-        return wire.repartitionById(count * parts, F.expr(place_of(count)).cast("int")).mapInArrow(merge, WIRE_DDL)
+        return map_in_arrow(wire.repartitionById(count * parts, F.expr(place_of(count)).cast("int")), merge, WIRE_DDL)
 
     def _batch(
         self, p: Pipeline, context: BatchContext, outcome: Outcome, started_us: int, planned: str | None

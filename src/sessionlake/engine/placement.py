@@ -15,6 +15,7 @@ from sessionlake.engine.shard import ShardTask
 from sessionlake.engine.split import SplitTask
 from sessionlake.engine.watching import cancelled_if
 from sessionlake.errors import ConfigError
+from sessionlake.warehouse.spark_columns import map_in_arrow
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def in_one_task(rows: DataFrame, split: SplitTask, task: ShardTask) -> DataFrame
     def run(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         yield from task.run(split.run(batches))
 
-    return rows.coalesce(1).mapInArrow(run, exchange.REPORT_DDL)
+    return map_in_arrow(rows.coalesce(1), run, exchange.REPORT_DDL)
 
 
 def on_shards(wire: DataFrame, task: ShardTask, shards: int, placed: Placed | None) -> DataFrame:
@@ -77,7 +78,7 @@ def on_shards(wire: DataFrame, task: ShardTask, shards: int, placed: Placed | No
     shards belong to (needs spark.shuffle.reduceLocality.enabled=false); one local process (None) needs none.
     """
     if placed is None:
-        return wire.repartitionById(shards, "shard").mapInArrow(run_by(task), exchange.REPORT_DDL)
+        return map_in_arrow(wire.repartitionById(shards, "shard"), run_by(task), exchange.REPORT_DDL)
 
     def run_group(rows: pa.Table, anchor: pa.Table) -> pa.Table:
         del anchor

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from sessionlake.columnar.arrays import Bools, Ints
 from sessionlake.warehouse.changelog import Changelog
+from sessionlake.warehouse.spark_columns import map_in_arrow
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import whole
 
@@ -97,6 +98,6 @@ def _counted(
 
     schema = pa.schema([(name, pa.int64()) for name in columns])
     tasks = max(tables.spark.sparkContext.defaultParallelism, -(-rows // _ROWS_A_TASK))
-    parts = narrow.repartition(tasks, "key").mapInArrow(run, "first bigint, second bigint")
+    parts = map_in_arrow(narrow.repartition(tasks, "key"), run, "first bigint, second bigint")
     first, second = parts.agg(F.sum("first"), F.sum("second")).collect()[0]
     return first, second

@@ -1,11 +1,15 @@
 """Columns by their names, as Spark takes them: the one place in which a name of a user's column becomes one of Spark's."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from pyspark.sql import Column
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from sessionlake.warehouse.dialects import SPARK
+
+Batches = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 
 
 def column(name: str) -> Column:
@@ -16,3 +20,15 @@ def column(name: str) -> Column:
 def columns(names: Iterable[str]) -> list[Column]:
     """Return the columns of some names, in their order."""
     return [column(name) for name in names]
+
+
+def map_in_arrow(rows: DataFrame, run: Batches, schema: StructType | str) -> DataFrame:
+    """Return `rows.mapInArrow(run, schema)`, for columns of any names."""
+    if not any(mark in name for name in rows.columns for mark in ".`"):
+        return rows.mapInArrow(run, schema)
+
+    def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        return run(pa.RecordBatch.from_struct_array(batch.column(0)) for batch in batches)
+
+    # PySpark looks the columns up by their names as they are, in which a dot means a field.
+    return rows.select(F.struct(*columns(rows.columns)).alias("row")).mapInArrow(unpacked, schema)

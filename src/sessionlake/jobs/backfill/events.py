@@ -14,6 +14,7 @@ from sessionlake.engine import exchange
 from sessionlake.engine.exchange import WIRE_DDL
 from sessionlake.stream.input_log import BatchInputs
 from sessionlake.stream.recompute import Pieces, Window
+from sessionlake.warehouse.spark_columns import map_in_arrow
 
 
 def needed_batches(inputs: Iterable[BatchInputs], window: Window) -> set[int]:
@@ -43,7 +44,7 @@ def split_basis(rows: DataFrame, shards: int, window: Window, pieces: Pieces) ->
                     shard = shard_of(read.keys, shards)
                     yield from exchange.wire_rows(by_shard(kind, read.to_table(), shard))
 
-    return rows.mapInArrow(split, WIRE_DDL)
+    return map_in_arrow(rows, split, WIRE_DDL)
 
 
 def at_batch(partials: Partials, batch: Ints) -> Partials:

@@ -29,6 +29,7 @@ from sessionlake.stream.ingest import EVENTS, events_of
 from sessionlake.stream.recompute import INCLUDED, LATE, RESTATE, Basis, Recompute, Window
 from sessionlake.stream.relaid import newest_rows, numbers_of
 from sessionlake.warehouse import schemas
+from sessionlake.warehouse.spark_columns import map_in_arrow
 from sessionlake.warehouse.streamed_files import BATCH
 from sessionlake.warehouse.tables import spark_schema
 from sessionlake.warehouse.views import read_batches
@@ -65,7 +66,7 @@ def compared(basis: RunBasis, recompute: Recompute, window: Window, stored: int)
             table = pa.concat_tables([found.corrections, nulls]).append_column(STATS, pa.array(stats, pa.string()))
             yield from table.cast(result).combine_chunks().to_batches()
 
-    return wire.repartitionById(buckets, "shard").mapInArrow(run, spark_schema(result)), needed
+    return map_in_arrow(wire.repartitionById(buckets, "shard"), run, spark_schema(result)), needed
 
 
 def _events(basis: RunBasis, recompute: Recompute, buckets: int, needed: set[int], window: Window) -> list[DataFrame]:
@@ -146,7 +147,7 @@ def _wired(rows: DataFrame, kind: str, recompute: Recompute, shards: int) -> Dat
             table = table if layouts is None else newest_rows(operator, layouts, table)
             yield from rows_by_shard(kind, table, shards)
 
-    return rows.mapInArrow(split, WIRE_DDL)
+    return map_in_arrow(rows, split, WIRE_DDL)
 
 
 def _lifted(late: DataFrame, recompute: Recompute, buckets: int) -> DataFrame:
@@ -159,7 +160,7 @@ def _lifted(late: DataFrame, recompute: Recompute, buckets: int) -> DataFrame:
             rows = at_batch(partials, table[BATCH].to_numpy()).to_table()
             yield from rows_by_shard(LATE, rows.append_column(INCLUDED, table[INCLUDED]), buckets)
 
-    return late.mapInArrow(split, WIRE_DDL)
+    return map_in_arrow(late, split, WIRE_DDL)
 
 
 def _unpacked(restated: DataFrame, recompute: Recompute, buckets: int) -> DataFrame:
@@ -178,4 +179,4 @@ def _unpacked(restated: DataFrame, recompute: Recompute, buckets: int) -> DataFr
             partials = placed(Partials(combined(table["key"]), start, end, count, np.asarray(consumed), states), until)
             yield from rows_by_shard(RESTATE, partials.to_table(), buckets)
 
-    return restated.mapInArrow(split, WIRE_DDL)
+    return map_in_arrow(restated, split, WIRE_DDL)

@@ -20,6 +20,7 @@ from sessionlake.stream.unique.hashes import id_hashes
 from sessionlake.stream.watermark import watermark_of
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
+from sessionlake.warehouse.spark_columns import map_in_arrow
 from sessionlake.warehouse.streamed_files import BATCH
 from sessionlake.warehouse.tables import Tables, spark_schema
 
@@ -76,7 +77,7 @@ def _with_ids(events: DataFrame, kind: Kind, secret: str) -> DataFrame:
             columns = [*alone(late).columns, late["time_us"].cast(schemas.TIME), pa.array(hashes)]
             yield from pa.Table.from_arrays(columns, schema=schema).to_batches()
 
-    return _events(events, kind).mapInArrow(each, spark_schema(schema))
+    return map_in_arrow(_events(events, kind), each, spark_schema(schema))
 
 
 def restated(late: DataFrame, kind: Kind, watermark_us: int) -> DataFrame:
@@ -88,7 +89,7 @@ def restated(late: DataFrame, kind: Kind, watermark_us: int) -> DataFrame:
             yield from merge.merge(piece).to_batches()
 
     placed = _events(late, kind).repartition("key").sortWithinPartitions("key", "time_us")
-    return placed.mapInArrow(merged, spark_schema(merge.schema))
+    return map_in_arrow(placed, merged, spark_schema(merge.schema))
 
 
 def _events(late: DataFrame, kind: Kind) -> DataFrame:

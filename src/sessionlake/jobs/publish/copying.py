@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from sessionlake.warehouse.changelog import SIGN
-from sessionlake.warehouse.spark_columns import column
+from sessionlake.warehouse.spark_columns import column, map_in_arrow
 from sessionlake.warehouse.visible import CHANGED_IN
 
 _TYPES: dict[type[T.DataType], str] = {
@@ -75,7 +75,7 @@ class Columns:
         def copy(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from copy_batches(batches, url, target)
 
-        counted = given.mapInArrow(copy, _COUNTED).agg(F.sum("copied"), F.sum("refused")).head()
+        counted = map_in_arrow(given, copy, _COUNTED).agg(F.sum("copied"), F.sum("refused")).head()
         return (0, 0) if counted is None else (counted[0] or 0, counted[1] or 0)
 
 

@@ -25,7 +25,7 @@ from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.changelog import SIGN
 from sessionlake.warehouse.sink_position import Position
-from sessionlake.warehouse.spark_columns import columns
+from sessionlake.warehouse.spark_columns import columns, map_in_arrow
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.topic_position import published_in
 
@@ -170,7 +170,7 @@ class PythonFunction:
         # A partition comes to this process as a whole.
         parted = rows.select(op, *names).repartition(-(-count // most)) if count > most else rows.select(op, *names)
         held, size = list[pa.Table](), 0
-        for row in parted.mapInArrow(_packed, f"{_PAYLOAD} binary").toLocalIterator():
+        for row in map_in_arrow(parted, _packed, f"{_PAYLOAD} binary").toLocalIterator():
             table = from_payload(pa.py_buffer(row[0]))
             while size + table.num_rows >= most:
                 yield pa.concat_tables([*held, table.slice(0, most - size)])

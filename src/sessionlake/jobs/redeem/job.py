@@ -41,6 +41,7 @@ from sessionlake.stream.kind import Kind
 from sessionlake.stream.redeeming import Redeeming
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
+from sessionlake.warehouse.spark_columns import map_in_arrow
 from sessionlake.warehouse.tables import Tables, spark_schema
 from sessionlake.warehouse.views import read_batches
 
@@ -165,7 +166,7 @@ def _judged(run: JobRun, kind: Kind, reading: Redeeming, letters: DataFrame, pin
             if batch.num_rows:
                 yield from judge_letters(reading, batch, pinned["expired_us"], latest, pins).to_batches()
 
-    judged = letters.select(LETTER, "batch_id", "raw").mapInArrow(judge, spark_schema(judged_schema(reading)))
+    judged = map_in_arrow(letters.select(LETTER, "batch_id", "raw"), judge, spark_schema(judged_schema(reading)))
     # A restate may begin before its event, and is refused by its start.
     expired = (F.col("outcome") == TAKEN) & (restating_of(kind).start_us() < pinned["expired_us"])
     judged = judged.withColumn("outcome", F.when(expired, EXPIRED).otherwise(F.col("outcome")))

@@ -23,7 +23,7 @@ from sessionlake.sources.lookups.making import UNREAD
 from sessionlake.sources.lookups.tables import TableToLookUp, changelog_of_table
 from sessionlake.warehouse.filesystem import as_name
 from sessionlake.warehouse.outside_files import outside_of_snapshot
-from sessionlake.warehouse.spark_columns import column
+from sessionlake.warehouse.spark_columns import column, map_in_arrow
 from sessionlake.warehouse.tables import Table, Tables, spark_schema
 from sessionlake.warehouse.views import merged_rows, pinned_versions
 
@@ -125,7 +125,7 @@ class FilesReader:
         paths = [path for path, *_ in self._listed()]
         self.check(version)
         schema = pa.schema([*types.items(), (UNREAD, pa.string())])
-        return self._files(paths).coalesce(1).mapInArrow(_decoding(self._of, types, schema), spark_schema(schema))
+        return map_in_arrow(self._files(paths).coalesce(1), _decoding(self._of, types, schema), spark_schema(schema))
 
     def check(self, version: str) -> None:
         """Raise ChangedError if the files are not those of the version."""

@@ -34,6 +34,7 @@ from sessionlake.sources.lookups.readers import ChangedError, reader_of
 from sessionlake.sources.lookups.source import WithLookups
 from sessionlake.sources.lookups.tables import TableToLookUp
 from sessionlake.warehouse.arrow_files import file_system, local_path
+from sessionlake.warehouse.spark_columns import map_in_arrow
 from sessionlake.warehouse.tables import Tables
 
 KEPT = 10
@@ -182,7 +183,7 @@ class Versions:
             yield from making.make(batches, schema, uri)
 
         try:
-            result = rows.repartition(1).mapInArrow(make, "bad string").collect()
+            result = map_in_arrow(rows.repartition(1), make, "bad string").collect()
         except (PySparkException, Py4JJavaError) as error:
             raise SourceError(
                 f"{self._table.place_at}: version {version} of {self._table.place!r} can't be read; see Spark's log, and if its files were removed or its "

@@ -18,6 +18,7 @@ from sessionlake.stream.watermark import watermark_of
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import find_last_batch
+from sessionlake.warehouse.spark_columns import map_in_arrow
 from sessionlake.warehouse.tables import Tables
 
 _COMMENTS: Mapping[str, str] = {
@@ -93,7 +94,7 @@ def hashed(rows: DataFrame, number: int, secret: str) -> DataFrame:
             hashes = pa.array(id_hashes(batch["key"], batch["event_id"], number, secret))
             yield batch.drop_columns(["event_id"]).append_column(ID_HASH, hashes)
 
-    return rows.mapInArrow(each, schema)
+    return map_in_arrow(rows, each, schema)
 
 
 def _names(kind: Kind) -> list[str]:
