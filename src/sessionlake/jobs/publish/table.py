@@ -17,7 +17,7 @@ from pyspark.storagelevel import StorageLevel
 from sessionlake.config.load import Config
 from sessionlake.config.source import TABLE, DeltaSink
 from sessionlake.engine import failpoints
-from sessionlake.errors import FencedError
+from sessionlake.errors import ConfigError, FencedError
 from sessionlake.jobs.publish.results import LEAST_SIGN, Results, is_gone
 from sessionlake.jobs.publish.steps import Step
 from sessionlake.jobs.publish.versions import CLOSES, FROM, TO, Versions
@@ -34,6 +34,7 @@ from sessionlake.warehouse.views import bound_us, whole
 
 _ATTEMPTS = 10
 _FILE_ROWS = 1_000_000
+_REFUSED = frozenset(" ,;{}()\n\t=")
 _REWRITE_FROM = 0.05
 """Share of the rows of files that may hold changed ones, from which it is cheaper to write all the files again than a MERGE even if that
 finds that some hold none. Measured: docs/decisions/0048."""
@@ -159,6 +160,11 @@ class SinkTable:
         of, rows = self.tables.changelog, rows.select(*self._columns(now))
         if of.start in of.identity:  # in an order by which a step can leave files out
             rows = rows.repartitionByRange(of.start).sortWithinPartitions(of.start)
+        if refused := next((name for name in rows.columns if _REFUSED & {*name}), None):
+            raise ConfigError(
+                f"sink.delta: column {refused!r} has a character that Delta's writer refuses: a space, a tab, a line break or one of ,;{{}}()=; "
+                "choose another name for it"
+            )
         options = {"maxRecordsPerFile": _FILE_ROWS, "userMetadata": user_metadata(now.metadata())}
         self.table.overwrite(rows, {**self._properties, **_transaction(now), **options})
         failpoints.hit("sunk")
