@@ -68,6 +68,7 @@ def checked(spark: SparkSession, config: Config) -> None:
     assert report.counts.get("failed_critical", 0) == 0, report.lines()
 
 
+@pytest.mark.slow
 def test_a_table_and_all_that_reads_it(spark: SparkSession, tmp_path: Path) -> None:
     sections: dict[str, Any] = {
         "pipeline": {"archive": True},
@@ -207,6 +208,7 @@ def test_groups_over_changes_of_a_table(spark: SparkSession, tmp_path: Path) -> 
     assert query_tables(config, query, 100)[1] == summed(*KEYS)
 
 
+@pytest.mark.slow
 def test_sessions_of_a_delta_table_and_their_jobs(spark: SparkSession, tmp_path: Path) -> None:
     section = {"session": {"gap": "1 hour", "grace": "1 hour", "retention": "1 day"}}
     config = over_changes(tmp_path, section=section, kind="delta")

@@ -9,6 +9,7 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
+from sessionlake.errors import ConfigError
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Table, Tables, spark_schema
@@ -71,5 +72,35 @@ def test_two_who_add_columns_at_one_moment(
 def test_columns_that_can_not_be_added_are_no_end_without_an_error(spark: SparkSession, tmp_path: Path) -> None:
     table = Tables(spark, str(tmp_path), CHANGELOG)[schemas.CORRECTIONS]
     table.create(pa.schema([("a", pa.int64())]), "")
-    with pytest.raises(AnalysisException, match="INVALID"):
-        table.grow(pa.schema([("a", pa.int64()), ("b c", pa.int64())]))
+    with pytest.raises(AnalysisException, match="ALREADY_EXISTS"):
+        table.grow(pa.schema([("b", pa.int64()), ("B", pa.int64())]))
+
+
+def test_columns_with_names_that_spark_refuses(spark: SparkSession, tmp_path: Path) -> None:
+    """A table of deltalake takes them. Spark would refuse each more column, of any name."""
+    table = Tables(spark, str(tmp_path), CHANGELOG)[schemas.CORRECTIONS]
+    inner = pa.struct([("x = y", pa.int64())])
+    table.create(pa.schema([("a b", pa.int64()), ("in", inner)]), "")
+    table.grow(pa.schema([pa.field("c", pa.int64(), metadata={"comment": "its text"}), ("d;", pa.string())]))
+    table.grow_struct(pa.field("in", pa.struct([*inner, ("{z}", pa.string()), ("plain", pa.timestamp("us", "UTC"))])))
+    assert table.read().columns == ["a b", "in", "c", "d;"]
+    assert table.read().schema["c"].metadata == {"comment": "its text"}
+    assert table.read().select("in.*").columns == ["x = y", "{z}", "plain"]
+    table.append(
+        spark.sql(
+            "select 1L as `a b`, named_struct('x = y', 1L, '{z}', 'z', 'plain', now()) as `in`, 2L as c, 's' as `d;`"
+        ),
+        "a",
+        1,
+    )
+    assert table.read().select("`a b`", "c", "in.`{z}`").collect() == [(1, 2, "z")]
+
+
+def test_names_that_spark_refuses_where_it_makes_the_tables(spark: SparkSession, tmp_path: Path) -> None:
+    table = Tables(spark, str(tmp_path / "per%20cent"), CHANGELOG)[schemas.CORRECTIONS]
+    refused = "column 'a b' has a character that Delta's writer refuses"
+    with pytest.raises(ConfigError, match=refused):
+        table.create(pa.schema([("a b", pa.int64())]), "")
+    table.create(pa.schema([("a", pa.int64())]), "")
+    with pytest.raises(ConfigError, match=refused):
+        table.grow(pa.schema([("a b", pa.int64())]))

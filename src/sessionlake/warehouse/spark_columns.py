@@ -10,6 +10,8 @@ from pyspark.sql.types import StructType
 from sessionlake.warehouse.dialects import SPARK
 
 Batches = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
+UNNAMABLE = "column {!r} has a character that Delta's writer refuses: a space, a tab, a line break or one of ,;{{}}()=; choose another name for it"
+_UNNAMABLE = frozenset(" ,;{}()\n\t=")
 
 
 def column(name: str) -> Column:
@@ -20,6 +22,17 @@ def column(name: str) -> Column:
 def columns(names: Iterable[str]) -> list[Column]:
     """Return the columns of some names, in their order."""
     return [column(name) for name in names]
+
+
+def unnamable(names: Iterable[str]) -> str | None:
+    """Return the first name with a character for which Delta on Spark refuses each change of a table's columns and properties.
+
+    It takes rows of such a table, which deltalake made, all the same.
+
+    >>> unnamable(["a.b", "e f"])
+    'e f'
+    """
+    return next((name for name in names if _UNNAMABLE & {*name}), None)
 
 
 def map_in_arrow(rows: DataFrame, run: Batches, schema: StructType | str) -> DataFrame:

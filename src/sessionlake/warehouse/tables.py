@@ -14,12 +14,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
-from sessionlake.errors import ContendedError, FencedError
+from sessionlake.errors import ConfigError, ContendedError, FencedError
 from sessionlake.warehouse.delta_log import Logs
 from sessionlake.warehouse.dialects import SPARK
 from sessionlake.warehouse.filesystem import Files
 from sessionlake.warehouse.history import user_metadata
 from sessionlake.warehouse.replacement import Replacement
+from sessionlake.warehouse.spark_columns import UNNAMABLE, unnamable
 from sessionlake.warehouse.spark_times import write_times_plainly
 from sessionlake.warehouse.transactions import CONCURRENT, CONFLICT, Transactions
 
@@ -56,6 +57,14 @@ def session_settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator
                 conf.set(name, old)
 
 
+def _names(schema: StructType) -> Iterator[str]:
+    """Yield the names of columns and of the fields of structs among them."""
+    for field in schema:
+        yield field.name
+        if isinstance(field.dataType, StructType):
+            yield from _names(field.dataType)
+
+
 class Table(Transactions):
     """A table, which need not be there, as Spark reads and writes it."""
 
@@ -89,26 +98,34 @@ class Table(Transactions):
 
     def add_columns(self, fields: Sequence[StructField]) -> None:
         """Add columns, which are null in the rows that are there."""
-        columns = ", ".join(
-            f"{SPARK.named(field.name)} {field.dataType.simpleString()} comment {SPARK.text(field.metadata.get('comment', ''))}"
-            for field in fields
-        )
-        if columns:
-            self.spark.sql(f"alter table {self.sql_name()} add columns ({columns})")
+        self._extend(fields)
 
     def grow_struct(self, field: pa.Field) -> None:
         """Add the fields of a struct column that the table's column lacks. They are null in its rows."""
-        name = SPARK.named(field.name)
 
         def lacking() -> list[StructField]:
-            known = self.read().select(f"{name}.*").columns
+            known = self.read().select(f"{SPARK.named(field.name)}.*").columns
             return [f for f in spark_schema(pa.schema(list(field.type))) if f.name not in known]
 
-        def add(new: Sequence[StructField]) -> None:
-            columns = ", ".join(f"{name}.{SPARK.named(f.name)} {f.dataType.simpleString()}" for f in new)
-            self.spark.sql(f"alter table {self.sql_name()} add columns ({columns})")
+        self._add(lacking, lambda fields: self._extend(fields, field.name))
 
-        self._add(lacking, add)
+    def _extend(self, fields: Sequence[StructField], struct: str | None = None) -> None:
+        """Add columns, or fields of a struct column."""
+        if not fields:
+            return
+        named = StructType([*fields] if struct is None else [StructField(struct, StructType([*fields]))])
+        if name := unnamable([*_names(self.read().schema), *_names(named)]):
+            if not _LOCAL.fullmatch(self.uri):
+                raise ConfigError(f"{self.uri}: {UNNAMABLE.format(name)}")
+            deltalake.DeltaTable(self.uri).alter.add_columns(deltalake.Schema.from_json(named.json()).fields)
+            return
+        before = "" if struct is None else SPARK.named(struct) + "."
+        columns = ", ".join(
+            f"{before}{SPARK.named(field.name)} {field.dataType.simpleString()}"
+            f" comment {SPARK.text(field.metadata.get('comment', ''))}"
+            for field in fields
+        )
+        self.spark.sql(f"alter table {self.sql_name()} add columns ({columns})")
 
     def _add(self, lacking: Callable[[], list[StructField]], add: Callable[[list[StructField]], None]) -> None:
         """Add what is lacking."""
@@ -142,6 +159,8 @@ class Table(Transactions):
         comment: str,
         settings: dict[str, str],
     ) -> None:
+        if name := unnamable(_names(schema)):
+            raise ConfigError(f"{self.uri}: {UNNAMABLE.format(name)}")
         builder = DeltaTable.createIfNotExists(self.spark).location(self.uri).comment(comment).addColumns(schema)
         for key, value in settings.items():
             builder = builder.property(key, value)

@@ -15,8 +15,9 @@ from sessionlake.jobs.compact.plan import MB, File, touched
 from sessionlake.jobs.compact.upkeep import ATTEMPTS, Upkeep
 from sessionlake.warehouse.changelog import FOLD, Changelog
 from sessionlake.warehouse.delta_log import USER_METADATA
+from sessionlake.warehouse.dialects import SPARK
 from sessionlake.warehouse.history import user_metadata
-from sessionlake.warehouse.spark_columns import columns
+from sessionlake.warehouse.spark_columns import columns, unnamable
 from sessionlake.warehouse.views import CHANGE_COUNT, ERASURES, changes, fold_point, latest_changes
 
 STEP = "fold"
@@ -162,7 +163,8 @@ def _merge(upkeep: Upkeep, tail: Tail) -> None:
     same = " and ".join(f"t.{column} = s.{column}" for column in of.identity)
     name = upkeep.tables[of.snapshot].sql_name()
     properties = {row.key: row.value for row in upkeep.spark.sql(f"show tblproperties {name}").collect()}
-    if properties.get(_DELETION_VECTORS) != "true":
+    # Without deletion vectors, whose property a table with such a column can't get, MERGE writes the files anew.
+    if properties.get(_DELETION_VECTORS) != "true" and not unnamable(tail.changes.columns):
         upkeep.execute(
             of.snapshot, "properties", f"alter table {name} set tblproperties ('{_DELETION_VECTORS}' = 'true')"
         )
@@ -170,6 +172,8 @@ def _merge(upkeep: Upkeep, tail: Tail) -> None:
     # MERGE has no writer options: its transaction and metadata are settings of the session.
     transaction = {f"spark.databricks.delta.write.{key}": value for key, value in _transaction(tail).items()}
     metadata = user_metadata(_metadata(upkeep, tail, MERGE))
+    # Named each: Delta takes a backquote in the names behind a star for a mark of SQL.
+    names = [SPARK.named(name) for name in upkeep.tables[of.snapshot].read().columns]
     gone = "" if of.keeps_deletions else "when matched and s.op = 'delete' then delete"
     with upkeep.tables.settings({**transaction, USER_METADATA: metadata}):
         upkeep.spark.sql(
@@ -178,9 +182,10 @@ def _merge(upkeep: Upkeep, tail: Tail) -> None:
             on t.{of.date} in ({_dates(tail)}) and t.{of.date} = s.{of.date}
                 and {same}
             {gone}
-            when matched then update set *
-            when not matched and {tail.put.replace("op", "s.op")} then insert *
-            """
+            when matched then update set {", ".join(f"t.{name} = s.{name}" for name in names)}
+            when not matched and {tail.put.replace("op", "s.op")}
+                then insert ({", ".join(names)}) values ({", ".join(f"s.{name}" for name in names)})
+            """  # noqa: S608 (a path and names)
         ).collect()
 
 

@@ -28,13 +28,12 @@ from sessionlake.warehouse.dialects import SPARK
 from sessionlake.warehouse.history import user_metadata
 from sessionlake.warehouse.replacement import Replacement
 from sessionlake.warehouse.sink_position import HISTORY, STEPS, Position, newest_position, position_of, sink_of
-from sessionlake.warehouse.spark_columns import column, columns
+from sessionlake.warehouse.spark_columns import UNNAMABLE, column, columns, unnamable
 from sessionlake.warehouse.tables import Table, Tables
 from sessionlake.warehouse.views import bound_us, whole
 
 _ATTEMPTS = 10
 _FILE_ROWS = 1_000_000
-_REFUSED = frozenset(" ,;{}()\n\t=")
 _REWRITE_FROM = 0.05
 """Share of the rows of files that may hold changed ones, from which it is cheaper to write all the files again than a MERGE even if that
 finds that some hold none. Measured: docs/decisions/0048."""
@@ -160,11 +159,8 @@ class SinkTable:
         of, rows = self.tables.changelog, rows.select(*self._columns(now))
         if of.start in of.identity:  # in an order by which a step can leave files out
             rows = rows.repartitionByRange(of.start).sortWithinPartitions(of.start)
-        if refused := next((name for name in rows.columns if _REFUSED & {*name}), None):
-            raise ConfigError(
-                f"sink.delta: column {refused!r} has a character that Delta's writer refuses: a space, a tab, a line break or one of ,;{{}}()=; "
-                "choose another name for it"
-            )
+        if refused := unnamable(rows.columns):
+            raise ConfigError(f"sink.delta: {UNNAMABLE.format(refused)}")
         options = {"maxRecordsPerFile": _FILE_ROWS, "userMetadata": user_metadata(now.metadata())}
         self.table.overwrite(rows, {**self._properties, **_transaction(now), **options})
         failpoints.hit("sunk")
