@@ -189,6 +189,7 @@ def test_rows_that_somebody_else_has_changed_refuse_a_term(table: Table) -> None
         begin(table, 1, batch_id=1, guarded=True, after_version=known)
 
 
+@pytest.mark.slow
 def test_driver_of_other_settings_takes_over_a_computed_batch(
     spark: SparkSession, half: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,6 +61,7 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_modules_of_one_name_do_the_work_of_their_own_pipelines(root: Path) -> None:
     call("check", str(root))
     assert run(root, "--once").returncode == 0

@@ -59,6 +59,7 @@ def test_a_pipeline_is_read_whatever_its_name_is(root: Path, name: str) -> None:
     assert all("``" not in text for text in view_statements(named(root, name), "spark").values())
 
 
+@pytest.mark.slow
 def test_pipelines_of_a_project_stand_beside_each_other(root: Path) -> None:
     unique: dict[str, Config] = {name.lower(): named(root, name) for name in words()}
     configs = list(unique.values())

@@ -103,7 +103,7 @@ def config_of(root: Path, kind: str, name: str, **source: object) -> Config:
     return parse_config({**raw, **operator}, root)
 
 
-@pytest.mark.parametrize("kind", ["delta", "change_feed"])
+@pytest.mark.parametrize("kind", ["delta", pytest.param("change_feed", marks=pytest.mark.slow)])
 def test_a_stream_reads_no_file_outside_of_its_table(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     uri = table_of(spark, tmp_path, "table")
     config = config_of(tmp_path, kind, "p")

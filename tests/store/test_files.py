@@ -311,7 +311,7 @@ def test_a_removal_waits_for_nobody_and_takes_no_store_that_was_begun_meanwhile(
         assert db.items(1) == [(b"a", b"1")]
 
 
-@pytest.mark.parametrize("clearing", [False, True])
+@pytest.mark.parametrize("clearing", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_store_is_whole_or_empty_wherever_its_making_or_clearing_is_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, clearing: bool
 ) -> None:

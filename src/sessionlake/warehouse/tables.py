@@ -19,6 +19,7 @@ from sessionlake.warehouse.delta_log import Logs
 from sessionlake.warehouse.dialects import SPARK
 from sessionlake.warehouse.filesystem import Files
 from sessionlake.warehouse.history import user_metadata
+from sessionlake.warehouse.opened import opened
 from sessionlake.warehouse.replacement import Replacement
 from sessionlake.warehouse.spark_columns import UNNAMABLE, unnamable
 from sessionlake.warehouse.spark_times import write_times_plainly
@@ -117,7 +118,7 @@ class Table(Transactions):
         if name := unnamable([*_names(self.read().schema), *_names(named)]):
             if not _LOCAL.fullmatch(self.uri):
                 raise ConfigError(f"{self.uri}: {UNNAMABLE.format(name)}")
-            deltalake.DeltaTable(self.uri).alter.add_columns(deltalake.Schema.from_json(named.json()).fields)
+            opened(self.uri).alter.add_columns(deltalake.Schema.from_json(named.json()).fields)
             return
         before = "" if struct is None else SPARK.named(struct) + "."
         columns = ", ".join(
