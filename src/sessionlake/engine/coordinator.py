@@ -112,7 +112,6 @@ class Coordinator:
         if self._is_committed(batch_id, planned):
             return
         self._check_interrupted(batch_id, planned)
-        self._begin_term()
         started = time.time_ns() // 1000
         commit_id = uuid.uuid4().hex[:16]
         # Its start, not its commit: a clock that was set forward while it was computed has jumped for the next one.
@@ -123,7 +122,13 @@ class Coordinator:
         context = BatchContext(
             batch_id, commit_id, state, clock_us, last, dict(files), pins, keeps_replaced=p.keeps_replaced
         )
-        outcome = self._compute(p, rows(pins), context, is_small=is_small and self._fits_one_task(p))
+        # Terms are needed before the first commit, not before the rows are computed.
+        with ThreadPoolExecutor(1) as pool:
+            terms = pool.submit(self._begin_term)
+            try:
+                outcome = self._compute(p, rows(pins), context, is_small=is_small and self._fits_one_task(p))
+            finally:
+                terms.result()
         failpoints.hit("computed")
         if p.input_of(batch_id) != planned:
             raise FencedError(

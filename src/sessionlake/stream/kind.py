@@ -31,9 +31,9 @@ ClosingWatermark = Callable[[Tables], int | None]
 ALLOW_EXPIRY = "allow_expiry"
 """A setting of classification that is not in the config: the limits on removals by [ttl] are ignored."""
 CHECKPOINT_INTERVAL = "100"
-"""The number of batches after which Delta writes a checkpoint of the changelog's log. Delta's default is 10.
+"""The number of commits after which Delta writes a checkpoint of the log of a table that batches write. Delta's default is 10.
 
-The stream waits while Delta writes it."""
+The stream waits while Delta writes it, and each start commits to every such table."""
 
 
 @dataclass(frozen=True)

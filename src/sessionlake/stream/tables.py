@@ -13,7 +13,7 @@ from sessionlake.errors import ConfigError
 from sessionlake.stream.control import OUTCOMES
 from sessionlake.stream.ingest import ARCHIVED, DEAD
 from sessionlake.stream.input_log import BATCH_INPUTS, inputs_schema
-from sessionlake.stream.kind import Kind, TableSpec, own_tables
+from sessionlake.stream.kind import CHECKPOINT_INTERVAL, Kind, TableSpec, own_tables
 from sessionlake.stream.outputs import LATE, archived_rows, late_rows, same_rows, sided_rows
 from sessionlake.stream.unique import tables as unique_tables
 from sessionlake.stream.whole import ALL, WHOLE
@@ -41,7 +41,11 @@ def create_tables(tables: Tables, config: Config, kind: Kind, *, grow: bool = Fa
             make_private(Path(config.pipeline.warehouse.removeprefix("file:")))
         unique_tables.require_ids(tables, kind)
         own = own_tables(kind, tables.changelog)
-        for spec in (*_common(config, kind), *_replaced_table(config, tables, own), *own):
+        common = [
+            replace(spec, properties={"checkpointInterval": CHECKPOINT_INTERVAL, **spec.properties})
+            for spec in _common(config, kind)
+        ]
+        for spec in (*common, *_replaced_table(config, tables, own), *own):
             tables[spec.name].create(spec.schema, spec.comment, properties=spec.properties)
             if spec.name == schemas.REPLACED_ROWS:  # aggregates may have been added while nothing was kept
                 tables[spec.name].grow(spec.schema)
