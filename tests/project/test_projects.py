@@ -103,6 +103,50 @@ def test_what_is_wrong_in_any_file_stops_all_before_spark_starts(root: Path) -> 
     assert not (root / "lake").exists()
 
 
+UNWRITABLE = '[pipeline]\nstore = "/proc/stores"\n'
+"""The store of a pipeline that can't run: whoever runs the tests, no directory can be made there."""
+
+
+@pytest.mark.parametrize("words", [("--once",), ()])
+def test_pipelines_of_which_none_can_run_end_before_spark_starts(root: Path, words: tuple[str, ...]) -> None:
+    for name in ("sittings", "stragglers"):
+        (root / f"{name}.toml").write_text(f"{UNWRITABLE}{PIPELINES[name]}")
+    done = call("run", str(root), "--only", "sittings,stragglers", *words, code=2)
+    *problems, last = done.stderr.splitlines()
+    assert [line.split(" can't be written")[0] for line in problems] == [
+        f"sessionlake: {name}: {root}/{name}.toml:2: pipeline.store: '/proc/stores/{name}'"
+        for name in ("sittings", "stragglers")
+    ]
+    assert last == f"sessionlake: run: 2 of 2 pipelines of {str(root)!r} failed: sittings, stragglers"
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert (told["failed"], told["skipped"]) == (["sittings", "stragglers"], [])
+    assert not (root / "lake").exists()
+
+
+def test_what_reads_a_pipeline_that_can_not_run_is_skipped_and_named(root: Path) -> None:
+    (root / "sittings.toml").write_text(f"{UNWRITABLE}{PIPELINES['sittings']}")
+    done = call("run", str(root), "--only", "sittings,stragglers", "--once", code=2)
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert (told["failed"], told["skipped"]) == (["sittings"], ["stragglers"])
+    assert done.stdout.splitlines()[1] == "stragglers  skipped: it reads sittings"
+    line = f"sessionlake: run: 1 of 2 pipelines of {str(root)!r} failed: sittings; skipped behind them: stragglers"
+    assert done.stderr.splitlines()[-1] == line
+
+
+@pytest.mark.slow
+def test_one_whose_disk_can_not_be_written_leaves_the_others_done(root: Path) -> None:
+    (root / "sittings.toml").write_text(f"{UNWRITABLE}{PIPELINES['sittings']}")
+    done = run(root, "--once")
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("can't be written") == 1
+    told = json.loads(done.stdout.splitlines()[-1])
+    states = {"sittings": "failed", "hours": "done", "latest": "done", "stragglers": "skipped"}
+    assert {name: one["state"] for name, one in told["pipelines"].items()} == states
+    assert batches(root, "hours") == 2
+    line = f"sessionlake: run: 1 of 4 pipelines of {str(root)!r} failed: sittings; skipped behind them: stragglers"
+    assert done.stderr.splitlines()[-1] == line
+
+
 def test_a_job_that_airflow_can_not_start_by_itself_has_no_schedule(root: Path) -> None:
     (root / "latest.toml").write_text(
         f"{PIPELINES['latest']}[airflow.schedules]\nbackup = '@daily'\nbackfill = 'off'\ncompact = '@daily'\n"

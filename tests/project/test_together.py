@@ -120,3 +120,22 @@ def test_without_restarts_a_failure_is_final() -> None:
 
     found = Together(graph(names="ab"), work, threading.Event())
     assert {one.how for one in found.until_stopped(restart=False).values()} == {How.FAILED}
+
+
+@pytest.mark.parametrize("once", [True, False])
+def test_what_ends_a_thread_and_is_no_exception_is_a_failure_of_that_pipeline_alone(once: bool) -> None:  # noqa: FBT001
+    def work(name: str) -> str:
+        if name == "a":
+            raise SystemExit(3)
+        return name
+
+    found = Together(graph(names="ab"), work, threading.Event())
+    ended = found.once(1) if once else found.until_stopped(restart=False)
+    assert {name: one.how for name, one in ended.items()} == {"a": How.FAILED, "b": How.DONE}
+    assert str(ended["a"].error) == "pipeline 'a' ended by SystemExit: 3"
+
+
+def test_readers_of_pipelines_are_found_through_others() -> None:
+    of = graph(("a", "c"), ("c", "d"), ("b", "e"), names="f")
+    assert of.with_readers(["a"]) == {*"acd"}
+    assert of.with_readers([]) == set()

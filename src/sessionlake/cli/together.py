@@ -43,12 +43,17 @@ def run_project(directory: str, *, once: bool, drain: bool, only: list[str], mos
     require_versions(spark=True)
     for member in project.members.values():
         show_warnings([with_place(warning, member.path) for warning in member.config.warnings()])
-    from sessionlake.preflight.project import require_ready_project
+    from sessionlake.preflight.project import unready
     from sessionlake.project.together import Together
 
     with progress() as shown:
         shown.step(CHECKING)
-        require_ready_project(project, shown.count)
+        errors = unready(project, shown.count)
+    for name, error in errors.items():
+        tell_failure(name, error, project.members[name].path)
+    # With --once those behind are skipped, otherwise they wait for what comes.
+    if len(project.graph.with_readers(errors) if once else errors) == len(project.members):
+        _end(project, _none_can_run(project, errors))
     with progress() if once else nullcontext() as shown:
         spark = open_project_session(project)
         if shown is not None:
@@ -56,17 +61,15 @@ def run_project(directory: str, *, once: bool, drain: bool, only: list[str], mos
         with put_off() as asked:
             if once:
                 drained = list(project.members) if drain else []
-                ended = run_all_once(spark, project, asked, drained=drained, most=most)
+                ended = run_all_once(spark, project, asked, drained=drained, most=most, told=errors)
             else:
                 with _all_metrics(project) as kept:
-                    work = _Work(spark, project, kept=kept)
+                    work = _Work(spark, project, kept=kept, told=errors)
                     together = Together(project.graph, work, asked, work.failed, work.waits)
                     ended = together.until_stopped(restart=restart)
         if asked.is_set():
             raise KeyboardInterrupt
-    _report(ended)
-    if code := worst({error_lines(one.error, None)[1] for one in ended.values() if one.error is not None}):
-        raise SystemExit(code)
+    _end(project, ended)
 
 
 def run_all_once(
@@ -76,14 +79,16 @@ def run_all_once(
     *,
     drained: Collection[str] = (),
     most: int | None = None,
+    told: Mapping[str, Exception] | None = None,
 ) -> "Mapping[str, Ended[RunSummary]]":
     """Run all pipelines once, each after those that it reads, at most `most` at a time, by default as many as there are cores.
 
     The open results of the `drained` ones are closed at the end. If `asked` is set, those that run end with the batch.
+    Failures that are `told` already are not printed again.
     """
     from sessionlake.project.together import Together
 
-    work = _Work(spark, project, drained=drained)
+    work = _Work(spark, project, drained=drained, told=told)
     return Together(project.graph, work, asked, work.failed, work.waits).once(most or os.cpu_count() or 1)
 
 
@@ -154,8 +159,10 @@ class _Work:
         *,
         kept: Mapping[str, StreamMetrics] | None = None,
         drained: Collection[str] = (),
+        told: Mapping[str, Exception] | None = None,
     ) -> None:
         self._members, self._kept, self._drained = project.members, kept, drained
+        self._told = {name: str(error) for name, error in (told or {}).items()}
         self._width = max(map(len, project.members))
         self._sessions = Sessions(spark)
 
@@ -189,7 +196,8 @@ class _Work:
         from sessionlake.observe.standing import failed
 
         member = self._members[name]
-        tell_failure(name, error, member.path)
+        if self._told.pop(name, None) != str(error):
+            tell_failure(name, error, member.path)
         if self._kept is not None:
             self._kept[name].readings.fails()
         if wait_s is not None:
@@ -213,8 +221,28 @@ def staggered(config: Config, place: int) -> Config:
     return config.model_copy(update={"pipeline": pipeline})
 
 
-def _report(ended: "Mapping[str, Ended[RunSummary]]") -> None:
-    """Print how each pipeline ended, then one line of JSON for the calling program."""
+def _none_can_run(project: Project, errors: Mapping[str, Exception]) -> "Mapping[str, Ended[RunSummary]]":
+    """Return how the pipelines of a project end of which none can run: those without an error read one that has, or that is skipped."""
+    from sessionlake.project.together import Ended, How
+
+    ended: dict[str, Ended[RunSummary]] = {}
+    for name in project.members:
+        if name in errors:
+            ended[name] = Ended(How.FAILED, error=errors[name])
+        else:
+            ended[name] = Ended(How.SKIPPED, because=tuple(up for up in project.graph.upstream(name) if up in ended))
+    return ended
+
+
+def _end(project: Project, ended: "Mapping[str, Ended[RunSummary]]") -> None:
+    """Print how each pipeline ended, and end with the worst exit code of their errors, if there are any."""
+    _report(project, ended)
+    if code := worst({error_lines(one.error, None)[1] for one in ended.values() if one.error is not None}):
+        raise SystemExit(code)
+
+
+def _report(project: Project, ended: "Mapping[str, Ended[RunSummary]]") -> None:
+    """Print how each pipeline ended, then which failed, and one line of JSON for the calling program."""
     width = max(map(len, ended), default=0)
     told: dict[str, Any] = {}
     for name, one in ended.items():
@@ -226,4 +254,9 @@ def _report(ended: "Mapping[str, Ended[RunSummary]]") -> None:
             console.print(f"{name:<{width}}  skipped: it reads {', '.join(one.because)}", soft_wrap=True)
         else:
             console.print(f"{name:<{width}}  {one.how.value}", soft_wrap=True)
-    click.echo(json.dumps({"job": STREAM_RUN, "pipelines": told}))
+    of_state = {how: [name for name, one in told.items() if one["state"] == how] for how in ("failed", "skipped")}
+    if of_state["failed"]:
+        skipped = f"; skipped behind them: {', '.join(of_state['skipped'])}" if of_state["skipped"] else ""
+        line = f"{len(of_state['failed'])} of {len(ended)} pipelines of {project.directory!r} failed: {', '.join(of_state['failed'])}"
+        click.echo(f"sessionlake: {STREAM_RUN}: {line}{skipped}", err=True)
+    click.echo(json.dumps({"job": STREAM_RUN, **of_state, "pipelines": told}))

@@ -42,6 +42,14 @@ class Graph:
         """Return the pipelines that read a pipeline, each once."""
         return list(dict.fromkeys(edge.downstream for edge in self.edges if edge.upstream == name))
 
+    def with_readers(self, names: Iterable[str]) -> set[str]:
+        """Return pipelines and all that read them, also through others."""
+        found = set(names)
+        for name in self.names:
+            if found.intersection(self.upstream(name)):
+                found.add(name)
+        return found
+
 
 def edges_of(configs: Mapping[str, Config]) -> list[Edge]:
     """Return the edges between pipelines.

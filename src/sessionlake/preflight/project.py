@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sessionlake.config.problems import Gathered, Problem, problems_of
+from sessionlake.config.problems import Gathered, InvalidConfigError, Problem, problems_of
 from sessionlake.config.project import Project, read_project
 from sessionlake.errors import SessionlakeError
 from sessionlake.jobs.registry import BY_NAME, Kind
@@ -66,14 +66,22 @@ def check_project(directory: str | Path, on_count: OnCount = lambda *_: None) ->
     return CheckedProject(loaded.project, tuple(found.problems), checked)
 
 
-def require_ready_project(project: Project, on_count: OnCount = lambda *_: None) -> None:
-    """Raise InvalidConfigError, with the problems of all pipelines, if one of them can't run; `on_count` as above."""
-    found = Gathered()
+def unready(project: Project, on_count: OnCount = lambda *_: None) -> dict[str, Exception]:
+    """Return why pipelines can't run as they are, by name: InvalidConfigError with all problems, or what kept one from being checked.
+
+    Starts no JVM. `on_count` is that of `check_project`.
+    """
+    found: dict[str, Exception] = {}
     for number, (name, member) in enumerate(project.members.items(), 1):
-        problems = problems_of_pipeline(member.config)
-        found.add(*member.file.located(_without_awaited(project, name, problems)))
+        try:
+            problems = _without_awaited(project, name, problems_of_pipeline(member.config))
+        except Exception as error:  # noqa: BLE001 (whatever it is, the other pipelines run)
+            found[name] = error
+        else:
+            if problems:
+                found[name] = InvalidConfigError(member.file.located(problems))
         on_count(number, len(project.members), "pipelines")
-    found.raise_any()
+    return found
 
 
 def _without_awaited(project: Project, name: str, problems: Iterable[Problem]) -> list[Problem]:

@@ -10,7 +10,7 @@ from graphlib import TopologicalSorter
 from typing import Generic, TypeVar
 
 from sessionlake.config.graph import Graph
-from sessionlake.errors import AwaitedError
+from sessionlake.errors import AwaitedError, SessionlakeError, without_values
 
 Result = TypeVar("Result")
 LONGEST_WAIT_S = 300.0
@@ -92,9 +92,18 @@ class Together(Generic[Result]):
                 thread.join(_LOOK_S)  # in slices: the main thread hears signals in between
         return self.ended
 
+    def _worked(self, name: str) -> Result:
+        """Do the work of a pipeline. What ends a thread and is no Exception, such as a panic of a library in Rust or `sys.exit()`, is a failure."""
+        try:
+            return self.work(name)
+        except (Exception, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            raise SessionlakeError(f"pipeline {name!r} ended by {without_values(error)}") from error
+
     def _once(self, name: str) -> None:
         try:
-            self.ended[name] = Ended(How.DONE, self.work(name))
+            self.ended[name] = Ended(How.DONE, self._worked(name))
         except KeyboardInterrupt:
             self.ended[name] = Ended(How.STOPPED)
         except AwaitedError:
@@ -109,7 +118,7 @@ class Together(Generic[Result]):
             began = time.monotonic()
             self.ended.pop(name, None)
             try:
-                self.ended[name] = Ended(How.DONE, self.work(name))
+                self.ended[name] = Ended(How.DONE, self._worked(name))
             except KeyboardInterrupt:
                 break
             except AwaitedError as error:
