@@ -133,6 +133,22 @@ def test_what_reads_a_pipeline_that_can_not_run_is_skipped_and_named(root: Path)
     assert done.stderr.splitlines()[-1] == line
 
 
+@pytest.mark.parametrize(
+    "words", [("hours.toml", "--once"), ("hours.toml",), ("", "--once", "--only", "hours"), ("", "--only", "hours")]
+)
+def test_status_says_why_the_last_run_failed(root: Path, words: tuple[str, ...]) -> None:
+    (root / "events").rename(root / "away")
+    place, *options = words
+    call("run", str(root / place), *options, code=2)
+    failure = f"{root}/project.toml:7: source.path: '{root}/events' is no directory"
+    told = statuses(root)["hours"]
+    assert told["state"] == "new"
+    assert told["error"].split(";")[0] == failure
+    assert told["failed_at"].startswith("20")
+    assert f"hours: the last run failed: {failure}" in call("status", str(root)).output
+    assert f"; the last run failed: {failure}" in call("status", str(root / "hours.toml"), code=6).output
+
+
 @pytest.mark.slow
 def test_one_whose_disk_can_not_be_written_leaves_the_others_done(root: Path) -> None:
     (root / "sittings.toml").write_text(f"{UNWRITABLE}{PIPELINES['sittings']}")

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
@@ -82,7 +83,7 @@ def _notes(found: "Sequence[Overview]") -> list[str]:
     notes = []
     for one in found:
         refused = one.status.refused if one.status else None
-        if told := one.told or (refused and f"a run would be refused: {refused}"):
+        if told := one.last_run or one.told or (refused and f"a run would be refused: {refused}"):
             notes.append(f"{one.name}: {told}")
         followers = one.status.followers if one.status else []
         notes += [
@@ -120,6 +121,7 @@ def pipeline_object(one: "Overview", now_us: int) -> dict[str, Any]:
         "lag_seconds": one.lag_s(now_us),
         "reconciles": one.status.reconciles if one.status else None,
         "error": one.told or None,
+        "failed_at": None if one.failed_us is None else datetime.fromtimestamp(one.failed_us / 1e6, UTC),
         "jobs": jobs,
         "quality": one.verdict,
         **status,

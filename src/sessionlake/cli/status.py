@@ -18,7 +18,7 @@ from sessionlake.cli.shared import console, format_time, one_line_errors, positi
 from sessionlake.cli.status_text import rendered
 from sessionlake.config.load import Config, load_config
 from sessionlake.config.project import Project, is_project, load_project
-from sessionlake.errors import first_line
+from sessionlake.errors import NoBatchesError, first_line
 
 if TYPE_CHECKING:
     from sessionlake.observe.overview import Tables
@@ -49,10 +49,17 @@ def status_command(config_path: str, watch: bool, interval: str, form: str) -> N
 def print_status(config: Config, form: str = TABLE) -> None:
     """Print a pipeline's status; NoBatchesError if it has no batches yet."""
     from sessionlake.observe.overview import read_tables
+    from sessionlake.observe.standing import last_failure
 
     with progress() as shown:
         shown.step("reading the tables")
-        found = read_tables(config)
+        try:
+            found = read_tables(config)
+        except NoBatchesError as error:
+            failure = last_failure(config)
+            if failure is None:
+                raise
+            raise NoBatchesError(f"{error}; the last run failed: {failure.error}") from error
     if form == TABLE:
         told = rendered(config, found.status, time.time_ns() // 1000, _width())
         console.print(told, soft_wrap=not console.is_terminal)

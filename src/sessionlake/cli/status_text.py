@@ -24,7 +24,7 @@ _LABEL = 13
 _EXPLAINED_US = 3_600_000_000
 """A lag of less is that of a stream at work, and needs no word."""
 _COLUMNS = ("batch", "events", "late", "dead", "upserts", "deletes", "seconds", "watermark")
-_ALARMS = ("reconciles", "config")
+_ALARMS = ("reconciles", "error", "config")
 _SHOWN_ALWAYS = ("accepted", "late", "dead")
 
 
@@ -66,6 +66,7 @@ def status_lines(config: Config, status: "Status", now_us: int) -> list[tuple[st
         ("evicted", "" if status.evicted is None else f"{status.evicted:,} before ttl.changelog_retention was over"),
         ("followers", "; ".join(_follower(one, now_us) for one in status.followers)),
         ("reconciles", "yes" if status.reconciles else "NO: the counts and the tables' rows differ"),
+        ("error", "" if status.failure is None else f"the last run failed {rough_duration(now_us - status.failure.at_us)} ago: {status.failure.error}"),
         ("config", "" if status.refused is None else f"a run would be refused: {status.refused}"),
         ("store", f"{status.store_bytes / 1e6:,.1f} MB in {status.store_dir}"),
         ("checkpoint", status.checkpoint),

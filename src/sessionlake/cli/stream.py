@@ -124,17 +124,19 @@ def run_stream(
 
     `config_path` is its file, if it has one. Without `spark` the active session is used, or one is started.
     """
+    from sessionlake.observe.standing import failure_kept
     from sessionlake.preflight.check import require_ready
     from sessionlake.preflight.needs import OF_STREAM
 
     needs = replace(OF_STREAM, drops=options.get("drop_aggregates", False))
     if not once:
-        with progress() as shown:
-            shown.step(CHECKING)
-            require_ready(config, config_path, needs)
-            spark = spark or open_session(config, little_java=is_little(config))
-        return stream_on(spark, config, on_commit, **options)
-    with observed(config, STREAM_RUN) as counted, progress() as shown:
+        with failure_kept(config) as well:
+            with progress() as shown:
+                shown.step(CHECKING)
+                require_ready(config, config_path, needs)
+                spark = spark or open_session(config, little_java=is_little(config))
+            return stream_on(spark, config, both(on_commit, well), **options)
+    with failure_kept(config), observed(config, STREAM_RUN) as counted, progress() as shown:
         shown.step(CHECKING)
         require_ready(config, config_path, needs)
         spark = spark or open_session(config, little_java=is_little(config))
@@ -196,6 +198,16 @@ def stream_on(
         return run(spark, config, **options, on_commit=committed, gate=gate, meanwhile=sender.wake)
 
 
+def both(on_commit: "Callable[[BatchCommit], None]", well: "Callable[[], None]") -> "Callable[[BatchCommit], None]":
+    """Return a function of a batch that calls both: after a batch a stream is well."""
+
+    def committed(batch: "BatchCommit") -> None:
+        well()
+        on_commit(batch)
+
+    return committed
+
+
 def is_little(config: Config) -> bool:
     """Say whether Java only plans and commits: Python opens files itself, while records and rows of a table come through Java."""
     return all(side.source.entry.opens_files for side in config.inputs.values())
@@ -208,11 +220,12 @@ def bootstrap_command(config_path: str) -> None:
     """Process all existing input in one bulk pass, for first use on old data; then `run` goes on."""
     config = load_config(config_path)
     require_versions(spark=True)
+    from sessionlake.observe.standing import failure_kept
     from sessionlake.operators.run import run
     from sessionlake.preflight.check import require_ready
 
     show_warnings([with_place(warning, config_path) for warning in config.warnings()])
-    with observed(config, STREAM_RUN) as counted, progress() as shown:
+    with failure_kept(config), observed(config, STREAM_RUN) as counted, progress() as shown:
         shown.step(CHECKING)
         require_ready(config, config_path)
         spark = open_session(config)

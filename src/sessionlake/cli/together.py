@@ -15,7 +15,7 @@ from sessionlake.cli.error_lines import error_lines, with_place
 from sessionlake.cli.observed import StreamMetrics, observed
 from sessionlake.cli.progress import CHECKING, progress
 from sessionlake.cli.shared import console, open_session, show_warnings
-from sessionlake.cli.stream import is_little, print_batch, print_summary, stream_on, stream_once
+from sessionlake.cli.stream import both, is_little, print_batch, print_summary, stream_on, stream_once
 from sessionlake.config.durations import parse_duration
 from sessionlake.config.load import Config, load_config
 from sessionlake.config.project import Member, Project, load_project
@@ -53,6 +53,10 @@ def run_project(directory: str, *, once: bool, drain: bool, only: list[str], mos
         tell_failure(name, error, project.members[name].path)
     # With --once those behind are skipped, otherwise they wait for what comes.
     if len(project.graph.with_readers(errors) if once else errors) == len(project.members):
+        from sessionlake.observe.standing import failed
+
+        for name, error in errors.items():
+            failed(project.members[name].config, error)
         _end(project, _none_can_run(project, errors))
     with progress() if once else nullcontext() as shown:
         spark = open_project_session(project)
@@ -169,23 +173,25 @@ class _Work:
     def __call__(self, name: str) -> "RunSummary":
         """Run a pipeline to its end, under the config as it is now: it may have been mended after a failure."""
         from sessionlake.engine.placement import BEFORE
+        from sessionlake.observe.standing import failure_kept
         from sessionlake.preflight.awaited import require_upstream
         from sessionlake.preflight.check import require_ready
 
         member = self._members[name]
-        config = load_config(member.path)
-        require_upstream(config)
-        require_ready(config, member.path)
-        spark = self._sessions.of(name, config)
-        spark.conf.set(BEFORE, str(self._shards_before(name)))
-        on_commit = partial(self._committed, config)
-        if self._kept is not None:
-            own = staggered(config, list(self._members).index(name))
-            return stream_on(spark, own, on_commit, kept=self._kept[name])
-        with observed(config, STREAM_RUN) as counted:
-            summary = stream_once(spark, config, on_commit, drain=name in self._drained)
-            counted({"batches": summary.batches, **summary.counts})
-        return summary
+        with failure_kept(member.config) as well:
+            config = load_config(member.path)
+            require_upstream(config)
+            require_ready(config, member.path)
+            spark = self._sessions.of(name, config)
+            spark.conf.set(BEFORE, str(self._shards_before(name)))
+            on_commit = both(partial(self._committed, config), well)
+            if self._kept is not None:
+                own = staggered(config, list(self._members).index(name))
+                return stream_on(spark, own, on_commit, kept=self._kept[name])
+            with observed(config, STREAM_RUN) as counted:
+                summary = stream_once(spark, config, on_commit, drain=name in self._drained)
+                counted({"batches": summary.batches, **summary.counts})
+            return summary
 
     def _shards_before(self, name: str) -> int:
         """Return how many shards the pipelines before this one have: one after the other they are dealt out to executors."""

@@ -11,6 +11,7 @@ from sessionlake.config.load import Config
 from sessionlake.observe import metrics
 from sessionlake.observe.disks import set_disks
 from sessionlake.observe.readings import Readings
+from sessionlake.observe.standing import last_failure
 from sessionlake.observe.tables import TablesState, looked_again, read_state, readings_of
 from sessionlake.observe.watch import Watch
 
@@ -42,12 +43,15 @@ class Exporter(Collector):
 
     def _look(self) -> BaseException | None:
         started = time.monotonic()
+        failing = int(last_failure(self._config) is not None)
         try:
             found = readings_of(self._config, self._watch.look())
         except Exception as error:  # noqa: BLE001 (a table may have anything, and the next look may succeed)
             self.readings.set(metrics.REFRESH_SUCCESS, 0)
+            self.readings.set(metrics.FAILING, failing)
             return error
         set_disks(found, self._config)
+        found.set(metrics.FAILING, failing)
         found.set(metrics.REFRESH, time.time())
         found.set(metrics.REFRESH_SUCCESS, 1)
         found.set(metrics.REFRESH_SECONDS, time.monotonic() - started)

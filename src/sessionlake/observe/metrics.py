@@ -169,8 +169,8 @@ PHASE_SECONDS = Metric(
 FAILING = Metric(
     "sessionlake_pipeline_failing",
     "gauge",
-    "1 from a failure of a pipeline whose process goes on with others, until a trigger of it has ended well; else 0",
-    sources=("stream",),
+    "1 from a failure of a run until a trigger of it, or another run, has ended well; else 0",
+    sources=("stream", "tables"),
 )
 LAST_TRIGGER = Metric(
     "sessionlake_last_trigger_timestamp_seconds",

@@ -12,7 +12,7 @@ from duckdb import DuckDBPyConnection
 
 from sessionlake.config.load import Config
 from sessionlake.errors import NoBatchesError, first_line
-from sessionlake.observe.standing import driver, failing
+from sessionlake.observe.standing import driver, failing, last_failure
 from sessionlake.observe.status import Status, open_tables, status_of, with_followers
 from sessionlake.observe.watch import PASSING
 from sessionlake.warehouse import schemas
@@ -62,7 +62,9 @@ class Overview:
     tables: Tables | None = None
     """None if it has no batches, or can't be read."""
     told: str = ""
-    """The reason for which it fails or can't be read."""
+    """The reason for which it fails or can't be read, or for which its last run has failed."""
+    failed_us: int | None = None
+    """When its last run failed; None if a run has been well since then, or is at work."""
 
     @property
     def status(self) -> Status | None:
@@ -78,6 +80,12 @@ class Overview:
     def verdict(self) -> bool | None:
         """Whether the last run of `quality` had no critical finding; None if there was none."""
         return None if self.tables is None else self.tables.verdict
+
+    @property
+    def last_run(self) -> str:
+        """The line that says why the last run failed, if nothing runs the pipeline now; empty if it has not."""
+        waits = self.state in (State.STOPPED, State.NEW)
+        return f"the last run failed: {self.told}" if waits and self.failed_us is not None else ""
 
     def lag_s(self, now_us: int) -> float | None:
         """Return the seconds by which the watermark is behind a time."""
@@ -109,9 +117,13 @@ def overview(config: Config, read: Callable[[], Tables] | None = None) -> Overvi
     except Exception as error:  # noqa: BLE001 (a table may have anything: the other pipelines are shown)
         otherwise, told = State.UNREADABLE, f"{type(error).__name__}: {first_line(error)}"
     if fails is not None:
-        return Overview(name, config, State.FAILING, tables, fails.error)
-    running = otherwise is not State.UNREADABLE and driver(config) is not None
-    return Overview(name, config, State.RUNNING if running else otherwise, tables, told)
+        return Overview(name, config, State.FAILING, tables, fails.error, fails.at_us)
+    if otherwise is not State.UNREADABLE and driver(config) is not None:
+        return Overview(name, config, State.RUNNING, tables, told)
+    failure = last_failure(config)
+    if failure is None:
+        return Overview(name, config, otherwise, tables, told)
+    return Overview(name, config, otherwise, tables, told or failure.error, failure.at_us)
 
 
 def _jobs(lake: Lake, database: DuckDBPyConnection) -> tuple[LastRun, ...]:

@@ -1,51 +1,97 @@
-"""Whether a pipeline's driver lives on this machine, and the failure after which it is about to start the pipeline again."""
+"""Whether a pipeline's driver lives on this machine, and the last failure of a run, until one is well.
+
+The failure is kept in a file with the stores, or among the temporary files if their disk can't be written: it may be
+what failed. It outlives its process, but is known on this machine alone. A process that is killed leaves none.
+"""
 
 import json
 import os
+import stat
+import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from pathlib import Path
 
 from sessionlake.config.load import Config
 from sessionlake.config.paths import make_private
 from sessionlake.config.secrets import hide
-from sessionlake.errors import SessionlakeError, first_line, without_values
+from sessionlake.errors import AggregateError, ExitCode, SessionlakeError, first_line, without_values
 
 _FILE, _LOCK = "FAILING", "LOCK"
 _LOCKS = Path("/proc/locks")
 _STARTS_US = 5_000_000
 """How long after it was due a start may not have begun."""
+_LONGEST = 1000
+"""Characters of an error that are kept."""
+_NO_FAILURE = (ExitCode.NOT_NEEDED, ExitCode.BUSY, ExitCode.NO_BATCHES)
+"""Errors with these codes leave the pipeline as it was: another process runs it, or it waits for one in front."""
 
 
 @dataclass(frozen=True)
 class Failing:
-    """A failure of a pipeline whose driver goes on with the others of its project."""
+    """A failure of a run."""
 
     error: str
     """One line, without secrets; of an error that is not ours without values of the data."""
-    again_us: int
-    """When it is started again."""
+    again_us: int | None
+    """When the same process starts the pipeline again; None if it has ended, or will not."""
     pid: int
+    at_us: int = 0
+    """When it failed; 0 in a record of an earlier release."""
 
 
 def failing(config: Config) -> Failing | None:
     """Return the failure of a pipeline whose driver waits to start it again; None if there is none, or if it was started again."""
-    with suppress(OSError, ValueError, TypeError):
-        found = Failing(**json.loads(_file(config).read_text()))
-        if time.time_ns() // 1000 < found.again_us + _STARTS_US and _lives(found.pid):
-            return found
-    return None
+    found = _read(config)
+    if found is None or found.again_us is None:
+        return None
+    waits = time.time_ns() // 1000 < found.again_us + _STARTS_US and _lives(found.pid)
+    return found if waits else None
 
 
-def failed(config: Config, error: BaseException, wait_s: float) -> None:
-    """Record a failure, which `failing` returns until the pipeline is started again or this process ends."""
-    again_us = time.time_ns() // 1000 + round(wait_s * 1e6)
-    told = hide(first_line(error)) if isinstance(error, SessionlakeError) else without_values(error)
-    found = Failing(told, again_us, os.getpid())
-    with suppress(OSError):  # a disk that is full is perhaps the failure itself
-        make_private(_file(config).parent)
-        _file(config).write_text(json.dumps(asdict(found)))
+def last_failure(config: Config) -> Failing | None:
+    """Return the last failure of a run of a pipeline; None if a run has been well since then, or if one is at work."""
+    found = _read(config)
+    # An earlier release left its record when the pipeline was well again.
+    return found if found is not None and found.at_us and driver(config) is None else None
+
+
+def failed(config: Config, error: BaseException, wait_s: float | None = None) -> None:
+    """Record a failure of a run; `wait_s` are the seconds until its process starts the pipeline again, None if it does not."""
+    now_us = time.time_ns() // 1000
+    # A user's class may say a value of an event.
+    ours = isinstance(error, SessionlakeError) and not isinstance(error, AggregateError)
+    told = hide(first_line(error) if ours else without_values(error))
+    again_us = None if wait_s is None else now_us + round(wait_s * 1e6)
+    found = Failing(" ".join(told.split())[:_LONGEST], again_us, os.getpid(), now_us)
+    for file in _files(config):
+        with suppress(OSError):
+            make_private(file.parent)
+            if file.name == _FILE or _own(file.parent):
+                file.write_text(json.dumps(asdict(found)))
+                return
+
+
+def well(config: Config) -> None:
+    """Forget the last failure: a run has committed a batch, or has come to its end."""
+    for file in _files(config):
+        with suppress(OSError):
+            file.unlink()
+
+
+@contextmanager
+def failure_kept(config: Config) -> Iterator[Callable[[], None]]:
+    """Record the failure of a run, if it ends by one; yields a function to call after each batch. A run that is stopped has not failed."""
+    try:
+        yield lambda: well(config)
+    except Exception as error:
+        if not isinstance(error, SessionlakeError) or error.exit_code not in _NO_FAILURE:
+            failed(config, error)
+        raise
+    well(config)
 
 
 def driver(config: Config) -> int | None:
@@ -60,8 +106,26 @@ def driver(config: Config) -> int | None:
     return None
 
 
-def _file(config: Config) -> Path:
-    return Path(config.lock_dir, _FILE)
+def _read(config: Config) -> Failing | None:
+    """Return the newest record of a failure."""
+    found = []
+    for file in _files(config):
+        with suppress(OSError, ValueError, TypeError):
+            if file.name == _FILE or _own(file.parent):
+                found.append(Failing(**json.loads(file.read_text())))
+    return max(found, key=lambda one: one.at_us, default=None)
+
+
+def _own(directory: Path) -> bool:
+    """Say whether a directory among the temporary files is this user's: anybody may make one, or a link, in its place."""
+    found = directory.lstat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
+
+
+def _files(config: Config) -> list[Path]:
+    """Return the places of the record, the first one that can be written is used."""
+    name = sha256(config.lock_dir.encode()).hexdigest()[:32]
+    return [Path(config.lock_dir, _FILE), Path(tempfile.gettempdir(), f"sessionlake-{os.getuid()}", f"{name}.json")]
 
 
 def _lives(pid: int) -> bool:

@@ -13,6 +13,7 @@ from sessionlake.jobs.late.status import LateStatus, read_late_status
 from sessionlake.jobs.reconcile import CORRECTIONS_SQL, OUTCOMES, Accepted
 from sessionlake.observe.disks import store_bytes
 from sessionlake.observe.lookups import LookupState, lookups_of
+from sessionlake.observe.standing import Failing, last_failure
 from sessionlake.observe.upstream import UpstreamState, upstream_of
 from sessionlake.operators.shared.cleanups.names import EVICTED_ROWS, EXPIRED_EVENTS, EXPIRY_LAG, LIVE_ROWS, ROUND
 from sessionlake.serve.database import open_database
@@ -62,6 +63,8 @@ class Status:
     """The pipelines whose results are read."""
     followers: list[FollowerState] = field(default_factory=list)
     """The pipelines behind and the sinks, as of the moment of the look: they go on without a new batch."""
+    failure: Failing | None = None
+    """The last failure of a run, as of the moment of the look; None if a run has been well since then."""
     refused: str | None = None
     """The reason for which a run of the config would be refused: a setting to which the tables are bound has changed. None if there is none."""
 
@@ -83,8 +86,8 @@ def open_tables(config: Config) -> tuple[Lake, DuckDBPyConnection]:
 
 
 def with_followers(config: Config, status: Status) -> Status:
-    """Return a status of before with the followers as they are now."""
-    return replace(status, followers=followers_of(config))
+    """Return a status of before with the followers and the last failure as they are now."""
+    return replace(status, followers=followers_of(config), failure=last_failure(config))
 
 
 def status_of(config: Config, lake: Lake, database: DuckDBPyConnection) -> Status:
@@ -127,6 +130,7 @@ def status_of(config: Config, lake: Lake, database: DuckDBPyConnection) -> Statu
         lookups=lookups_of(config, last),
         reads=upstream_of(config, last),
         followers=followers_of(config),
+        failure=last_failure(config),
         refused=refusal(config, last),
     )
 

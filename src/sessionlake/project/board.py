@@ -86,7 +86,7 @@ class Board:
         history = list(self._followers[name].history)[-SHOWN:]
         lag_s, state = one.lag_s(now_us), _state(config, one, history, now_us)
         lag = "" if lag_s is None else rough_duration(round(lag_s * 1e6))
-        advice = _ADVICE.get(state, "").format(directory=self._directory, told=one.told, lag=lag)
+        advice = one.last_run or _ADVICE.get(state, "").format(directory=self._directory, told=one.told, lag=lag)
         if one.status is not None and not one.status.reconciles:
             advice = f"the counts and the tables' rows differ: sessionlake status of {name} says more"
         elif not advice and one.verdict is False:
