@@ -59,7 +59,10 @@ def sql_command(
     if is_project(config_path):
         # To open all tables of many pipelines takes a while.
         configs = load_project(config_path).configs
-        asked = [config for name, config in configs.items() if _names(query, name)] or list(configs.values())
+        from sessionlake.serve.queries import shows_tables
+
+        named = {} if shows_tables(query) else configs
+        asked = [config for name, config in named.items() if _names(query, name)] or list(configs.values())
         if engine == "spark":
             _print_project_by_spark(asked, query, limit, form)
         else:

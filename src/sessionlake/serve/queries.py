@@ -1,5 +1,6 @@
 """Reading the tables without Spark: SQL, and the rows of a key."""
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,12 @@ from sessionlake.warehouse.scan import sql_text
 
 _AT_ONCE = 1000
 _STATE = "state"
+_SHOW = re.compile(r"\s*show\s+(all\s+)?tables\s*;?\s*", re.IGNORECASE)
+_ALL_TABLES = """
+    select database_name as pipeline, view_name as name from duckdb_views()
+    where not internal and not contains(database_name, ' ') order by all
+"""
+"""DuckDB's own answer knows the schema alone that is in use, which has no tables in a project, or all, our own parts among them."""
 _CLOSED = (
     "file system operations are disabled by configuration",
     "extensions is disabled",
@@ -58,7 +65,12 @@ def answer_project_sql(configs: Iterable[Config], query: str, *, allow_files: bo
     All tables stay at the versions that they have when the answer is opened.
     """
     with closing(open_databases(configs, allow_files=allow_files, spills=allow_files)) as database:
-        yield from _answered(database, query, None)
+        yield from _answered(database, _ALL_TABLES if shows_tables(query) else query, None)
+
+
+def shows_tables(query: str) -> bool:
+    """Say whether a query is `show tables`, of a project the question for those of all pipelines."""
+    return _SHOW.fullmatch(query) is not None
 
 
 def _answered(database: DuckDBPyConnection, query: str, lake: Lake | None) -> Iterator[Answer]:
