@@ -24,6 +24,16 @@ def test_deletes_of_a_batch_are_counted_beside_changes(
     assert capsys.readouterr().out.split(None, 2)[2] == f"{changes}\n"
 
 
+def test_a_long_line_of_a_batch_is_not_broken_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    counts = dict.fromkeys(("input", "late", "dead", "dropped", "filtered", "duplicate", "upserts"), 123_456_789)
+    settings = Settings(rebuild={}, live={}, types={})
+    batch = BatchCommit("p", "c", 3, "a", {}, counts, (), "", settings, None, started_us=0, committed_us=1_500_000)
+    print_batch(batch, "a pipeline of a long name  ")
+    (line,) = capsys.readouterr().out.splitlines()
+    assert len(line) > 140
+    assert line.endswith("watermark -  1.5 s")
+
+
 def test_the_last_line_names_the_run(capsys: pytest.CaptureFixture[str]) -> None:
     print_metrics(RunSummary(2, {"input": 7}, None, []))
     assert json.loads(capsys.readouterr().out) == {

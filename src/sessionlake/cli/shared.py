@@ -24,9 +24,15 @@ from sessionlake.extras import require_versions
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# A pipe has no width: 80 columns would break the tables. Markup is off because printed values may hold a user's
-# texts.
-console = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else 140)
+# A pipe has no width: 80 columns would break the tables, and a line of a log stays one. Markup is off because printed
+# values may hold a user's texts.
+console = Console(
+    highlight=False,
+    markup=False,
+    emoji=False,
+    width=None if sys.stdout.isatty() else 140,
+    soft_wrap=not sys.stdout.isatty(),
+)
 
 LITTLE_BYTES = 32 << 20
 """Up to this size of all tables a job is through sooner if Java compiles little (`engine.spark.LITTLE_JAVA`).
