@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from sessionlake.cli import main
 from sessionlake.cli.completion import SHELLS
-from sessionlake.cli.registry import COMMANDS
+from sessionlake.cli.registry import GROUPS
 from sessionlake.jobs.registry import JOBS
 
 CONFIG = '[source]\nkind = "files"\npath = "e"\n'
@@ -71,7 +71,7 @@ def test_bash_completes(words: list[str], expected: list[str], folder: Path) -> 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not on this machine")
 def test_bash_knows_all_commands_and_jobs(folder: Path) -> None:
     found = completed(folder, "")
-    assert found == list(COMMANDS)
+    assert found == [name for names in GROUPS.values() for name in names]
     assert {job.command for job in JOBS} <= {*found}
 
 

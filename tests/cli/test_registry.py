@@ -7,9 +7,10 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from sessionlake.cli import main
-from sessionlake.cli.registry import COMMANDS, LOOKUPS
+from sessionlake.cli.registry import COMMANDS, GROUPS, LOOKUPS
 from sessionlake.jobs.registry import JOBS, Job, Kind
 from tests.cli.support import CONFIG
 
@@ -74,6 +75,29 @@ def test_a_faulty_config_imports_nothing_heavy(tmp_path: Path) -> None:
     file.write_text(CONFIG.replace("30 minutes", "soon"))
     calls = [[name, str(file), *MORE.get(name, [])] for name in COMMANDS if name not in WITHOUT_CONFIG]
     assert outcomes(*calls) == {" ".join(call): [2, []] for call in calls}
+
+
+def test_the_help_has_each_command_once_in_a_section() -> None:
+    assert sorted(name for names in GROUPS.values() for name in names) == sorted(COMMANDS)
+    lines = CliRunner().invoke(main, ["--help"]).output.splitlines()
+    assert [line for line in lines if line.endswith(":")] == ["Options:", *(f"{title}:" for title in GROUPS)]
+    starts = {line.split()[0] for line in lines if line.startswith("  ") and line[2] != " "}
+    assert starts >= set(COMMANDS)
+    assert lines[2] == "  Stateful streams for the lakehouse: sessions, windows, joins, tables, groups"
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("statsu", "No such command 'statsu' (did you mean 'status'?)"),
+        ("runn", "No such command 'runn' (did you mean 'run'?)"),
+        ("reprocess_late", "No such command 'reprocess_late' (did you mean 'reprocess-late'?)"),
+        ("xyzzy", "No such command 'xyzzy'; `sessionlake --help` lists all commands"),
+    ],
+)
+def test_a_mistyped_command_names_the_nearest(word: str, said: str) -> None:
+    done = CliRunner().invoke(main, [word, "clicks.toml"])
+    assert (done.exit_code, done.stderr.splitlines()[-1]) == (2, f"Error: {said}")
 
 
 @pytest.mark.parametrize("name", COMMANDS)

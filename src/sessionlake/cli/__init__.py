@@ -22,4 +22,4 @@ EXIT_CODES = (
 )
 @click.option("-q", "--quiet", is_flag=True, envvar="SESSIONLAKE_QUIET", help="Show no progress on standard error.")
 def main(traceback: bool, quiet: bool) -> None:  # noqa: FBT001 (click passes flags by name; read off the context)
-    """Session windows for the lakehouse: early and exact sessions on Spark and Delta Lake."""
+    """Stateful streams for the lakehouse: sessions, windows, joins, tables, groups and processors, exact, on Spark and Delta Lake."""

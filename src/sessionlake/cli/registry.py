@@ -49,11 +49,21 @@ COMMANDS = {
     **{job.command: (_OF_THEIR_OWN.get(job.name, ""), job.summary) for job in JOBS},
     **_MACHINE,
 }
-"""For each command its function and its line in the help, in the help's order. The function is module:attribute, under sessionlake.cli if no package is named.
+"""For each command its function and its line in the help. The function is module:attribute, under sessionlake.cli if no package is named.
 
 The function is empty for commands that are derived from a job's entry, or from an operator's entry for commands that
 look up rows.
 """
+GROUPS = {
+    "Write a pipeline": ("init", "check", "plan", "graph", "show", "demo"),
+    "Run it": ("run", "bootstrap", "status", "metrics", "compact", "quality"),
+    "Read its results": ("sql", *LOOKUPS, "serve"),
+    "Repair, change and remove": (
+        *("reprocess-late", "redeem", "backfill", "rebuild", "expire", "forget", "backup", "restore"),
+    ),
+    "Ship it": ("publish", "register", "views", "files", "jars", "fast-start", "completion"),
+}
+"""The help's sections, with their commands in its order."""
 
 
 class LazyGroup(click.Group):
@@ -74,7 +84,19 @@ class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands' names in the order of the help."""
         del ctx
-        return list(COMMANDS)
+        return [name for names in GROUPS.values() for name in names]
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that is called; a usage error names the nearest one if there is none of the name."""
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
+            from sessionlake.config.explain import did_you_mean
+
+            near = did_you_mean(name, list(COMMANDS)) or "; `sessionlake --help` lists all commands"
+            raise click.UsageError(f"No such command {name!r}{near}", ctx)
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command, its module imported now; None if there is none of the name."""
@@ -104,5 +126,7 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands' lines, none of them imported."""
         del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+        widest = max(map(len, COMMANDS))
+        for title, names in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:<{widest}}", COMMANDS[name][1]) for name in names])
