@@ -1,12 +1,14 @@
 """The lines that `run` prints: of each batch, and of the whole run for the calling program."""
 
 import json
+from pathlib import Path
 
 import pytest
 
-from sessionlake.cli.stream import print_batch, print_metrics
+from sessionlake.cli.stream import print_batch, print_metrics, print_unpublished
 from sessionlake.stream.run import RunSummary
 from sessionlake.warehouse.batch_commit import BatchCommit, Settings
+from tests.support import make_config
 
 
 @pytest.mark.parametrize(
@@ -32,6 +34,18 @@ def test_a_long_line_of_a_batch_is_not_broken_where_there_is_no_terminal(capsys:
     (line,) = capsys.readouterr().out.splitlines()
     assert len(line) > 140
     assert line.endswith("watermark -  1.5 s")
+
+
+def test_what_a_run_leaves_to_publish_is_said_with_the_command(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    sunk = make_config(tmp_path, sink={"delta": {"path": str(tmp_path / "out")}})
+    print_unpublished("clicks.toml", {"clicks": sunk, "plain": make_config(tmp_path)})
+    assert capsys.readouterr().out == (
+        "not yet in sink.delta of clicks: run `sessionlake publish clicks.toml --once`\n"
+    )
+    print_unpublished("clicks.toml", {"plain": make_config(tmp_path)})
+    assert capsys.readouterr().out == ""
 
 
 def test_the_last_line_names_the_run(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -107,6 +108,8 @@ def run_command(
     show_warnings([with_place(warning, config_path) for warning in config.warnings()])
     summary = run_stream(config, print_batch, config_path, once=once, drain=drain, **options)
     print_summary(summary)
+    if once:
+        print_unpublished(config_path, {config.pipeline.name: config} if summary.batches else {})
     print_metrics(summary)
 
 
@@ -265,6 +268,14 @@ def print_summary(summary: "RunSummary", pipeline: str = "") -> None:
         soft_wrap=True,
     )
     show_warnings([f"{pipeline.strip()}: {warning}" if pipeline else warning for warning in summary.warnings])
+
+
+def print_unpublished(path: str, ran: Mapping[str, Config]) -> None:
+    """Say which sinks of the pipelines that have new batches lack them, and the command that brings them there."""
+    sinks = {name: [f"sink.{sink}" for sink in config.sink.targets] for name, config in ran.items()}
+    told = [f"{', '.join(found)} of {name}" for name, found in sinks.items() if found]
+    if told:
+        console.print(f"not yet in {'; '.join(told)}: run `sessionlake publish {path} --once`", soft_wrap=True)
 
 
 def print_metrics(summary: "RunSummary", command: str = STREAM_RUN) -> None:

@@ -15,7 +15,15 @@ from sessionlake.cli.error_lines import error_lines, with_place
 from sessionlake.cli.observed import StreamMetrics, observed
 from sessionlake.cli.progress import CHECKING, progress
 from sessionlake.cli.shared import console, open_session, show_warnings
-from sessionlake.cli.stream import both, is_little, print_batch, print_summary, stream_on, stream_once
+from sessionlake.cli.stream import (
+    both,
+    is_little,
+    print_batch,
+    print_summary,
+    print_unpublished,
+    stream_on,
+    stream_once,
+)
 from sessionlake.config.durations import parse_duration
 from sessionlake.config.load import Config, load_config
 from sessionlake.config.project import Member, Project, load_project
@@ -57,7 +65,7 @@ def run_project(directory: str, *, once: bool, drain: bool, only: list[str], mos
 
         for name, error in errors.items():
             failed(project.members[name].config, error)
-        _end(project, _none_can_run(project, errors))
+        _end(project, _none_can_run(project, errors), once=once)
     with progress() if once else nullcontext() as shown:
         spark = open_project_session(project)
         if shown is not None:
@@ -73,7 +81,7 @@ def run_project(directory: str, *, once: bool, drain: bool, only: list[str], mos
                     ended = together.until_stopped(restart=restart)
         if asked.is_set():
             raise KeyboardInterrupt
-    _end(project, ended)
+    _end(project, ended, once=once)
 
 
 def run_all_once(
@@ -240,14 +248,14 @@ def _none_can_run(project: Project, errors: Mapping[str, Exception]) -> "Mapping
     return ended
 
 
-def _end(project: Project, ended: "Mapping[str, Ended[RunSummary]]") -> None:
+def _end(project: Project, ended: "Mapping[str, Ended[RunSummary]]", *, once: bool) -> None:
     """Print how each pipeline ended, and end with the worst exit code of their errors, if there are any."""
-    _report(project, ended)
+    _report(project, ended, once=once)
     if code := worst({error_lines(one.error, None)[1] for one in ended.values() if one.error is not None}):
         raise SystemExit(code)
 
 
-def _report(project: Project, ended: "Mapping[str, Ended[RunSummary]]") -> None:
+def _report(project: Project, ended: "Mapping[str, Ended[RunSummary]]", *, once: bool) -> None:
     """Print how each pipeline ended, then which failed, and one line of JSON for the calling program."""
     width = max(map(len, ended), default=0)
     told: dict[str, Any] = {}
@@ -260,6 +268,9 @@ def _report(project: Project, ended: "Mapping[str, Ended[RunSummary]]") -> None:
             console.print(f"{name:<{width}}  skipped: it reads {', '.join(one.because)}", soft_wrap=True)
         else:
             console.print(f"{name:<{width}}  {one.how.value}", soft_wrap=True)
+    if once:
+        new = {name for name, one in ended.items() if one.result is not None and one.result.batches}
+        print_unpublished(project.directory, {name: project.configs[name] for name in project.members if name in new})
     of_state = {how: [name for name, one in told.items() if one["state"] == how] for how in ("failed", "skipped")}
     if of_state["failed"]:
         skipped = f"; skipped behind them: {', '.join(of_state['skipped'])}" if of_state["skipped"] else ""
