@@ -246,7 +246,10 @@ def test_commands_and_the_query_server_find_rows_by_columns(ran: Config) -> None
     assert printed(f"tenant={tenant}") == len(of_tenant)
     wrong = CliRunner().invoke(main, [ran.entry.rows.command, str(file), "--key", "acme"])
     assert (wrong.exit_code, wrong.stderr.count("\n")) == (2, 1)
-    assert "--key: 'acme' is no column of the key; write tenant, user_id" in wrong.stderr
+    assert (
+        "--key: 'acme' names no column of the key; write --key tenant=acme --key user_id=TEXT, or the first ones of them"
+        in wrong.stderr
+    )
     with serving(ran, max_rows=1000) as url:
         for given, rows in (({"key.user_id": user}, wanted), ({}, of_tenant)):
             status, answer, _ = ask(url, f"/v1/{many}", limit=1000, cold="true", **{"key.tenant": tenant}, **given)

@@ -83,7 +83,10 @@ def _asked_key(config: Config, keys: tuple[str, ...]) -> tuple[str | None, str]:
         raise ConfigError(f"--key: {keys[1]!r} is a second key, and the command looks up one; give one")
     parts: dict[str, str] = {}
     for text in keys:
-        name, _, value = text.partition("=")
+        name, named, value = text.partition("=")
+        if not named:
+            told = " ".join(f"--key {column}={text if column == columns[0] else 'TEXT'}" for column in columns)
+            raise ConfigError(f"--key: {text!r} names no column of the key; write {told}, or the first ones of them")
         if name in parts:
             raise ConfigError(f"--key: {name!r} is given twice; give each column once")
         parts[name] = value

@@ -1,0 +1,18 @@
+"""A key of several columns on the command line."""
+
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from sessionlake.cli import main
+from tests.cli.support import CONFIG
+
+
+def test_a_value_without_its_column_says_how_the_key_is_written(tmp_path: Path) -> None:
+    file = tmp_path / "clicks.toml"
+    file.write_text(CONFIG.replace('key = "user"', 'key = ["day", "country"]'))
+    assert '"country"' in file.read_text()
+    done = CliRunner().invoke(main, ["sessions", str(file), "--key", "2026-11-20"])
+    assert done.exit_code == 2
+    line = "write --key day=2026-11-20 --key country=TEXT, or the first ones of them\n"
+    assert done.stderr.endswith(f"--key: '2026-11-20' names no column of the key; {line}")
