@@ -36,8 +36,12 @@ def parse_duration(text: str, setting: str = "duration") -> int:
     micros = _micros(text.lstrip("+-").lstrip())
     if micros is None or micros > _LONGEST_US:
         raise ConfigError(f"{setting}: {text!r} is not a duration; write a number and a unit, as in '30 minutes'")
-    if (text.startswith("-") and micros) or micros.denominator != 1:
-        raise ConfigError(f"{setting}: {text!r} must be zero or more whole microseconds, as in '30 minutes'")
+    if text.startswith("-") and micros:
+        raise ConfigError(f"{setting}: {text!r} is negative; write '0 seconds' or a longer time, as in '30 minutes'")
+    if micros.denominator != 1:
+        raise ConfigError(
+            f"{setting}: {text!r} is no whole number of microseconds; write a longer unit, as in '30 minutes'"
+        )
     return int(micros)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from sessionlake.config.explain import did_you_mean
 from sessionlake.config.positions import Place, error_place, place_of, places
 from sessionlake.config.problems import InvalidConfigError, Problem
+from sessionlake.config.toml_errors import likely_cause
 from sessionlake.errors import ConfigError
 
 PROJECT_FILE = "project.toml"
@@ -250,7 +251,10 @@ def parse_toml(text: str, path: str | Path) -> Raw:
         pass
     except tomllib.TOMLDecodeError as error:
         said, place = error_place(error, text)
-        message = f"is no valid TOML ({said}); mend that line"
+        lines = text.split("\n")
+        line = lines[place.line - 1] if place.line is not None and 0 < place.line <= len(lines) else ""
+        cause = likely_cause(said, line)
+        message = f"is no valid TOML ({said}); mend that line" if cause is None else f"is no valid TOML: {cause}"
         raise InvalidConfigError([Problem(None, message, str(path), place.line, place.column)]) from error
     raise InvalidConfigError(
         [Problem(None, f"is nested deeper than {_DEEPEST} levels; write less of it", str(path), 1, 1)]
