@@ -29,7 +29,7 @@ def test_one_line_names_the_clause_and_its_place(case: str) -> None:
 
 def test_a_join_needs_two_samples_and_others_one() -> None:
     query = "select a.type from e a join e b on a.tenant = b.tenant and a.happened_at = b.happened_at"
-    told = "1:24 join: 'join e b on a.tenant = b.tenant and a.happened_at = b.happened_at' joins two tables; samples: 1; pass that of FROM and that of JOIN, in this order"
+    told = "1:24 join: 'join e b on a.tenant = b.tenant and a.happened_at = b.happened_at' joins two tables; samples: 1; pass that of FROM and that of JOIN, in this order; a table of one row for each key, such as customers, needs no join: leave it out, and add [[lookup]] to the config (docs/lookups.md)"
     assert refused(query, 1) == told
     told = "1:1 sample: there are 2 samples, and the query reads one table; pass one, or join two"
     assert refused(f"select count(*) n from e {HOURS}", 2) == told

@@ -10,6 +10,10 @@ from sessionlake.propose.query.words import Query, QueryError, name_of, shown
 
 _T = TokenType
 _JOINS = (_T.JOIN, _T.INNER, _T.LEFT, _T.RIGHT, _T.FULL, _T.CROSS, _T.SEMI, _T.ANTI, _T.NATURAL, _T.OUTER)
+_DISTINCT = (
+    "group by the columns and window(t, '1 hour') for those of each hour, or, for those of all time, write a config whose event.key "
+    "is these columns, with a section [group] (docs/group.md)"
+)
 _LIVE = "leave it out here, and write it in SQL over the live view (`sessionlake sql`)"
 _REMEDIES = {
     _T.HAVING: f"a pipeline keeps all groups; {_LIVE.replace('it in', 'it as WHERE in')}",
@@ -111,7 +115,9 @@ def _new(clauses: list[list[Token]], token: Token) -> list[Token]:
 def refused(query: Query, block: Block, *, but_having: bool = False) -> Iterator[QueryError]:
     """Yield an error for each clause of a block that no pipeline has; `but_having`: HAVING is taken elsewhere."""
     if block.distinct is not None:
-        told = "'distinct' is not for a pipeline, whose rows differ by their keys; leave it out"
+        told = "'distinct' is not for a pipeline, whose rows differ by their keys"
+        # Without a GROUP BY it is one: of the columns that it selects.
+        told += "; leave it out" if block.group else f"; {_DISTINCT}"
         yield QueryError("distinct", told, query.place(block.distinct))
     if block.hint is not None:
         told = "a hint is for Spark's plan, and a pipeline has none; leave it out"

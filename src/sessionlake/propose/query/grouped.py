@@ -14,6 +14,7 @@ from sessionlake.propose.query.inlined import input_of
 from sessionlake.propose.query.inputs import Input, take_all_hints
 from sessionlake.propose.query.items import item_of
 from sessionlake.propose.query.live import Shown
+from sessionlake.propose.query.meant import window_meant
 from sessionlake.propose.query.results import EVERYTHING, Groups, Results
 from sessionlake.propose.query.spans import Call, call_of, is_span, span_of
 from sessionlake.propose.query.words import Found, Query, QueryError, name_of, shown
@@ -23,7 +24,7 @@ _FURTHER = (TokenType.ROLLUP, TokenType.CUBE, TokenType.GROUPING_SETS)
 _WINDOWS = "window(t, '1 hour') or session_window(t, '30 minutes')"
 _LATEST = (
     "for the latest row of each key write row_number() over (partition by key order by time desc) = 1, and for totals over all "
-    "time a config with [group] (docs/group.md)"
+    "time a config whose event.key is these columns, with a section [group] and the totals in [aggregates] (docs/group.md)"
 )
 
 
@@ -79,13 +80,16 @@ class _Reader:
             if len(spans) == 1:
                 return call_of(self._query, self._input.fields, *spans[0], self._items), keys
             if spans or not self._found.errors:
-                raise self._not_one_window(spans[1][0] if spans else None)
+                raise self._not_one_window(spans[1][0] if spans else None, [tokens for tokens, _ in keys])
         raise self._found.all
 
-    def _not_one_window(self, second: Tokens | None) -> QueryError:
+    def _not_one_window(self, second: Tokens | None, others: list[Tokens]) -> QueryError:
         group = self._block.group
         if second is not None:
             return self._query.refusal("group_by", second, "is a second window; a pipeline has one, make one for each")
+        for tokens in others:
+            if meant := window_meant(self._query, tokens):
+                return self._query.refusal("group_by", tokens, meant)
         if group:
             told = f"has no window of time, {_WINDOWS}, so that no result ever ends; {_LATEST}"
             return self._query.refusal("group_by", group, told, word="group by")

@@ -71,6 +71,8 @@ def pairs_of(query: Query, block: Block, samples: Sequence[Sample]) -> Pairs:
         table, condition, type_ = _joined(query, block)
         if len(samples) != 2:
             told = f"joins two tables; samples: {len(samples)}; pass that of FROM and that of JOIN, in this order"
+            if not samples[1:]:
+                told = f"{told}; a table of one row for each key, such as customers, needs no join: leave it out, and add [[lookup]] to the config (docs/lookups.md)"
             raise query.refusal("join", block.joins[0], told)
         left = input_of(query, samples[0], block.source, block.named, at="join.left.event")
         right = input_of(query, samples[1], table, block.named, at="join.right.event")

@@ -13,7 +13,7 @@ from sessionlake.propose.query.live import Shown, interval, struct_of
 from sessionlake.propose.query.words import Found, Query, name_of, parsed, unmasked
 
 SESSION, TIME = "session_window", "window_time"
-_CALLS = {SESSION: 2, "window": 4}
+CALLS = {SESSION: 2, "window": 4}
 """The functions, and their most arguments."""
 _FORMS = {
     SESSION: "session_window(t, '30 minutes')",
@@ -50,7 +50,7 @@ class Call:
 
     def is_another(self, tree: exp.Expression) -> bool:
         """Say whether an expression is another window than this one."""
-        called = isinstance(tree, exp.Anonymous) and unmasked(tree.name.lower()) in _CALLS
+        called = isinstance(tree, exp.Anonymous) and unmasked(tree.name.lower()) in CALLS
         return called and tree != self.tree
 
 
@@ -65,14 +65,14 @@ def call_of(query: Query, fields: Fields, tokens: Tokens, alias: str | None, ite
 def is_span(tokens: Tokens) -> bool:
     """Say whether tokens are one call of `window` or `session_window`."""
     inside = inner_of(tokens[1:])
-    return inside is not None and len(inside) + 3 == len(tokens) and name_of(tokens[0]) in _CALLS
+    return inside is not None and len(inside) + 3 == len(tokens) and name_of(tokens[0]) in CALLS
 
 
 def span_of(query: Query, read: Input, call: Call, found: Found) -> Span:
     """Return the window, and take its time as that of the events; QueryErrors for one that no pipeline can have."""
     arguments, name = arguments_of(call.tokens), name_of(call.tokens[0])
     with found.kept():
-        if not 2 <= len(arguments) <= _CALLS[name]:
+        if not 2 <= len(arguments) <= CALLS[name]:
             raise query.refusal("group_by", call.tokens, f"has {len(arguments)} arguments; write {_FORMS[name]}")
         with found.kept():
             read.expect_time(arguments[0])

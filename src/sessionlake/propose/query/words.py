@@ -1,5 +1,6 @@
 """The words of a query: its tokens with their places, and pieces of it that the config can have as they are written."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,6 +23,8 @@ WINDOW = "w1nd0w"
 """Stands for the word `window`, which is as long: sqlglot takes some uses of that word for a clause."""
 BEGINNINGS = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN)
 """The first words of a query."""
+_FLINKS = re.compile(r"\b(tumble|hop|cumulate|session)\s*\(", re.IGNORECASE)
+_SPARKS = "windows of Flink's SQL are not in Spark's; group by window(t, '1 hour') or session_window(t, '30 minutes')"
 _SHOWN = 80
 """The characters of a clause that an error shows."""
 
@@ -116,7 +119,8 @@ class Query:
 
     def not_sql(self, error: SqlglotError | RecursionError) -> InvalidConfigError:
         """Return the error of a text that sqlglot can't read."""
-        return self.error("sql", _not_sql(error), _place_of(error))
+        told = _not_sql(error, _SPARKS if _FLINKS.search(self.text) else "correct it")
+        return self.error("sql", told, _place_of(error))
 
     def error(self, key: str, message: str, place: Place) -> InvalidConfigError:
         """Return an error of one place."""
@@ -219,10 +223,10 @@ def _is_window(token: Token, text: str) -> bool:
     return text[token.start : token.end + 1].lower() == "window"
 
 
-def _not_sql(error: SqlglotError | RecursionError) -> str:
+def _not_sql(error: SqlglotError | RecursionError, remedy: str) -> str:
     if isinstance(error, RecursionError):
         return "is nested too deeply; write less of it"
-    return f"is no query of Spark's SQL ({unmasked(told_by(error))}); correct it"
+    return f"is no query of Spark's SQL ({unmasked(told_by(error))}); {remedy}"
 
 
 def _place_of(error: Exception) -> Place:
