@@ -91,6 +91,10 @@ def test_a_loaded_config_is_checked_without_places(project: Project) -> None:
             ],
         ),
         (
+            [('time = "time"', 'time = "time"\nwhere = "user == ann"')],
+            ["14: event.where: 'user == ann' reads 'ann', which is no column of '{root}/events'; write one of user, time, v, or declare it in [source.types]; if it is a text, write 'ann'"],
+        ),
+        (
             [("[aggregates]", 'max_gap = "1 hour"\ngap_by = "x * interval 1 second"\n[aggregates]')],
             ["22: session.gap_by: 'x * interval 1 second' reads 'x', which is no column of '{root}/events'; write one of user, time, v, or declare it in [source.types]"],
         ),

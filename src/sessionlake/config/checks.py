@@ -131,9 +131,13 @@ def wrong_key_columns(config: "Config") -> Iterator[str]:
 
 
 def _check_aggregate(config: "Config", name: str) -> None:
-    if not _COLUMN.fullmatch(name) or name.lower() in RESERVED | config.section.reserved:
+    if name.lower() in RESERVED | config.section.reserved:
         raise ConfigError(
-            f"aggregates.{name}: {name!r} can't name a column; write letters, digits and _, a letter first, and none of the fixed columns"
+            f"aggregates.{name}: {name!r} is a name that tables and checks keep for themselves; write another one"
+        )
+    if not _COLUMN.fullmatch(name):
+        raise ConfigError(
+            f"aggregates.{name}: {name!r} can't name a column; write letters, digits and _, a letter first"
         )
     # Spark compares the names of columns without case.
     same = next(other for other in config.aggregates if other.lower() == name.lower())

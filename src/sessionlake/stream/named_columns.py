@@ -21,9 +21,17 @@ def missing_columns(config: Config, error: MissingColumnsError) -> Iterator[Prob
         told = f"is no column of {source.place!r}{near}; write one of {', '.join(error.known)}{declare}"
         users = dict(users_of(config, column))
         for key, text in users.items():
-            yield Problem(key, f"{column!r} {told}" if text == column else f"{text!r} reads {column!r}, which {told}")
+            quoted = f"; if it is a text, write '{column}'" if _is_compared(column, text) else ""
+            yield Problem(
+                key, f"{column!r} {told}" if text == column else f"{text!r} reads {column!r}, which {told}{quoted}"
+            )
         if not users:
             yield Problem(source.place_at, f"{column!r} {told}")
+
+
+def _is_compared(column: str, text: str) -> bool:
+    """Say whether a column stands behind a comparison, as a text without quotes does."""
+    return re.search(rf"(=|<>|<|>)\s*{re.escape(column)}(?!\w)", text) is not None
 
 
 def users_of(config: Config, column: str) -> Iterator[tuple[str, str]]:
