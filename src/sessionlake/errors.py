@@ -205,13 +205,17 @@ class MetricsError(SessionlakeError):
     """The config's target of metrics or lineage can't be used."""
 
 
+QUOTED, CUT = r"'[^']*'|\"[^\"]*\"|`[^`]*`", "'...'"
+"""A quoted part of a message, as a regular expression, and the text that stands in its place where values must not be shown."""
+
+
 def without_values(error: BaseException) -> str:
     """Return an error's type and first line without quoted parts, which may be values from the data, or paths.
 
     >>> without_values(ValueError("key 'ann' is wrong"))
     "ValueError: key '...' is wrong"
     """
-    text = re.sub(r"'[^']*'|\"[^\"]*\"|`[^`]*`", "'...'", first_line(error))
+    text = re.sub(QUOTED, CUT, first_line(error))
     return f"{type(error).__name__}: {text[:_LONGEST_SENT]}"
 
 

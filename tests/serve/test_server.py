@@ -185,6 +185,10 @@ def test_envelope_status_and_batches(url: str) -> None:
     assert (status["quiet_after_us"], status["stale"]) == (30_000_000, True)  # committed in 1970
     assert [row["batch_id"] for row in ask(url, "/v1/batches")[1]["batches"]] == [0, 1]
     assert [row["batch_id"] for row in ask(url, "/v1/batches", after=0)[1]["batches"]] == [1]
+    for before, limit, found in ((2, 9, [0, 1]), (1, 9, [0]), (2, 1, [1]), (0, 9, []), (-5, 9, []), (99, 9, [0, 1])):
+        asked = ask(url, "/v1/batches", before=before, limit=limit)[1]["batches"]
+        assert [row["batch_id"] for row in asked] == found
+    assert (status["ranges"], status["max_rows"], status["key_columns"]) == (True, 50, [])
     assert "/v1/sessions" in ask(url, "/openapi.json")[1]["paths"]
 
 

@@ -13,6 +13,7 @@ from pydantic_core import to_json
 from sessionlake.columnar.keys import shard_of_key
 from sessionlake.config.load import Config
 from sessionlake.serve.cursors import Position, read_cursor, write_cursor
+from sessionlake.serve.dead_letters import NUMBERS, DeadLetters
 from sessionlake.serve.decoder import OpenRowDecoder, has_decoder
 from sessionlake.serve.encoded import Times, encoded, envelope, joined, row_json, time_value, within
 from sessionlake.serve.follower import Follower, Now
@@ -25,6 +26,7 @@ from sessionlake.serve.replica import NotLocalError, View
 from sessionlake.serve.result_rows import ResultRow
 from sessionlake.serve.tables import TablesAtBatch
 from sessionlake.sources.written_keys import asked_key, asked_prefix
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.changelog import changelog_of
 
@@ -66,7 +68,15 @@ class Answers:
         def position(at: int) -> Position:
             return (found[at].key,) if self._of.one_per_key else (found[at].key, found[at].start_us)
 
-        return self._page(asked, rows, position, page.rest, self._head(now.commit, now.view, times), left=page.left)
+        return self._page(
+            self._rows.list,
+            asked.text,
+            rows,
+            position,
+            page.rest,
+            self._head(now.commit, now.view, times),
+            left=page.left,
+        )
 
     def lacks(self, asked: Question, now: Now) -> dict[int, str | None]:
         """Return the shards that a question needs and that are not here, each with the host that ran it last, None if that is not known."""
@@ -112,7 +122,9 @@ class Answers:
         ended = (
             None if rest is None else (rest if rest[1] == ALL_OF_KEY else position_of(rest, keyed=self._of.one_per_key))
         )
-        return self._page(asked, rows, position, ended, self._head(now.commit, now.view, times), left=left)
+        return self._page(
+            self._rows.list, asked.text, rows, position, ended, self._head(now.commit, now.view, times), left=left
+        )
 
     def of_tables(self, asked: Question, *, times: Times) -> bytes:
         """Return a page from the tables, with the cursor of the next one."""
@@ -125,7 +137,13 @@ class Answers:
             return tables.position(rows[at : at + 1].to_pylist()[0])
 
         return self._page(
-            asked, encoded(rows, times), position, None, self._head(tables.commit, tables, times), left=left
+            self._rows.list,
+            asked.text,
+            encoded(rows, times),
+            position,
+            None,
+            self._head(tables.commit, tables, times),
+            left=left,
         )
 
     def one_of_store(
@@ -205,6 +223,29 @@ class Answers:
         self._open_in_tables = asked, answer
         return answer
 
+    def dead_letters(self, reason: str | None, cursor: str | None, limit: int, *, times: Times) -> bytes:
+        """Return a page of dead letters, those of the newest batch first, with the cursor of the next one."""
+        letters, question = self._letters(), repr((schemas.DEAD_LETTERS, reason))
+        after = None if cursor is None else read_cursor(question, cursor, NUMBERS)
+        rows = letters.rows(reason, after, limit + 1)
+        page = rows[:limit]
+
+        def position(at: int) -> Position:
+            return letters.position(page[at : at + 1].to_pylist()[0])
+
+        texts = encoded(letters.shown(page), times)
+        head = self._head(self._follower.now.commit, None, times)
+        return self._page(schemas.DEAD_LETTERS, question, texts, position, None, head, left=rows.num_rows > limit)
+
+    def dead_letter_reasons(self, limit: int, *, times: Times) -> bytes:
+        """Return how many dead letters each reason has, the most frequent reason first."""
+        rows = self._letters().reasons(limit + 1)
+        head = self._head(self._follower.now.commit, None, times, complete=rows.num_rows <= limit)
+        return envelope(head, "reasons", joined(encoded(rows[:limit], times)))
+
+    def _letters(self) -> DeadLetters:
+        return DeadLetters(self._config, self._follower.now.commit.batch_id)
+
     def status(self, *, times: Times) -> dict[str, Any]:
         """Return the state of the pipeline and of this server."""
         now = self._follower.now
@@ -218,8 +259,11 @@ class Answers:
             "operator": self._config.operator,
             "list": self._rows.list,
             "columns": {"key": self._of.key, "start": self._of.start, "end": self._of.end, "id": self._of.id},
+            "key_columns": self._config.key_columns,
             "numbered": self.numbered,
             "keeps_open": self.keeps_open,
+            "ranges": self._config.serve.ranges,
+            "max_rows": self._config.serve.max_rows,
             "batch_id": commit.batch_id,
             "committed_at": time_value(commit.committed_us, times),
             "age_us": age_us,
@@ -230,6 +274,7 @@ class Answers:
             "complete_from": time_value(None if view is None else view.complete_from_us, times),
             "shards": {"all": len(commit.shards), "missing": {str(shard): why for shard, why in missing.items()}},
             "counts": dict(now.totals),
+            "outcomes": schemas.OUTCOMES,
             "failure": self._follower.failure,
         }
 
@@ -259,10 +304,11 @@ class Answers:
             "missing": missing,
         }
 
-    def batches(self, after: int, limit: int, *, times: Times) -> bytes:
-        """Return the counts of the last batches, those after one, oldest first."""
+    def batches(self, after: int, before: int | None, limit: int, *, times: Times) -> bytes:
+        """Return the counts of the last batches after one and before another one, oldest first."""
         now = self._follower.now
-        rows = [dict(row) for row in tuple(self._follower.history) if after < row["batch_id"] <= now.commit.batch_id]
+        end = now.commit.batch_id + 1 if before is None else min(before, now.commit.batch_id + 1)
+        rows = [dict(row) for row in tuple(self._follower.history) if after < row["batch_id"] < end]
         for row in rows[-limit:]:
             row.update({name: time_value(row[name], times) for name in ("started_at", "committed_at", "watermark")})
         return envelope(
@@ -312,7 +358,8 @@ class Answers:
 
     def _page(
         self,
-        asked: Question,
+        name: str,
+        question: str,
         rows: Sequence[bytes],
         position: Callable[[int], Position],
         rest: Position | None,
@@ -320,10 +367,10 @@ class Answers:
         *,
         left: bool,
     ) -> bytes:
-        """Return rows as an answer; `position` returns a row's position, and `rest` is the position at which reading ended, if that is after the last row."""
+        """Return rows as an answer to a question; `position` returns a row's position, and `rest` is the position at which reading ended, if that is after the last row."""
         fit = within(rows, self._config.serve.max_bytes)
         after: Position | None = None
         if fit < len(rows) or left:
             after = position(fit - 1) if fit and (fit < len(rows) or rest is None) else rest
-        cursor = None if after is None else write_cursor(asked.text, after)
-        return envelope(head, self._rows.list, joined(rows[:fit]), cursor)
+        cursor = None if after is None else write_cursor(question, after)
+        return envelope(head, name, joined(rows[:fit]), cursor)

@@ -28,6 +28,7 @@ from sessionlake.serve.models import (
     Envelope,
     Failure,
     Keys,
+    Letters,
     Limited,
     Listed,
     Metadata,
@@ -113,6 +114,8 @@ class Server:
             *paths,
             Path("/v1/metadata", OneKey, Metadata, self.metadata, key_columns=self._config.key_columns),
             Path("/v1/batches", After, Envelope, self.batches),
+            Path("/v1/dead_letters", Letters, Envelope, self.dead_letters),
+            Path("/v1/dead_letter_reasons", Limited, Envelope, self.dead_letter_reasons),
             Path("/v1/status", BatchRequest, None, self.status),
             Path("/metrics", Anything, None, self.metrics),
             Path("/healthz", Anything, None, self.healthz),
@@ -157,11 +160,7 @@ class Server:
 
     async def open(self, asked: Limited, call: Call) -> Reply:
         """Return the longest rows that events can still lengthen; `complete` says whether all were looked at."""
-        if not self._config.serve.ranges:
-            raise RefusedError(
-                403,
-                "open: lists keys that nobody named, and ranges are not served here (serve.ranges); ask for keys by name",
-            )
+        self._check_ranges("open: lists keys")
         await self._ready(asked, call)
         limit, times = self._limit(asked), asked.times
         part = _part_of(call)
@@ -175,6 +174,27 @@ class Server:
             return reply
         return Reply(await self._threads.in_tables(partial(self._answers.open_of_tables, limit, times=times)))
 
+    async def dead_letters(self, asked: Letters, call: Call) -> Reply:
+        """Return dead letters, those of the newest batch first."""
+        self._check_ranges("dead_letters: lists rows")
+        await self._ready(asked, call)
+        ask = partial(self._answers.dead_letters, asked.reason, asked.cursor, self._limit(asked), times=asked.times)
+        return Reply(await self._threads.in_tables(ask))
+
+    async def dead_letter_reasons(self, asked: Limited, call: Call) -> Reply:
+        """Return how many dead letters each reason has, the most frequent reason first; `complete` says whether all are here."""
+        self._check_ranges("dead_letter_reasons: tells of rows")
+        await self._ready(asked, call)
+        ask = partial(self._answers.dead_letter_reasons, self._limit(asked), times=asked.times)
+        return Reply(await self._threads.in_tables(ask))
+
+    def _check_ranges(self, what: str) -> None:
+        """Raise RefusedError if keys and rows that a request does not name are not shown."""
+        if not self._config.serve.ranges:
+            raise RefusedError(
+                403, f"{what} that nobody named, and ranges are not served here (serve.ranges); ask for keys by name"
+            )
+
     async def metadata(self, asked: OneKey, call: Call) -> Reply:
         """Return the shard of a key, the host that keeps it, and whether that is this one; the key need not have rows."""
         await self._ready(asked, call)
@@ -185,7 +205,7 @@ class Server:
     async def batches(self, asked: After, call: Call) -> Reply:
         """Return the counts of the last batches, oldest first."""
         await self._ready(asked, call)
-        return Reply(self._answers.batches(asked.after, self._limit(asked), times=asked.times))
+        return Reply(self._answers.batches(asked.after, asked.before, self._limit(asked), times=asked.times))
 
     async def status(self, asked: BatchRequest, call: Call) -> Reply:
         """Return the last batch, its age and lag, missing shards, and counts."""

@@ -20,8 +20,8 @@ def write_cursor(question: str, position: Position) -> str:
     return urlsafe_b64encode(json.dumps([_digest(question), *position]).encode()).decode().rstrip("=")
 
 
-def read_cursor(question: str, cursor: str) -> Position:
-    """Return the position of a cursor; RefusedError if it is none, or is another question's."""
+def read_cursor(question: str, cursor: str, numbers: int | None = None) -> Position:
+    """Return the position of a cursor; RefusedError if it is none, is another question's, or has not so many `numbers`."""
     try:
         found = json.loads(urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
         digest, key, *rest = found
@@ -29,7 +29,13 @@ def read_cursor(question: str, cursor: str) -> Position:
         key.encode()
     except (Error, UnicodeError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise _refused() from error
-    if digest != _digest(question) or not isinstance(key, str) or not whole or len(rest) > 3:
+    if (
+        digest != _digest(question)
+        or not isinstance(key, str)
+        or not whole
+        or len(rest) > 3
+        or numbers not in (None, len(rest))
+    ):
         raise _refused()
     return key, *rest
 

@@ -5,6 +5,7 @@ from functools import cache
 from tempfile import TemporaryDirectory
 
 import duckdb
+from deltalake import DeltaTable
 from duckdb import DuckDBPyConnection
 
 from sessionlake.config.load import Config
@@ -61,6 +62,13 @@ def open_rows(config: Config, lake: Lake, last: BatchCommit, condition: str | No
     database = _connected()
     _view_tables(database, config, lake, lake.changelog.tables, condition)
     _view_latest(database, config, lake, last)
+    return _closed(database, allow_files=False, spills=True)
+
+
+def open_table(table: DeltaTable, name: str, condition: str | None = None) -> DuckDBPyConnection:
+    """Return a database with a view of one table, which leaves out files by `condition`, SQL that DataFusion and DuckDB share."""
+    database = _connected()
+    database.from_arrow(TableScan(table, condition)).create_view(name)
     return _closed(database, allow_files=False, spills=True)
 
 

@@ -105,6 +105,14 @@ class After(Limited):
     """Batches."""
 
     after: int = Field(-1, description="Only later batches")
+    before: int | None = Field(None, description="Only earlier batches, the last ones of them")
+
+
+class Letters(Limited):
+    """Dead letters."""
+
+    reason: str | None = Field(None, description="Those of this reason alone, as /v1/dead_letter_reasons has it")
+    cursor: str | None = Field(None, description="The cursor of the page before, to go on after it")
 
 
 class Envelope(BaseModel):

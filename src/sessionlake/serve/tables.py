@@ -100,30 +100,34 @@ class TablesAtBatch:
         return f"from {view}" + (f" where {' and '.join(conditions)}" if conditions else "")
 
     def _rows(self, pushed: str | None, query: str, given: dict[str, Any]) -> pa.Table:
-        with closing(open_rows(self.config, self.lake, self.commit, pushed)) as database, self._in_time(database):
+        with (
+            closing(open_rows(self.config, self.lake, self.commit, pushed)) as database,
+            in_time(database, self.config),
+        ):
             found = database.sql(f"select * {query}", params=given).to_arrow_table()
         of = self.lake.changelog
         hidden = {of.date, *of.hidden, *([] if of.keeps_deletions else [_STATE])}
         return found.select([name for name in found.column_names if name not in hidden])
 
-    @contextmanager
-    def _in_time(self, database: DuckDBPyConnection) -> Iterator[None]:
-        seconds = self.config.serve.tables_timeout_us / 1e6
-        timer = Timer(seconds, database.interrupt)
-        timer.start()
-        try:
-            yield
-        except duckdb.InterruptException as error:
-            raise RefusedError(
-                503,
-                f"tables: the rows were not found within serve.tables_timeout = {self.config.serve.tables_timeout!r}; ask for fewer",
-            ) from error
-        except duckdb.Error as error:
-            raise LakeError(
-                f"tables: can't be read ({str(error).splitlines()[0]}); ask again, or look at the warehouse"
-            ) from error
-        finally:
-            timer.cancel()
+
+@contextmanager
+def in_time(database: DuckDBPyConnection, config: Config) -> Iterator[None]:
+    """End the queries of the block after `serve.tables_timeout`; RefusedError then, LakeError if they can't be answered."""
+    timer = Timer(config.serve.tables_timeout_us / 1e6, database.interrupt)
+    timer.start()
+    try:
+        yield
+    except duckdb.InterruptException as error:
+        raise RefusedError(
+            503,
+            f"tables: the rows were not found within serve.tables_timeout = {config.serve.tables_timeout!r}; ask for fewer",
+        ) from error
+    except duckdb.Error as error:
+        raise LakeError(
+            f"tables: can't be read ({str(error).splitlines()[0]}); ask again, or look at the warehouse"
+        ) from error
+    finally:
+        timer.cancel()
 
 
 def open_tables_at_batch(config: Config) -> TablesAtBatch:
