@@ -86,13 +86,16 @@ def test_store_of_another_commit_is_missing(tmp_path: Path) -> None:
     pending = tmp_path / f"store/p/{shard}.pending/c2.arrow"
     away = pending.rename(tmp_path / "away")
     view = open_replica(stream.config).view
-    assert view.missing == {shard: "it is at commit c1"}
+    assert view.missing == {shard: "it is at commit c1, and the next batch brings it up to date"}
     with pytest.raises(NotLocalError, match=f"^store: shard {shard} is not here at batch 1 "):
         view.find(["a"])
     # Of the same batch a shard that was missing is looked for again.
     lacking = open_replica(stream.config)
     away.rename(pending)
-    assert (lacking.view.missing, lacking.refresh().missing) == ({shard: "it is at commit c1"}, {})
+    assert (lacking.view.missing, lacking.refresh().missing) == (
+        {shard: "it is at commit c1, and the next batch brings it up to date"},
+        {},
+    )
 
 
 def test_a_view_reads_nothing_of_a_store_that_is_to_be_erased(tmp_path: Path) -> None:

@@ -439,7 +439,7 @@ def _local_shard(path: Path, expected: str | None) -> LocalShard | str:
         if commit != expected:
             writes = Pending(path.with_suffix(PENDING)).read(expected, commit)
             if writes is None:
-                return f"it is at commit {commit}"
+                return f"it is at commit {commit}, and the next batch brings it up to date"
             found = OverlaidSegments(store, writes)
     except FileNotFoundError:
         return _NONE
