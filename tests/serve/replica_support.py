@@ -36,11 +36,23 @@ def log_commit(
     places: Places | None = None,
     times_us: tuple[int, int] = (0, 0),
     aggregates: Mapping[str, str] = SPECS,
+    counts: Mapping[str, int] | None = None,
 ) -> None:
     """Commit a batch of pipeline "p", whose shards' stores are to be at these commits, to the log below a directory."""
     settings = Settings({"aggregates": dict(aggregates)}, live, {name: str(type_) for name, type_ in types.items()})
     of = BatchCommit(
-        "p", "id", batch_id, commit_id, state, {}, tuple(shards), "", settings, None, *times_us, places or Places()
+        "p",
+        "id",
+        batch_id,
+        commit_id,
+        state,
+        dict(counts or {}),
+        tuple(shards),
+        "",
+        settings,
+        None,
+        *times_us,
+        places or Places(),
     )
     info = {"commitInfo": {"userMetadata": user_metadata(of.metadata())}}
     log = root / f"lake/session_changelog/_delta_log/{batch_id:020d}.json"
@@ -79,6 +91,8 @@ class Stream:
         self.live: dict[tuple[str, Any], dict[str, Any]] = {}
         self.times_us = (0, 0)
         """When the next batches start and are committed."""
+        self.counts: dict[str, int] = {}
+        """What the next batches count."""
 
     @property
     def config(self) -> Config:
@@ -134,7 +148,16 @@ class Stream:
                 self.live[name] = row
         types, live = self.operator.spec.columns.types, {"grace_us": GRACE, "retention_us": RETENTION}
         log_commit(
-            self.root, self.batch_id, commit_id, self.state, self.expected, types, live, self.places, self.times_us
+            self.root,
+            self.batch_id,
+            commit_id,
+            self.state,
+            self.expected,
+            types,
+            live,
+            self.places,
+            self.times_us,
+            counts=self.counts,
         )
 
     def run(self, rows: list[tuple[str, int]]) -> None:

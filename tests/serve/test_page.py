@@ -14,12 +14,14 @@ import pytest
 from tests.airflow.browser import Browser, missing_browser, open_browser
 from tests.airflow.live import free_port
 from tests.airflow.support import wait_for
-from tests.serve.replica_support import MINUTE, Stream
+from tests.serve.replica_support import GRACE, MINUTE, RETENTION, Stream, log_commit
 from tests.serve.server_support import ask, serving
+from tests.serve.test_dead_letters import write_letters
 
 TOKEN = "a-token-of-the-page"  # noqa: S105 (of this test alone)
 TOKENS = {"SESSIONLAKE_SERVE_TOKENS": TOKEN}
 NASTY = "<img src=x onerror=document.title='caught'>"
+TILES = "return [...document.querySelectorAll('.tile')].map(tile => [...tile.children].map(one => one.textContent))"
 FOCUSED = "return document.activeElement.textContent"
 
 
@@ -76,6 +78,141 @@ class TestInABrowser:
             text_is(browser, r"4 sessions, 4 events As of batch 1, from the stores")
             assert browser.run("return document.querySelectorAll('tr.picked').length") == 1
             assert "caught" not in browser.source()
+
+    def test_the_tiles_add_up(self, stream: Stream, browser: Browser) -> None:
+        for counts in (
+            {"input": 202_008, "accepted": 183_840, "late": 0, "dead": 168, "filtered": 16_158, "duplicate": 1_842},
+            {"input": 12, "accepted": 3, "late": 2, "dropped": 4, "emitted": 3},
+        ):
+            stream.counts = counts
+            stream.run([("a", 12 * MINUTE)])
+            with serving(stream.config) as url:
+                visit(browser, url)
+                text_is(browser, f"batch {stream.batch_id}, committed")
+                tiles = browser.run(TILES)
+            shown = [(label, int(value.replace(",", ""))) for label, value in tiles if value.replace(",", "").isdigit()]
+            assert shown[1] == ("Events in", counts["input"] + 202_008 * (counts["input"] == 12))
+            assert sum(value for label, value in shown if label[0] in "=+") == shown[1][1]
+            labels = [label for label, _ in shown if label[0] in "=+"]
+            assert labels[:5] == ["=Accepted", "+Late", "+Dead", "+Filtered", "+Duplicates"]
+            assert labels[5:] == ([] if "dead" in counts else ["+Dropped", "+Emitted"])
+
+    def test_dead_letters_open_to_their_reasons_and_rows(self, stream: Stream, browser: Browser) -> None:
+        rows = [
+            {
+                "reason": reason,
+                "kind": "event",
+                "raw": NASTY * (1 + 40 * (n == 0)),
+                "source": f"f:{n:03}",
+                "batch_id": 0,
+            }
+            for n, reason in enumerate(["null key", *[f"unparsable time: 'x{n}'" for n in range(59)]])
+        ]
+        write_letters(stream, rows)
+        stream.counts = {"input": 61, "accepted": 1, "dead": 60}
+        stream.run([("a", 12 * MINUTE)])
+        with serving(stream.config) as url:
+            visit(browser, url)
+            text_is(browser, "batch 1, committed")
+            assert "unparsable" not in browser.text()
+            browser.click("//dl[@id='tiles']//button[text()='60']")
+            text_is(browser, r"2 reasons; a click shows the rows of one")
+            text_is(browser, r"Rows 1 to 25, as of batch 1, from the tables")
+            reasons = browser.run("return document.querySelector('#reasons tbody').innerText").split("\n")
+            assert [line.split("\t") for line in reasons] == [
+                ["unparsable time: '...'", "59", "event", "0"],
+                ["null key", "1", "event", "0"],
+            ]
+            # A row that came with a long text has its beginning.
+            assert (
+                browser.run(
+                    "return Math.max(...[...document.querySelectorAll('#letters td')].map(one => one.textContent.length))"
+                )
+                == 501
+            )
+            browser.click("//div[@id='letters']//button[text()='Next page']")
+            text_is(browser, r"Rows 26 to 50,")
+            browser.click("//div[@id='letters']//button[text()='Next page']")
+            text_is(browser, r"Rows 51 to 60,")
+            browser.click("//div[@id='reasons']//button[text()='null key']")
+            text_is(browser, r"Rows 1 to 1,")
+            browser.click("//div[@id='reasons']//button[text()='null key']")
+            text_is(browser, r"Rows 1 to 25,")
+            assert browser.run("return [document.images.length, document.title]") == [0, "p · sessionlake"]
+
+    def test_all_rows_page_by_page(self, stream: Stream, browser: Browser) -> None:
+        stream.run([(f"k{n:02}", 12 * MINUTE) for n in range(60)])
+        with serving(stream.config, max_rows=20) as url:
+            visit(browser, url)
+            text_is(browser, "batch 1, committed")
+            browser.click("//summary[@id='all-title']")
+            seen = []
+            for told in ("1 to 20", "21 to 40", "41 to 60", "61 to 69"):
+                text_is(browser, rf"Rows {told}, as of batch 1, from the stores")
+                seen += browser.run("return [...document.querySelectorAll('#all .key')].map(one => one.textContent)")
+                if told != "61 to 69":
+                    browser.click("//div[@id='all']//button[text()='Next page']")
+            assert seen == sorted([*["a", "b", NASTY] * 3, *[f"k{n:02}" for n in range(60)]])
+            assert browser.run("return document.querySelector('#all .bar').innerText").endswith("Page before")
+            browser.click("//div[@id='all']//button[text()='Page before']")
+            text_is(browser, "Rows 41 to 60,")
+            browser.click("//div[@id='all']//button[text()='First page']")
+            text_is(browser, "Rows 1 to 20,")
+            browser.click("//div[@id='all']//button[text()='k01']")
+            text_is(browser, r"1 session, 1 event")
+            assert browser.run("return location.hash") == "#key=k01"
+
+    def test_a_field_for_each_column_of_the_key(self, tmp_path: Path, browser: Browser) -> None:
+        stream = Stream(tmp_path, event={"key": ["day", "country"], "time": "time_us", "time_unit": "us"})
+        stream.times_us = now(-3, -2)
+        stream.run([('["2026-11-20","DE"]', 0), ('["2026-11-20","FR"]', 0), ('["2026-11-21","DE"]', 0)])
+        with serving(stream.config) as url:
+            visit(browser, f"{url}/#key.day=2026-11-20&key.country=DE")
+            text_is(browser, r"1 session, 1 event As of batch 0")
+            fields = "return [...document.querySelectorAll('#keys input')].map(one => [one.placeholder, one.value])"
+            assert browser.run(fields) == [["day", "2026-11-20"], ["country", "DE"]]
+            browser.run("document.querySelectorAll('#keys input')[1].value = ''")
+            browser.click("//form[@id='look-up']/button")
+            text_is(browser, r"2 sessions, 2 events")
+            assert browser.run("return location.hash") == "#key.day=2026-11-20"
+            browser.click("//div[@id='open']//button[text()='2026-11-21, DE']")
+            text_is(browser, r"1 session, 1 event")
+            assert browser.run(fields) == [["day", "2026-11-21"], ["country", "DE"]]
+
+    def test_a_range_of_time_is_chosen_and_pauses_leave_room(self, tmp_path: Path, browser: Browser) -> None:
+        """After 1.3 hours without batches the new ones have their room; an answer has 100 batches, so that older ones are asked for."""
+        stream = Stream(tmp_path)
+        for ago in [*(4700 + 2 * n for n in range(140, 0, -1)), *(30 - n for n in range(20))]:
+            stream.times_us = now(-ago - 0.5, -ago)
+            stream.run([("a", 30 * MINUTE)])
+        label = "return document.querySelector('#lag svg')?.getAttribute('aria-label') ?? ''"
+        with serving(stream.config) as url:
+            visit(browser, url)
+            wait_for(lambda: browser.run(label).startswith("160 batches from"), 30)
+            box = "const box = document.querySelector('#lag .gap').getBBox(); return box.width / document.querySelector('#lag svg').viewBox.baseVal.width"
+            assert browser.run(box) <= 1 / 3
+            choose = "const one = document.getElementById('range'); one.value = arguments[0]; one.dispatchEvent(new Event('change'))"
+            browser.run(choose, "1")
+            wait_for(lambda: browser.run(label).startswith("20 batches from"), 30)
+            browser.run(choose, "3")
+            wait_for(lambda: browser.run(label).startswith("160 batches from"), 30)
+
+    def test_stores_that_follow_say_so(self, stream: Stream, browser: Browser) -> None:
+        stream.expected = ["another/1"] * len(stream.expected)
+        stream.batch_id += 1
+        log_commit(
+            stream.root,
+            1,
+            "c9",
+            stream.state,
+            stream.expected,
+            stream.operator.spec.columns.types,
+            {"grace_us": GRACE, "retention_us": RETENTION},
+            times_us=stream.times_us,
+        )
+        with serving(stream.config) as url:
+            visit(browser, url)
+            text_is(browser, "2 of 2 stores follow with the next batch; until then their rows come from the tables")
 
     def test_the_focus_stays_at_its_row_when_batches_come(self, stream: Stream, browser: Browser) -> None:
         with serving(stream.config) as url:
@@ -151,7 +288,8 @@ class TestInABrowser:
         with serving(stream.config, ranges=False) as url:
             visit(browser, f"{url}/#key=a")
             text_is(browser, r"3 sessions, 3 events As of batch 0")
-            assert "Longest open" not in browser.text()
+            assert not re.search("Longest open|Dead letters|All sessions", browser.text())
+            assert browser.run("return document.querySelector('#tiles button')") is None
             assert "ranges" not in browser.text()
 
     def test_numbers_are_written_with_all_of_their_digits(self, stream: Stream, browser: Browser) -> None:

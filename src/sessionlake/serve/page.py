@@ -6,7 +6,7 @@ from pathlib import Path
 
 _FOLDER = Path(__file__).with_name("web")
 _COMMON = ("format", "elements", "asking")
-_SCRIPTS = (*_COMMON, "charts", "found", "main")
+_SCRIPTS = (*_COMMON, "charts", "found", "paged", "main")
 """In the order in which they need each other."""
 _POLICY = (
     "default-src 'none'; connect-src 'self'; img-src data:; style-src '{style}'; script-src '{script}'; "

@@ -27,9 +27,19 @@ const time = us => us == null ? "–" : new Date(us / 1000).toISOString().slice(
 const clock = us => time(us).slice(11);
 const plural = (count, name) => `${exact(count)} ${count === 1 ? name.replace(/s$/, "") : name}`;
 
+// As much of a text as a cell has: a row may have come with a whole file.
+const LONGEST = 2000;
+const short = (text, most = LONGEST) => text.length > most ? text.slice(0, most) + "…" : text;
+
 function cell(value) {
   if (value == null) return "–";
   if (Array.isArray(value)) return value.map(cell).join(", ");
-  return typeof value === "number" || typeof value === "bigint" ? exact(value) : typeof value === "object" ? written(value) : String(value);
+  return typeof value === "number" || typeof value === "bigint" ? exact(value) : short(typeof value === "object" ? written(value) : String(value));
 }
 const written = value => JSON.stringify(value, (_, inner) => typeof inner === "bigint" ? String(inner) : inner);
+// Outcomes of events, by the names of their counts, which add up to the events that came in. Those that few pipelines have are shown if there are any.
+const COMMON = ["accepted", "late", "dead", "filtered", "duplicate"];
+const outcomes = (names, all) => [...COMMON, ...names.filter(of => !COMMON.includes(of) && all.some(counts => counts?.[of]))];
+const named = text => text.replaceAll("_", " ");
+const title = text => text[0].toUpperCase() + named(text.slice(1));
+const outcome = of => of === "duplicate" ? "Duplicates" : title(of);

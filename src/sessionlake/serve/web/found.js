@@ -1,28 +1,62 @@
 // A key that is looked up: its rows, on a line of time and as a table. The key is in the address, behind the #, which no server is sent.
-const looked = { key: null, cold: false, answer: null, picked: null };
+const looked = { asked: null, cold: false, answer: null, picked: null };
 
+// What is asked for is `key`, or a column of the key each as `key.<column>`.
 function takeAddress() {
-  const given = takeToken();
-  Object.assign(looked, { key: given.get("key"), cold: given.get("cold") === "true", answer: null, picked: null });
-  at("key").value = looked.key ?? "";
+  const given = takeToken(), asked = [...given].filter(([name]) => name === "key" || name.startsWith("key."));
+  Object.assign(looked, { asked: asked.length ? Object.fromEntries(asked) : null, cold: given.get("cold") === "true", answer: null, picked: null });
   at("cold").checked = looked.cold;
   at("found").hidden = true;
+  showAsked();
 }
 
-function address(key, cold) {
-  return "#" + new URLSearchParams({ key, ...(cold ? { cold: "true" } : {}) });
+const address = (asked, cold) => "#" + new URLSearchParams({ ...asked, ...(cold ? { cold: "true" } : {}) });
+
+// A field for each column of the key.
+function keyFields() {
+  const names = state.status.key_columns, place = at("keys");
+  if (names.length < 2 || place.dataset.of === names.join("\n")) return;
+  place.dataset.of = names.join("\n");
+  place.replaceChildren(...names.map(name => made("input", { type: "text", autocomplete: "off", spellcheck: "false", "aria-label": name, placeholder: name, name: "key." + name })));
+  showAsked();
+}
+
+function showAsked() {
+  const asked = looked.asked || {}, names = state.status?.key_columns || [], parts = asked.key && state.status ? partsOf(asked.key) : [];
+  for (const field of at("keys").children) field.value = (field.name ? asked[field.name] ?? parts[names.indexOf(field.name.slice(4))] : asked.key) ?? "";
+}
+
+// The first columns alone ask for all keys that begin with them.
+function fromFields() {
+  const fields = [...at("keys").children];
+  if (!fields[0].name) return { key: fields[0].value };
+  const last = fields.findLastIndex(field => field.value);
+  return Object.fromEntries(fields.slice(0, Math.max(last, 0) + 1).map(field => [field.name, field.value]));
+}
+
+// The texts of a key's columns; nothing of a key of one column.
+function partsOf(key) {
+  if (state.status.key_columns.length < 2) return [];
+  try { return JSON.parse(key); } catch { return []; }
+}
+// A cell that looks up the key of its row.
+function keyCell(row, place) {
+  const button = place.firstChild || place.appendChild(made("button", { class: "key", type: "button", onclick: () => go(button.asked, at("cold").checked) }));
+  const key = row[state.status.columns.key];
+  button.asked = { key };
+  say(button, partsOf(key).map(part => part || "(empty)").join(", ") || key || "(empty)");
 }
 
 async function lookUp() {
-  const { key, cold } = looked;
-  if (key == null) return;
+  const { asked, cold } = looked;
+  if (!asked) return;
   let answer;
-  try { answer = await ask(`/v1/${state.status.list}`, { key, ...(cold ? { cold: "true" } : {}) }); } catch (error) {
+  try { answer = await ask(`/v1/${state.status.list}`, { ...asked, ...(cold ? { cold: "true" } : {}) }); } catch (error) {
     if (error.status === 401 || !error.status) throw error;
-    if (looked.key === key) told(error.message, "");
+    if (looked.asked === asked) told(error.message, "");
     return;
   }
-  if (looked.key !== key || looked.cold !== cold) return;
+  if (looked.asked !== asked || looked.cold !== cold) return;
   looked.answer = answer;
   showFound();
 }
@@ -35,7 +69,15 @@ function told(count, asOf) {
   if (at("found-scroll").hidden) at("found").querySelector(".hint")?.setAttribute("hidden", "");
 }
 
-const identity = row => [row[state.status.columns.id], row[state.status.columns.start], row[state.status.columns.end]].join(" ");
+const identity = row => [row[state.status.columns.key], row[state.status.columns.id], row[state.status.columns.start], row[state.status.columns.end]].join(" ");
+const timesOf = ({ numbered, columns }) => numbered ? [] : [columns.start, columns.end, "open_until", "event_time", "join_time"];
+
+// The columns of a table of rows, but for those that are `hidden`.
+function columnsOf(rows, hidden, times) {
+  const names = Object.keys(rows[0]).filter(name => !hidden.includes(name));
+  const numeric = name => !times.includes(name) && rows.some(row => typeof row[name] === "number" || typeof row[name] === "bigint");
+  return names.map(name => [name.replaceAll("_", " ") + (times.includes(name) ? ", UTC" : ""), row => times.includes(name) ? time(row[name]) : cell(row[name]), numeric(name)]);
+}
 
 function showFound() {
   const { answer } = looked, { status } = state, rows = answer[status.list], { columns } = status;
@@ -46,12 +88,9 @@ function showFound() {
   told(rows.length ? plural(rows.length, status.list) + (total ? `, ${plural(total, "events")}` : "") : `No ${status.list} of this key.`, asOf);
   if (!rows.length) return;
   if (columns.start !== columns.end && !status.numbered) at("time-line-place").replaceChildren(...timeLine(rows));
-  say(at("found-caption"), `${status.list[0].toUpperCase()}${status.list.slice(1)} of ${looked.key || "the empty key"}`);
-  const times = status.numbered ? [] : [columns.start, columns.end, "open_until", "event_time", "join_time"];
-  const names = Object.keys(rows[0]).filter(name => ![columns.key, columns.id].includes(name));
-  const numeric = name => !times.includes(name) && rows.some(row => typeof row[name] === "number" || typeof row[name] === "bigint");
-  fill(at("found-scroll").querySelector("table"), names.map(name => [name.replaceAll("_", " ") + (times.includes(name) ? ", UTC" : ""), row => times.includes(name) ? time(row[name]) : cell(row[name]), numeric(name)]),
-    rows, identity, (line, row) => { line.className = identity(row) === looked.picked ? "picked" : ""; });
+  const shown = looked.asked.key != null && partsOf(looked.asked.key).length ? partsOf(looked.asked.key) : Object.values(looked.asked);
+  say(at("found-caption"), `${title(status.list)} of ${shown.join(", ") || "the empty key"}`);
+  fill(at("found-scroll").querySelector("table"), columnsOf(rows, [columns.key, columns.id], timesOf(status)), rows, identity, (line, row) => { line.className = identity(row) === looked.picked ? "picked" : ""; });
 }
 
 function timeLine(rows) {
