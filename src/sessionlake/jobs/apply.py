@@ -22,7 +22,7 @@ def apply_corrections(spark: SparkSession, config: Config, on_commit: OnCommit |
     if stream_elsewhere(spark, config) is not None:
         return False
     try:
-        run(spark, config, once=True, on_commit=on_commit)
+        run(spark, config, once=True, on_commit=on_commit, of_job=True)
     except LockedError:
         return False
     return True

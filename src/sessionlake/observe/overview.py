@@ -12,9 +12,10 @@ from duckdb import DuckDBPyConnection
 
 from sessionlake.config.load import Config
 from sessionlake.errors import NoBatchesError, first_line
-from sessionlake.observe.standing import driver, failing, last_failure
+from sessionlake.observe.standing import driver, failing, last_failure, phase
 from sessionlake.observe.status import Status, open_tables, status_of, with_followers
 from sessionlake.observe.watch import PASSING
+from sessionlake.stream.phase import ENDED, STARTING
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.lake import Lake
 
@@ -22,6 +23,8 @@ from sessionlake.warehouse.lake import Lake
 class State(Enum):
     """The state of a pipeline, as this machine sees it."""
 
+    STARTING = "starting"
+    """A driver on this machine holds its lock, and has yet to commit a batch or to wait for input."""
     RUNNING = "running"
     """A driver on this machine holds its lock."""
     FAILING = "failing"
@@ -65,6 +68,9 @@ class Overview:
     """The reason for which it fails or can't be read, or for which its last run has failed."""
     failed_us: int | None = None
     """When its last run failed; None if a run has been well since then, or is at work."""
+    ended: bool | None = None
+    """Whether its last run on this machine ended as it was told to: by a signal, or with `--once` at the end of its input. None if it
+    has not ended, or if that is not known."""
 
     @property
     def status(self) -> Status | None:
@@ -118,12 +124,14 @@ def overview(config: Config, read: Callable[[], Tables] | None = None) -> Overvi
         otherwise, told = State.UNREADABLE, f"{type(error).__name__}: {first_line(error)}"
     if fails is not None:
         return Overview(name, config, State.FAILING, tables, fails.error, fails.at_us)
+    reached = phase(config)
     if otherwise is not State.UNREADABLE and driver(config) is not None:
-        return Overview(name, config, State.RUNNING, tables, told)
+        return Overview(name, config, State.STARTING if reached == STARTING else State.RUNNING, tables, told)
+    ended = None if reached is None else reached == ENDED
     failure = last_failure(config)
     if failure is None:
-        return Overview(name, config, otherwise, tables, told)
-    return Overview(name, config, otherwise, tables, told or failure.error, failure.at_us)
+        return Overview(name, config, otherwise, tables, told, ended=ended)
+    return Overview(name, config, otherwise, tables, told or failure.error, failure.at_us, ended)
 
 
 def _jobs(lake: Lake, database: DuckDBPyConnection) -> tuple[LastRun, ...]:

@@ -19,6 +19,7 @@ from sessionlake.config.load import Config
 from sessionlake.config.paths import make_private
 from sessionlake.config.secrets import hide
 from sessionlake.errors import AggregateError, ExitCode, SessionlakeError, first_line, without_values
+from sessionlake.stream.phase import FILE as PHASE
 
 _FILE, _LOCK = "FAILING", "LOCK"
 _LOCKS = Path("/proc/locks")
@@ -103,6 +104,13 @@ def driver(config: Config) -> int | None:
         held = (line.split() for line in _LOCKS.read_text().splitlines())
         if any(parts[1] == "FLOCK" and parts[4] == pid and parts[5].rpartition(":")[2] == inode for parts in held):
             return int(pid)
+    return None
+
+
+def phase(config: Config) -> str | None:
+    """Return how far the last driver on this machine came, a word of `stream.phase`; None if that is not known."""
+    with suppress(OSError):
+        return Path(config.lock_dir, PHASE).read_text().strip() or None
     return None
 
 

@@ -23,6 +23,7 @@ def run(
     on_commit: OnCommit | None = None,
     gate: Gate = lambda _: None,
     meanwhile: Callable[[], None] = lambda: None,
+    of_job: bool = False,
 ) -> RunSummary:
     """Run the operator of a config; see `stream.run.run_kind` for the options."""
     return run_kind(
@@ -39,4 +40,5 @@ def run(
         on_commit=on_commit,
         gate=gate,
         meanwhile=meanwhile,
+        of_job=of_job,
     )

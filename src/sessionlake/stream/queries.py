@@ -13,6 +13,8 @@ from sessionlake.config.load import Config
 from sessionlake.stopping import put_off
 
 _EVERY_S = 1
+_WAITS = "Waiting"
+"""The beginning of a query's message if it waits for input, or for the next look at it."""
 _SECOND_DRIVER = (
     "ConcurrentModification",
     "Multiple streaming",
@@ -48,11 +50,13 @@ def run_to_end(
     *,
     once: bool,
     meanwhile: Callable[[], None] = lambda: None,
+    waits: Callable[[], None] | None = None,
     ending: threading.Event | None = None,
 ) -> None:
     """Run a query until it is stopped or, with `once`, until all input that is available now is processed.
 
     `meanwhile` is called about every second, whether there is input or not: without, a query runs no batch.
+    `waits` is called once, if the query waits for input: it has started then.
     `ending` is cleared at the start, and set before the query is stopped, which waits for the batch that runs.
     Raises StreamingQueryException if the query fails, KeyboardInterrupt if ctrl-C or SIGTERM has stopped it.
     """
@@ -62,8 +66,12 @@ def run_to_end(
     ending.clear()
     with put_off() as asked_to_end:
         query = writer.trigger(**trigger).start()
+        starts = waits
         try:
             while not query.awaitTermination(_EVERY_S) and not asked_to_end.is_set():
+                if starts is not None and str(query.status["message"]).startswith(_WAITS):
+                    starts()
+                    starts = None
                 meanwhile()
         except StreamingQueryException:
             # Ctrl-C in a terminal ends the workers, too, and with them the batch that runs.

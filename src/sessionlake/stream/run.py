@@ -35,6 +35,7 @@ from sessionlake.stream.interrupted import interrupted
 from sessionlake.stream.kind import Kind
 from sessionlake.stream.layouts import next_layouts
 from sessionlake.stream.lock import check_checkpoint, locked_store, make_checkpoint
+from sessionlake.stream.phase import RUNNING, Phase, phases
 from sessionlake.stream.pinned import Pinned
 from sessionlake.stream.pipeline import make_pipeline
 from sessionlake.stream.planned_offsets import PlannedOffsets, clock_of, fingerprint
@@ -81,6 +82,7 @@ def run_kind(
     on_commit: OnCommit | None = None,
     gate: Gate = lambda _: None,
     meanwhile: Callable[[], None] = lambda: None,
+    of_job: bool = False,
 ) -> RunSummary:
     """Run until stopped or, with `once`, until all input that is available now is committed.
 
@@ -89,12 +91,14 @@ def run_kind(
     `trust_clock` says that the last commit's clock was wrong. `give_up_plan` plans the uncommitted batch again, with the
     config's current limits. With `allow_expiry` the limits on removals by [ttl] are ignored. `drop_aggregates` drops those that are
     gone from the config. The stream takes no input while `gate` waits. `meanwhile` is called about every second, next to the batches.
+    The pass of a job (`of_job`) leaves the phase of the stream before it (`stream.phase`).
     """
-    with locked_store(config):
+    with locked_store(config), phases(config, is_stream=not of_job) as phase:
         current = _Run(
             spark,
             config,
             kind,
+            phase,
             trust_clock=trust_clock,
             allow_expiry=allow_expiry,
             drop_aggregates=drop_aggregates,
@@ -141,6 +145,7 @@ class _Run:
         spark: SparkSession,
         config: Config,
         kind: type[Kind],
+        phase: Phase,
         *,
         trust_clock: bool,
         allow_expiry: bool,
@@ -150,7 +155,7 @@ class _Run:
     ) -> None:
         self.spark, self.config, self.trust_clock, self.gate = spark, config, trust_clock, gate
         self.kind_class = kind
-        self.meanwhile = meanwhile
+        self.phase, self.meanwhile = phase, meanwhile
         self.tables = Tables.of(spark, config)
         self.sources = sources_of(spark, config)
         for source in self.sources.values():
@@ -263,7 +268,14 @@ class _Run:
                     .option("checkpointLocation", self.config.checkpoint)
                     .queryName(self.config.pipeline.name)
                 )
-                run_to_end(self.config, writer, once=once, meanwhile=self.while_idle, ending=self._ending)
+                run_to_end(
+                    self.config,
+                    writer,
+                    once=once,
+                    meanwhile=self.while_idle,
+                    waits=partial(self.phase.reached, RUNNING),
+                    ending=self._ending,
+                )
 
         self.remove_marked_stores()
         try:
@@ -327,6 +339,7 @@ class _Run:
     def committed(self, batch: BatchCommit, on_commit: OnCommit | None) -> None:
         """Count a batch, save the batches from time to time, and notify the caller."""
         self.batches += 1
+        self.phase.reached(RUNNING)
         self.inputs.committed(batch.batch_id)
         # By the batch's id, not by a count in this run: if every run is killed after a few batches, they are still saved.
         if batch.batch_id % _BATCHES_EVERY == 0:
