@@ -5,7 +5,6 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +70,7 @@ def _routed(board: Board, section: ServeSection, tokens: Tokens, apps: Mapping[s
 
 
 def _own(board: Board) -> App:
-    page, headers = _page(board)
+    page, headers = _page()
     html = [
         (b"content-type", b"text/html; charset=utf-8"),
         *((name.encode(), text.encode()) for name, text in headers.items()),
@@ -93,10 +92,9 @@ def _own(board: Board) -> App:
     return application
 
 
-def _page(board: Board) -> tuple[str, dict[str, str]]:
-    """Return the page, with the names of all pipelines in it, which can be read without scripts."""
-    names = "".join(f'<li><a href="/p/{escape(name)}/">{escape(name)}</a></li>' for name in board.graph.names)
-    html = (_WEB / "project.html").read_text(encoding="utf-8").replace("<!-- names -->", names)
+def _page() -> tuple[str, dict[str, str]]:
+    """Return the page, which needs no token: it has nothing of the project, not even the names of its pipelines."""
+    html = (_WEB / "project.html").read_text(encoding="utf-8")
     return with_scripts(html, common_scripts() + (_WEB / "project.js").read_text(encoding="utf-8"))
 
 

@@ -58,7 +58,7 @@ function graph(found) {
 
 async function followed() {
   const found = parsed(await raw("/v1/project"));
-  at("token").hidden = at("names").hidden = true;
+  at("token").hidden = true;
   at("board").hidden = false;
   say(at("name"), found.directory.split("/").filter(Boolean).pop() || found.directory);
   document.title = at("name").textContent + " · sessionlake";
