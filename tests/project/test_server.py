@@ -67,6 +67,12 @@ def test_the_state_of_each_pipeline_and_what_to_do(project: Project) -> None:
     assert {name: one["state"] for name, one in found.items()} == {
         "sittings": "stopped", "hours": "stopped", "latest": "failing", "stragglers": "new"
     }  # fmt: skip
+    assert {name: one["ended"] for name, one in found.items() if one["state"] == "stopped"} == {
+        "sittings": True,
+        "hours": True,
+    }
+    assert found["hours"]["advice"] == f"it ended as it was told to; to run it: sessionlake run {project.directory}"
+    assert sum(found["hours"]["counts"][name] for name in page["outcomes"]) == found["hours"]["counts"]["input"]
     assert found["latest"]["advice"] == "checkpoint: '/x' is missing; put it back"
     assert found["stragglers"]["advice"] == f"it has no batches yet: sessionlake run {project.directory} --once"
     assert found["hours"]["counts"]["input"] == 10
@@ -91,7 +97,8 @@ def test_each_pipeline_has_its_own_paths(project: Project) -> None:
         assert b"sessionlake_serve" in ask(url, "/p/hours/metrics")[1].encode()
         page = ask(url, "/")
         assert "sha256" in page[2]["content-security-policy"]
-        assert re.findall(r'<a href="/p/(\w+)/">', page[1]) == list(project.graph.names)
+        # Who has no token is told nothing of the project.
+        assert not re.search("|".join([*project.graph.names, re.escape(project.directory)]), page[1])
         status, found, _ = ask(url, "/p/nobody/v1/status")
         assert (status, found["error"]) == (
             404,
@@ -160,6 +167,19 @@ def test_the_page_in_a_browser(project: Project) -> None:
         browser.write("//input[@id='token-text']", TOKEN)
         browser.click("//form[@id='token-form']/button")
         wait_for(lambda: "put it back" in browser.text() and "1 to look at" in browser.text(), 60)
+        for state, ended, green in (
+            ("running", False, True),
+            ("idle", False, True),
+            ("stopped", True, True),
+            ("stopped", False, False),
+            ("starting", False, False),
+            ("behind", False, False),
+            ("new", True, False),
+            ("unknown", False, False),
+        ):
+            assert browser.run("return fine({state: arguments[0], ended: arguments[1]})", state, ended) is green, state
+        heads = browser.run("return [...document.querySelectorAll('#states th')].map(one => one.textContent)")
+        assert heads[4:10] == ["lag", "events", "accepted", "late", "dead", "filtered"]
         source = browser.source()
         assert "stragglers reads late_events of sittings" in source
         # On a telephone nothing but tables and the graph is wider than the screen.
@@ -168,6 +188,9 @@ def test_the_page_in_a_browser(project: Project) -> None:
         browser.click("//table//a[text()='hours']")
         wait_for(lambda: "Events in" in browser.text() and "10" in browser.text(), 60)
         assert browser.run("return location.pathname") == "/p/hours/"
+        browser.click("//a[@id='back']")
+        wait_for(lambda: "put it back" in browser.text(), 60)
+        assert browser.run("return location.pathname") == "/"
 
 
 @contextmanager

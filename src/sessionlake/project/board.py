@@ -13,6 +13,7 @@ from sessionlake.observe.overview import Overview, State, overview, read_tables
 from sessionlake.observe.watch import Watch
 from sessionlake.project.picture import layout_of
 from sessionlake.serve.follower import Follower
+from sessionlake.warehouse import schemas
 
 SHOWN = 60
 """The last batches whose rates are shown."""
@@ -22,10 +23,16 @@ IDLE, BEHIND = "idle", "behind"
 """States of a running pipeline: no batch for long; and batches that take longer than their period, while the lag grows."""
 _ADVICE = {
     State.NEW.value: "it has no batches yet: sessionlake run {directory} --once",
-    State.STOPPED.value: "no process runs it here: sessionlake run {directory}",
+    State.STOPPED.value: "{ended}: sessionlake run {directory}",
     State.FAILING.value: "{told}",
     State.UNREADABLE.value: "{told}",
     BEHIND: "{lag} behind and growing: give it more shards or more weight (docs/sizing.md)",
+}
+
+_ENDED = {
+    True: "it ended as it was told to; to run it",
+    False: "its process has ended without being told to; start it again",
+    None: "no process runs it here",
 }
 
 
@@ -61,6 +68,7 @@ class Board:
             "directory": self._directory,
             "at": now_us,
             "pipelines": pipelines,
+            "outcomes": schemas.OUTCOMES,
             "edges": edges,
             "picture": layout_of(self.graph).fields(),
         }
@@ -82,11 +90,13 @@ class Board:
         config, one = self._configs[name], self._seen.get(name)
         known = {"name": name, "operator": config.operator, "reads": self.graph.upstream(name)}
         if one is None:
-            return {**known, "state": "unknown", "advice": "", "history": []}
+            return {**known, "state": "unknown", "ended": None, "advice": "", "history": []}
         history = list(self._followers[name].history)[-SHOWN:]
         lag_s, state = one.lag_s(now_us), _state(config, one, history, now_us)
         lag = "" if lag_s is None else rough_duration(round(lag_s * 1e6))
-        advice = one.last_run or _ADVICE.get(state, "").format(directory=self._directory, told=one.told, lag=lag)
+        advice = one.last_run or _ADVICE.get(state, "").format(
+            directory=self._directory, told=one.told, lag=lag, ended=_ENDED[one.ended]
+        )
         if one.status is not None and not one.status.reconciles:
             advice = f"the counts and the tables' rows differ: sessionlake status of {name} says more"
         elif not advice and one.verdict is False:
@@ -95,14 +105,13 @@ class Board:
         return {
             **known,
             "state": state,
+            "ended": one.ended,
             "advice": advice,
             "batch_id": one.status.batch_id if one.status else None,
             "lag_us": None if lag_s is None else round(lag_s * 1e6),
             "events_per_second": _rate(history, now_us),
             "history": [[row["committed_at"], row["input"] / _seconds(row)] for row in history],
-            "counts": {
-                what: counts.get(what, 0) for what in ("input", "accepted", "late", "dead", "filtered", "duplicate")
-            },
+            "counts": {what: counts.get(what, 0) for what in ("input", *schemas.OUTCOMES)},
             "store_bytes": one.status.store_bytes if one.status else 0,
             "reconciles": one.status.reconciles if one.status else None,
             "jobs": [{"job": run.job, "at": run.at, "finished": run.finished} for run in one.jobs],

@@ -1,7 +1,10 @@
 // The page of a project asks for the state of all pipelines every two seconds.
 const EVERY_MS = 2000, AGAIN_MS = 4000;
 const state = { drawn: "" };
-const TONES = { running: "good", idle: "late", behind: "late", failing: "dead", unreadable: "dead" };
+const TONES = { running: "good", idle: "late", starting: "late", behind: "late", failing: "dead", unreadable: "dead" };
+// Whether nobody need look at a pipeline: it runs, or has ended as it was told to, and its counts add up.
+const broken = one => TONES[one.state] === "dead" || one.reconciles === false;
+const fine = one => !broken(one) && (["running", "idle"].includes(one.state) || (one.state === "stopped" && one.ended === true));
 
 function spark(place, history) {
   const most = Math.max(1e-9, ...history.map(([, rate]) => rate)), width = 120, height = 22;
@@ -29,7 +32,7 @@ function rows(found) {
   const count = what => row => row.counts ? exact(row.counts[what]) : "–";
   const job = row => row.jobs?.length ? row.jobs[0].job + (row.jobs[0].finished ? "" : ", not finished") : "–";
   fill(at("states").querySelector("table"), [["pipeline", link], ["state", told], ["events a second", rate], ["last minute", row => row.events_per_second == null ? "–" : rough(row.events_per_second), true],
-    ["lag", row => duration(row.lag_us), true], ["events", count("input"), true], ["late", count("late"), true], ["dead", count("dead"), true], ["duplicates", count("duplicate"), true],
+    ["lag", row => duration(row.lag_us), true], ["events", count("input"), true], ...outcomes(found.outcomes, found.pipelines.map(row => row.counts)).map(of => [outcome(of).toLowerCase(), count(of), true]),
     ["store", row => row.store_bytes == null ? "–" : (row.store_bytes / 1e6).toFixed(1) + " MB", true], ["last job", job], ["quality", row => row.quality == null ? "–" : row.quality ? "green" : "RED"]],
     found.pipelines, row => row.name);
 }
@@ -63,8 +66,10 @@ async function followed() {
   say(at("name"), found.directory.split("/").filter(Boolean).pop() || found.directory);
   document.title = at("name").textContent + " · sessionlake";
   say(at("about"), plural(found.pipelines.length, "pipelines"));
-  const wrong = found.pipelines.filter(one => TONES[one.state] === "dead").length;
-  live(wrong ? "off" : "on", wrong ? `${exact(wrong)} to look at` : `as of ${clock(found.at)}`);
+  const open = found.pipelines.filter(one => !fine(one)), wrong = open.filter(broken).length, most = found.pipelines.length;
+  // All that are not fine are named by their states: "1 stopped, 2 starting".
+  const states = [...new Set(open.map(one => one.state))].map(state => `${exact(open.filter(one => one.state === state).length)} ${state}`).join(", ");
+  live(wrong ? "off" : open.length ? "idle" : "on", wrong ? `${exact(wrong)} to look at` : open.length ? `${states}, of ${plural(most, "pipelines")}` : `as of ${clock(found.at)}`);
   rows(found);
   const shape = JSON.stringify(found.pipelines.map(one => [one.name, one.state, one.events_per_second]));
   if (shape !== state.drawn) { state.drawn = shape; graph(found); }
