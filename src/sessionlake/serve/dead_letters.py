@@ -1,8 +1,9 @@
 """The dead letters of a pipeline, from their table: how many there are for each reason, and the rows (docs/rules.md, rule 207)."""
 
+import re
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import pyarrow as pa
@@ -12,13 +13,23 @@ from sessionlake.errors import CUT, QUOTED
 from sessionlake.serve.cursors import Position
 from sessionlake.serve.database import open_table
 from sessionlake.serve.tables import in_time
+from sessionlake.sources.decoding.decoded import WRONG_TYPE
 from sessionlake.warehouse.lake import Lake, LakeTable
 from sessionlake.warehouse.schemas import BATCH_MARKS, DEAD_LETTERS
 
 _NO_BATCH = -1
 """The batch of the rows that jobs wrote: they come last."""
 _BATCH, _SOURCE = f"coalesce(batch_id, {_NO_BATCH})", "coalesce(source, '')"
-_REASON = "regexp_replace(coalesce(reason, ''), $quoted, $cut, 'g')"
+_CUTS = {
+    "quoted": (QUOTED, CUT),
+    # A number of the wrong type is not quoted.
+    "typed": (f"^({WRONG_TYPE}[^=]* = ).*( is not a )", r"\1...\2"),
+    # Not the line of a file of code.
+    "number": (r"([^:0-9A-Za-z_.])[0-9]+(\.[0-9]+)?", r"\1..."),
+}
+"""The parts of reasons that are values of rows, and what stands in their places, in this order."""
+_REASON = reduce(lambda sql, name: f"regexp_replace({sql}, ${name}, ${name}_cut, 'g')", _CUTS, "coalesce(reason, '')")
+_GIVEN = {name: text for of, cut in _CUTS.items() for name, text in zip((of, f"{of}_cut"), cut, strict=True)}
 _HASH = "row_hash"
 NUMBERS = 2
 """The numbers of a position: batch and hash."""
@@ -34,11 +45,11 @@ class DeadLetters:
     def reasons(self, limit: int) -> pa.Table:
         """Return the kind, reason, number of rows and last batch of each reason, the most frequent one first.
 
-        Quoted parts of a reason are cut, because they are values of rows. RefusedError if that takes too long.
+        Values of rows in a reason are cut: quoted parts, values of a wrong type, numbers. RefusedError if that takes too long.
         """
         columns = f"kind, {_REASON} as reason, count(*) as rows, max(batch_id) as last_batch"
         query = f"select {columns} from {DEAD_LETTERS} where {_BATCH} <= $upto group by 1, 2 order by rows desc, 1, 2 limit $limit"
-        return self._found(query, {"quoted": QUOTED, "cut": CUT, "limit": limit})
+        return self._found(query, {**_GIVEN, "limit": limit})
 
     def rows(self, reason: str | None, after: Position | None, limit: int) -> pa.Table:
         """Return rows, those of the newest batch first: of one reason, as `reasons` has it, and after a position.
@@ -48,7 +59,7 @@ class DeadLetters:
         given: dict[str, Any] = {"limit": limit, "upto": self.batch_id}
         where = f"{_BATCH} <= $upto"
         if reason is not None:
-            where, given = f"{where} and {_REASON} = $reason", {**given, "reason": reason, "quoted": QUOTED, "cut": CUT}
+            where, given = f"{where} and {_REASON} = $reason", {**given, **_GIVEN, "reason": reason}
         if after is not None:
             given["upto"] = min(self.batch_id, int(after[1]))
         pushed = self._batches(where, given, None if after is None else int(after[1]))
@@ -99,7 +110,9 @@ class DeadLetters:
         return f"(md5_number_lower(row({rest})::varchar) >> 1)::bigint"
 
     def _found(self, query: str, given: dict[str, Any], condition: str | None = None) -> pa.Table:
-        asked = {name: value for name, value in {"upto": self.batch_id, **given}.items() if f"${name}" in query}
+        asked = {
+            name: value for name, value in {"upto": self.batch_id, **given}.items() if re.search(rf"\${name}\b", query)
+        }
         with (
             closing(open_table(self._table.open(), DEAD_LETTERS, condition)) as database,
             in_time(database, self.config),
