@@ -85,7 +85,7 @@ function showFound() {
   const older = answer.complete_from != null && status.keeps_open;
   const more = answer.cursor ? ` These are the first ${exact(rows.length)}, there are more.` : older ? ` What ended before ${time(answer.complete_from)} is shown with “also old sessions”.` : "";
   const asOf = `As of batch ${exact(answer.batch_id)}, from the ${answer.served_by === "store" ? "stores" : "tables"}.${more}`;
-  told(rows.length ? plural(rows.length, status.list) + (total ? `, ${plural(total, "events")}` : "") : `No ${status.list} of this key.`, asOf);
+  told(rows.length ? plural(rows.length, named(status.list)) + (total ? `, ${plural(total, "events")}` : "") : `No ${named(status.list)} of this key.`, asOf);
   if (!rows.length) return;
   if (columns.start !== columns.end && !status.numbered) at("time-line-place").replaceChildren(...timeLine(rows));
   const shown = looked.asked.key != null && partsOf(looked.asked.key).length ? partsOf(looked.asked.key) : Object.values(looked.asked);
@@ -99,7 +99,7 @@ function timeLine(rows) {
   const room = Math.max((last - first) * 0.02, 1), low = first - room, high = last + room, marked = watermark != null && watermark > low && watermark < high;
   const x = us => pad + (us - low) / (high - low) * (width - 2 * pad);
   const counted = rows.some(row => row.event_count), most = Math.max(1, ...rows.map(row => Number(row.event_count || 1)));
-  const svg = made("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${plural(rows.length, state.status.list)} from ${time(first)} to ${time(last)}; the table below has them`, id: "time-line" });
+  const svg = made("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${plural(rows.length, named(state.status.list))} from ${time(first)} to ${time(last)}; the table below has them`, id: "time-line" });
   svg.append(made("rect", { class: "lane", x: pad, y: 60, width: width - 2 * pad, height: 2, rx: 1 }));
   for (const row of rows) {
     const tall = 12 + 38 * Math.log1p(Number(row.event_count || 1)) / Math.log1p(most), begin = x(row[columns.start]), name = identity(row);
@@ -116,7 +116,7 @@ function timeLine(rows) {
     svg.append(made("text", { x: x(us), y: 84, "text-anchor": n === 0 ? "start" : n === steps ? "end" : "middle" }, text(us)));
   }
   const sample = shape => { const drawing = made("svg", { viewBox: "0 0 18 10", "aria-hidden": "true" }); drawing.append(shape); return drawing; };
-  const legend = made("p", { class: "legend soft" }, sample(made("rect", { class: "dot", x: 6, width: 6, height: 10, rx: 2 })), `${state.status.list.replace(/s$/, "")}${counted ? ", the higher, the more events" : ""}`);
+  const legend = made("p", { class: "legend soft" }, sample(made("rect", { class: "dot", x: 6, width: 6, height: 10, rx: 2 })), `${named(state.status.list).replace(/s$/, "")}${counted ? ", the higher, the more events" : ""}`);
   if (marked) legend.append(sample(made("line", { class: "mark", x1: 9, x2: 9, y1: 0, y2: 10 })), "watermark");
   return [svg, legend];
 }
