@@ -3,12 +3,16 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from sessionlake.define import names
+
 if TYPE_CHECKING:
     from sessionlake.config.load import Config, load_config
     from sessionlake.config.project import Project, load_project
     from sessionlake.define.names import *  # noqa: F403 (the classes of sections and aggregates)
     from sessionlake.define.pipeline import Pipeline
+    from sessionlake.engine.session import spark
     from sessionlake.operators.counts.definition import CountSessions, CountWindows, SlidingCountWindows
+    from sessionlake.operators.process.api import Processor
     from sessionlake.operators.sessions.windows import SessionWindows
     from sessionlake.operators.windows.definition import HoppingWindows, SlidingWindows, TumblingWindows
     from sessionlake.preflight.check import check
@@ -22,6 +26,7 @@ __all__ = [
     "Emit",
     "HoppingWindows",
     "Pipeline",
+    "Processor",
     "Project",
     "SessionWindows",
     "SlidingCountWindows",
@@ -36,7 +41,9 @@ __all__ = [
     "read_sessions",
     "read_table",
     "read_windows",
+    "spark",
 ]
+__all__ += names.__all__
 __version__ = "0.2.0"
 
 _PLACES = {
@@ -46,6 +53,7 @@ _PLACES = {
     "Emit": "sessionlake.standalone.emit",
     "HoppingWindows": "sessionlake.operators.windows.definition",
     "Pipeline": "sessionlake.define.pipeline",
+    "Processor": "sessionlake.operators.process.api",
     "Project": "sessionlake.config.project",
     "SessionWindows": "sessionlake.operators.sessions.windows",
     "SlidingCountWindows": "sessionlake.operators.counts.definition",
@@ -59,6 +67,7 @@ _PLACES = {
     "read_sessions": "sessionlake.reading",
     "read_table": "sessionlake.reading",
     "read_windows": "sessionlake.reading",
+    "spark": "sessionlake.engine.session",
 }
 
 
@@ -67,5 +76,9 @@ def __getattr__(name: str) -> Any:
     if name in _PLACES:
         return getattr(import_module(_PLACES[name]), name)
     if name[:1].isupper():
-        return getattr(import_module("sessionlake.define.names"), name)
+        return getattr(names, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,5 +1,9 @@
-"""The arguments of the classes of sections for type checkers, as the registries have them; run as a module it writes `define/names.pyi`."""
+"""The names of the classes of sections and their arguments for type checkers, as the registries have them.
 
+Run as a module it writes `define/names.pyi`, and the names into `define/names.py`.
+"""
+
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +20,7 @@ from sessionlake.define.classes import EMIT, Shape, class_name, shapes
 from sessionlake.define.sections import Operator, Source
 
 FILE = Path(__file__).parents[2] / "src" / "sessionlake" / "define" / "names.pyi"
+NAMES = FILE.with_suffix(".py")
 ANY_SECTION = "Mapping[str, Any]"
 RUFF = Path(sys.executable).parent / "ruff"
 HEAD = """\
@@ -36,16 +41,30 @@ def stub() -> str:
     """Return the text of the file, in the form that the linter gives it."""
     found = [*shapes()]
     named = {model: shape.name for shape in found for model in shape.models if not issubclass(shape.base, Source)}
-    names = sorted([*(shape.name for shape in found), *map(class_name, FUNCTIONS)])
     parts = [
         HEAD,
-        f"__all__ = {names!r}\n\n",
+        f"__all__ = {_names()!r}\n\n",
         *(_class(shape, named) for shape in found),
         *(_call(name, function) for name, function in FUNCTIONS.items()),
         _given(found, named),
     ]
-    command = [RUFF, "format", "--stdin-filename", FILE, "-"]
-    return subprocess.run(command, input="".join(parts), capture_output=True, text=True, check=True).stdout
+    return _formatted("".join(parts), FILE)
+
+
+def names() -> str:
+    """Return the text of the module that makes the classes, with their names as of now."""
+    text = NAMES.read_text()
+    made = re.sub(r"^__all__ = \[.*?\]", f"__all__ = {_names()!r}", text, flags=re.MULTILINE | re.DOTALL)
+    return _formatted(made, NAMES)
+
+
+def _names() -> list[str]:
+    return sorted([*(shape.name for shape in shapes()), *map(class_name, FUNCTIONS)])
+
+
+def _formatted(text: str, file: Path) -> str:
+    command = [RUFF, "format", "--stdin-filename", file, "-"]
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
 
 
 def _class(shape: Shape, named: dict[type[BaseModel], str]) -> str:
@@ -135,3 +154,4 @@ def _given(found: list[Shape], named: dict[type[BaseModel], str]) -> str:
 
 if __name__ == "__main__":
     FILE.write_text(stub())
+    NAMES.write_text(names())

@@ -21,7 +21,7 @@ from sessionlake.config.operators import OPERATORS
 from sessionlake.config.sources import SOURCES
 from sessionlake.define import classes
 from sessionlake.define.sections import Aggregate, Operator, Source
-from tests.define.stub import FILE, stub
+from tests.define.stub import FILE, NAMES, names, stub
 
 NO_CLASSES = {"pipeline", "source", "section", "directory", "project_warehouse", "looked_up", "upstream", "aggregates"}
 """Fields of a config that are arguments of `Pipeline` or no sections."""
@@ -86,9 +86,9 @@ def test_all_that_is_in_the_registries_has_a_class() -> None:
 
 
 def test_no_two_have_one_name() -> None:
-    names = [shape.name for shape in classes.shapes()] + [classes.class_name(name) for name in FUNCTIONS]
-    assert len(names) == len({*names}) == len(classes.classes())
-    assert {*names} & {*sessionlake.__all__} == set()
+    found = [shape.name for shape in classes.shapes()] + [classes.class_name(name) for name in FUNCTIONS]
+    assert len(found) == len({*found}) == len(classes.classes())
+    assert len(sessionlake.__all__) == len({*sessionlake.__all__})
 
 
 @pytest.mark.usefixtures("again")
@@ -105,6 +105,32 @@ def test_a_new_entry_has_a_class(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_type_checkers_see_the_registries() -> None:
     assert FILE.read_text() == stub(), "run `python -m tests.define.stub`"
+
+
+def test_the_names_are_those_of_the_registries() -> None:
+    assert NAMES.read_text() == names(), "run `python -m tests.define.stub`"
+    assert {*classes.classes()} < {*sessionlake.__all__}
+
+
+def test_a_notebook_shows_every_name_and_imports_nothing_for_it() -> None:
+    code = "import sys, sessionlake; print(*dir(sessionlake)); print(*sys.modules)"
+    shown, loaded = _printed(code)
+    assert shown == sorted(sessionlake.__all__)
+    assert {"Files", "Sum", "Processor", "read_sessions", "spark"} < {*shown}
+    assert not {"pyarrow", "pydantic", "numpy", "sessionlake.config.load"} & {*loaded}
+
+
+def test_all_names_come_with_a_star_and_without_spark_or_pandas() -> None:
+    code = "import sys\nfrom sessionlake import *\nprint(*globals()); print(*sys.modules)"
+    found, loaded = _printed(code)
+    assert {*sessionlake.__all__} < {*found}
+    assert not {"pyspark", "pandas", "deltalake", "duckdb", "rocksdict"} & {*loaded}
+
+
+def _printed(code: str) -> list[list[str]]:
+    """Return the words of each line that a program prints."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return [line.split() for line in done.stdout.splitlines()]
 
 
 @pytest.mark.slow

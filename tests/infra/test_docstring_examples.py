@@ -25,10 +25,10 @@ PACKAGES = [
     "sessionlake.stores",
     "sessionlake.testing",
 ]
-NEEDS_A_PIPELINE = {"check", "load_config", "load_project", "open_replica", "read"} | {
+NEEDS_A_PIPELINE = {"check", "load_config", "load_project", "open_replica", "read", "spark"} | {
     f"read_{name}" for name in ("sessions", "windows", "joins", "table")
 }
-"""Functions that read a file of the user, or the tables of a pipeline: their examples are in the pages."""
+"""Functions that read a file of the user, or the tables of a pipeline, or start Java: their examples are in the pages."""
 SHOWN_ELSEWHERE = {
     "Config": "load_config returns it",
     "Project": "load_project returns it",
@@ -61,11 +61,12 @@ SHOWN_ELSEWHERE = {
 
 
 def public_names() -> list[tuple[str, str]]:
-    """Return the classes and functions that users import, each with its package."""
+    """Return the classes and functions that users import, each with its package; not the classes of `classes`."""
     return [
         (package, name)
         for package in PACKAGES
         for name in import_module(package).__all__
+        if name not in classes()
         if inspect.isclass(found := getattr(import_module(package), name)) or inspect.isfunction(found)
     ]
 

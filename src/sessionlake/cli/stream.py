@@ -131,6 +131,10 @@ def run_stream(
     from sessionlake.preflight.check import require_ready
     from sessionlake.preflight.needs import OF_STREAM
 
+    if spark is not None:
+        from sessionlake.engine.spark import require_delta
+
+        require_delta(spark)
     needs = replace(OF_STREAM, drops=options.get("drop_aggregates", False))
     if not once:
         with failure_kept(config) as well:

@@ -72,6 +72,19 @@ def start_java(conf: SparkConf, driver_memory: str) -> None:
     SparkContext._ensure_initialized(gateway=gateway, conf=conf)  # noqa: SLF001
 
 
+def end_stopped_java() -> None:
+    """End the Java of a session that was stopped: PySpark would use it again, with its class path, which may lack Delta's jars."""
+    gateway = SparkContext._gateway  # noqa: SLF001
+    if gateway is None or SparkContext._active_spark_context is not None:  # noqa: SLF001
+        return
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
+    gateway.shutdown()
+    process: subprocess.Popen[bytes] = gateway.proc
+    if process.stdin is not None:
+        process.stdin.close()  # Spark's Java ends when its standard input does
+    process.wait()
+
+
 @contextmanager
 def _class_path(jars: Sequence[Path]) -> Iterator[None]:
     """Put the jars at the end of the class path of the JVM that is started meanwhile.

@@ -12,7 +12,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from sessionlake.engine import failpoints
-from sessionlake.engine.java import in_one_jvm, start_java
+from sessionlake.engine.java import end_stopped_java, in_one_jvm, start_java
 from sessionlake.engine.java_names import remember_names
 from sessionlake.engine.sockets import socket_folder
 from sessionlake.errors import ConfigError
@@ -74,7 +74,7 @@ def build_session(
     metastore: bool = False,
     extra_conf: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """Return the active Spark session as it is, else start one with Delta and this project's settings.
+    """Return the active Spark session as it is if it has Delta, else start one with Delta and this project's settings.
 
     Settings of spark-submit override the settings here, and the arguments override both; `extra_conf` is the strongest.
     `master` is `local[*, 4]` if nothing names one: all cores, and a failed task is tried 4 times as on a cluster.
@@ -84,6 +84,7 @@ def build_session(
     """
     active = SparkSession.getActiveSession()
     if active is not None:
+        require_delta(active)
         return active
     if warning := failpoints.warning():
         sys.stderr.write(f"{warning}\n")
@@ -91,6 +92,8 @@ def build_session(
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if submitted:
         SparkContext._ensure_initialized()  # noqa: SLF001  (only then does SparkConf have the settings of spark-submit)
+    else:
+        end_stopped_java()
     conf = SparkConf()
     chosen = {"spark.app.name": app_name, **(extra_conf or {})}
     if master is not None:
@@ -160,13 +163,30 @@ def _use_this_python(*, local_mode: bool) -> None:
         os.environ["PATH"] = os.pathsep.join((scripts, path))
 
 
+def require_delta(session: SparkSession) -> None:
+    """Raise ConfigError unless a session, which may be the user's own, is of this process and its Java has Delta's jars."""
+    if not isinstance(session, SparkSession):
+        raise ConfigError(
+            f"spark: this is a {type(session).__module__}.{type(session).__name__}, and its Java can't be reached from here; "
+            "use sessionlake.spark(), or leave Spark out: sessionlake.read(config)"
+        )
+    if not _has_delta():
+        raise ConfigError(
+            "spark: this session has no jars of Delta Lake; end it with spark.stop(), and use spark = sessionlake.spark()"
+        )
+
+
 def _require_delta() -> None:
-    jvm = SparkContext._jvm  # noqa: SLF001
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()  # type: ignore[union-attr]
-    if loader.getResource(DELTA_EXTENSION.replace(".", "/") + ".class") is None:
+    if not _has_delta():
         raise ConfigError(
             'Spark was submitted without Delta\'s jars; add to spark-submit: --jars "$(sessionlake jars)/*.jar"'
         )
+
+
+def _has_delta() -> bool:
+    jvm = SparkContext._jvm  # noqa: SLF001
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()  # type: ignore[union-attr]
+    return loader.getResource(DELTA_EXTENSION.replace(".", "/") + ".class") is not None
 
 
 def running_tasks() -> tuple[int, int] | None:

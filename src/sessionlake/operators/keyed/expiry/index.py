@@ -26,7 +26,7 @@ from sessionlake.store.rows import EXPIRY, RowStore, Stored, parted, sorted_numb
 if TYPE_CHECKING:
     from sessionlake.operators.keyed.expiry.section import TtlSection
 
-_NONE = pa.array([], pa.binary())
+_NONE = pa.nulls(0, pa.binary())  # `pa.array` of a list would import pandas, for each reader of a config
 
 
 @dataclass(frozen=True)
