@@ -8,7 +8,6 @@ import pytest
 import sqlglot
 from pyspark.sql import SparkSession
 
-import sessionlake
 from sessionlake.cli import views
 from sessionlake.config.load import Config
 from sessionlake.errors import PipelineStateError
@@ -43,7 +42,8 @@ def shown(config: Config, request: pytest.FixtureRequest) -> Config:
 
 
 def expected(config: Config) -> list[tuple[object, ...]]:
-    return sessionlake.read_sessions(config).order("session_key, session_start").fetchall()
+    with closing(open_database(config, Lake.of(config))) as database:
+        return database.sql("select * from sessions_live order by session_key, session_start").fetchall()
 
 
 def test_in_spark(spark: SparkSession, shown: Config) -> None:

@@ -60,3 +60,12 @@ def test_a_changelog_is_known_without_spark_and_duckdb() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_packed_states_are_left_out_and_a_column_of_the_user_is_not() -> None:
+    columns = ["key", "state", "v"]
+    packed = {
+        entry.rows.command: named(entry.changelog).without_states(columns) != columns for entry in OPERATORS.values()
+    }
+    assert {name for name, hidden in packed.items() if hidden} >= {"sessions", "windows", "groups"}
+    assert not {name for name, hidden in packed.items() if hidden} & {"table", "outputs", "joins"}

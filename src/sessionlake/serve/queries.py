@@ -16,11 +16,11 @@ from sessionlake.errors import ConfigError, LakeError
 from sessionlake.serve.database import open_database, open_databases
 from sessionlake.sources.written_keys import asked_key, asked_prefix
 from sessionlake.warehouse.batches import find_last_batch
+from sessionlake.warehouse.dialects import DUCKDB
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.scan import sql_text
 
 _AT_ONCE = 1000
-_STATE = "state"
 _SHOW = re.compile(r"\s*show\s+(all\s+)?tables\s*;?\s*", re.IGNORECASE)
 _ALL_TABLES = """
     select database_name as pipeline, view_name as name from duckdb_views()
@@ -109,7 +109,7 @@ def answer_key(
         where = "".join(conditions.get(name, "") for name in given)
         first = (of.key,) if key is None else ()
         order = ", ".join(dict.fromkeys((*first, of.start, *of.identity)))
-        shown = "*" if of.keeps_deletions else f"columns(lambda name: name <> '{_STATE}')"
+        shown = ", ".join(map(DUCKDB.named, of.without_states(database.table(of.live).columns)))
         yield _answer(
             lake,
             database.execute(f"select {shown} from {of.live} where {asked}{where} order by {order}", given),
@@ -131,13 +131,14 @@ def find_rows(
 
 
 def read_live(config: Config) -> DuckDBPyRelation:
-    """Return all rows as of the last committed batch, as DuckDB's relation. It is lazy, and its sql() can filter and aggregate.
+    """Return all rows as of the last committed batch without packed states, as DuckDB's relation. It is lazy, and its sql() can filter and aggregate.
 
     DuckDB reads only the columns and rows that a query needs; .fetchall(), .to_arrow_table(), .df() and .pl() give the
     rows. The relation may write files, because the caller's Python may write them as well.
     """
     lake = Lake.of(config)
-    return open_database(config, lake, allow_files=True).table(lake.changelog.live)
+    rows = open_database(config, lake, allow_files=True).table(lake.changelog.live)
+    return rows.select(*map(DUCKDB.named, lake.changelog.without_states(rows.columns)))
 
 
 def _answer(lake: Lake | None, result: DuckDBPyConnection) -> Answer:

@@ -25,7 +25,6 @@ from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.scan import sql_text
 
 _ATTEMPTS = 5
-_STATE = "state"
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,8 +105,8 @@ class TablesAtBatch:
         ):
             found = database.sql(f"select * {query}", params=given).to_arrow_table()
         of = self.lake.changelog
-        hidden = {of.date, *of.hidden, *([] if of.keeps_deletions else [_STATE])}
-        return found.select([name for name in found.column_names if name not in hidden])
+        hidden = {of.date, *of.hidden}
+        return found.select([name for name in of.without_states(found.column_names) if name not in hidden])
 
 
 @contextmanager

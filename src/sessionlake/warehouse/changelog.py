@@ -17,6 +17,8 @@ FOLD = "sessionlake.fold"
 """Delta's txnAppId of the commits that fold the changelog into the snapshot; their txnVersion is the batch_id reached."""
 NUMBERS = 10_000_000
 """Messages of a part of a snapshot whose rows are numbered, as a day is of others."""
+STATE = "state"
+"""The column of packed states, unless a column of that name is the user's."""
 PART = f"cast(floor(cast({{}} as double) / {float(NUMBERS)!r}e0) as bigint)"
 """The part of a number, as any engine's SQL."""
 SIGN = "_sign"
@@ -160,7 +162,11 @@ class Changelog:
     @property
     def of_changes(self) -> tuple[str, ...]:
         """The changelog's columns that say nothing about a row, besides the marks of its batch."""
-        return "op", "state"
+        return "op", STATE
+
+    def without_states(self, columns: Sequence[str]) -> list[str]:
+        """Return columns of rows without that of packed states, which say nothing to people."""
+        return [name for name in columns if name != STATE or STATE not in self.of_changes]
 
     @property
     def record_place(self) -> tuple[str, ...]:

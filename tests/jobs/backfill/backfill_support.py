@@ -7,9 +7,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from sessionlake import read_sessions
 from sessionlake.config.load import Config
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
+from sessionlake.operators.views import read_live
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 from tests.oracle.sql import SqlOracle
@@ -47,7 +47,7 @@ def correct(spark: SparkSession, config: Config, *rows: Row) -> None:
 
 def sessions(spark: SparkSession, config: Config) -> dict[tuple[str, int], Row]:
     times = [F.unix_micros(f"session_{edge}").alias(f"{edge}_us") for edge in ("start", "end")]
-    rows = read_sessions(spark, config).select("session_key", *times, "event_count", "total", "revision", "state")
+    rows = read_live(spark, config).select("session_key", *times, "event_count", "total", "revision", "state")
     return {(r["session_key"], r["start_us"]): r.asDict() for r in rows.collect()}
 
 
