@@ -1,7 +1,6 @@
 """`sessionlake.Pipeline`: a pipeline that is defined in Python, by the sections that its file would have."""
 
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -13,6 +12,7 @@ from sessionlake.define.sections import Operator
 from sessionlake.errors import ConfigError
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from typing import Unpack
 
     from pyspark.sql import SparkSession
@@ -91,21 +91,21 @@ class Pipeline:
         self,
         rows: "Sequence[Row] | Mapping[str, Sequence[Row]]" = (),
         *,
-        clock_us: int | None = None,
+        clock_us: "int | datetime | None" = None,
         schema: Mapping[str, str] | None = None,
         lookups: "Lookups | None" = None,
     ) -> "Harness":
         """Return a harness that has run the rows as its first batch, whose outputs are its `last`; without rows it has run none.
 
-        It needs no Spark. Rows are those of the one input, or by input. `clock_us` is the time of the batch, by default now,
-        which events may not be too far ahead of. `schema` gives the types of columns, `lookups` the rows that events are looked
+        It needs no Spark. Rows are those of the one input, or by input. `clock_us` is the time of the batch, by default that of its
+        newest event. `schema` gives the types of columns, `lookups` the rows that events are looked
         up in, by the name of the lookup.
         """
         from sessionlake.testing import Harness
 
         harness = Harness(self.config, schema=schema, lookups=lookups)
         if rows:
-            harness.process(rows, time.time_ns() // 1000 if clock_us is None else clock_us)
+            harness.process(rows, clock_us)
         return harness
 
     def to_toml(self) -> str:

@@ -1,6 +1,8 @@
 """Plain messages, dicts or a table, as the rows that a source gives."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from sessionlake.sources.decoding.rows import Origin, Rows, no_text
 from sessionlake.stream.outputs import keyed_rows
 from sessionlake.warehouse import latest_rows
 from sessionlake.warehouse.changelog import Changelog
+from sessionlake.warehouse.schemas import YEAR_1_US, YEAR_9999_US
 
 Row = Mapping[str, Any]
 
@@ -62,6 +65,42 @@ def plain_rows(table: pa.Table, of: Changelog | None = None) -> list[dict[str, A
     if of is not None:
         table = keyed_rows(table, of.key, of.key_columns)
     return latest_rows.plain_rows(table.select([name for name in table.column_names if name != "state"]))
+
+
+@dataclass(frozen=True)
+class Datetimes:
+    """The form that datetimes in rows have: those of UTC that name their zone, or those that name none."""
+
+    zone: tzinfo | None
+
+    @classmethod
+    def of(cls, rows: Iterable[Row]) -> "Datetimes | None":
+        """Return the form of the first datetime in some rows; None if there is none."""
+        values = (value for row in rows for value in row.values() if isinstance(value, datetime))
+        first = next(values, None)
+        return None if first is None else cls(None if first.tzinfo is None else UTC)
+
+    def shown(self, rows: list[dict[str, Any]], table: pa.Table) -> list[dict[str, Any]]:
+        """Return plain rows of a table with datetimes for its times; those that Python has no datetime for stay microseconds."""
+        times = {field.name for field in table.schema if pa.types.is_timestamp(field.type)}
+        return [{name: self._of(value) if name in times else value for name, value in row.items()} for row in rows]
+
+    def _of(self, us: int | None) -> datetime | int | None:
+        if us is None or not YEAR_1_US <= us <= YEAR_9999_US:
+            return us
+        return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=us)).replace(tzinfo=self.zone)
+
+
+def micros_of(time: int | datetime) -> int:
+    """Return a time in microseconds since 1970; a datetime without a zone is one of UTC.
+
+    >>> micros_of(datetime(1970, 1, 2)), micros_of(5)
+    (86400000000, 5)
+    """
+    if not isinstance(time, datetime):
+        return time
+    aware = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+    return (aware - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
 def _table(columns: Mapping[str, pa.Array], rows: int) -> pa.Table:
