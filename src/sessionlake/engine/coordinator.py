@@ -86,6 +86,8 @@ class Coordinator:
         self._interrupted = self._interrupted_batches(commits)
         self._term: int | None = None
         self.totals: dict[str, int] = {}
+        self.stats: Mapping[str, int] = {}
+        """The numbers of the last batch, also those that are no counts."""
         self.on_commit: Callable[[BatchCommit], None] = lambda _: None
 
     def run_batch(
@@ -150,6 +152,7 @@ class Coordinator:
         self.last = batch
         for name, value in batch.counts.items():
             self.totals[name] = self.totals.get(name, 0) + value
+        self.stats = outcome.stats
         self.on_commit(batch)
 
     def _begin_term(self) -> None:

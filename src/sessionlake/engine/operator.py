@@ -24,7 +24,7 @@ _STATE_STATS = "state_stats"
 
 
 class StateStat(str):
-    """The name of a number that only the next state is computed from (`Operator.next_state`): it is no count of the batch.
+    """The name of a number that is no count of the batch: the next state is computed from it (`Operator.next_state`), or a line of the run has it.
 
     Tasks' numbers are added up; of one that is `greatest` the greatest is taken. It equals its text.
     """

@@ -23,6 +23,7 @@ from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.contract import Checked, check
 from sessionlake.sources.decoding.rows import BATCH, Decoder, Rows
 from sessionlake.sources.lookups.lookup import NO_LOOKUPS, Lookups
+from sessionlake.stream.causes import counted_causes
 from sessionlake.stream.shape import Shape
 from sessionlake.warehouse.schemas import TIME
 
@@ -41,6 +42,8 @@ COLUMNS = "columns"
 """The setting of classification that has the computed columns of a batch, by which its `where` is asked again. Commits have it among those of a rebuild."""
 RETRACTED = "retracted"
 """The reason of a dead letter for a row that the source takes back, and that the operator can't subtract."""
+BEYOND = "beyond retention"
+"""The reason of a dead letter whose time is before all that is retained."""
 FUTURE = "too far in the future"
 """The reason of a dead letter whose time is further ahead of the batch's clock than `max_future_skew`."""
 DEAD_SCHEMA = pa.schema(
@@ -158,6 +161,8 @@ class Judged:
         counts = {"input": self.rows.table.num_rows + self.filtered, "dead": dead}
         counts |= {"filtered": self.filtered} if self.filtered or self.spec.shape.where is not None else {}
         yield Counted(counts | ({"dropped": self.dropped} if self.spec.beyond_retention == DROP else {}))
+        if dead:
+            yield counted_causes([reasons for _, reasons in self.refused])
         for at, reasons in self.refused:
             for first in range(0, len(at), _PIECE_ROWS):
                 piece = at[first : first + _PIECE_ROWS], reasons.slice(first, _PIECE_ROWS)
@@ -201,7 +206,7 @@ def judge(spec: EventSpec, rows: Rows, clock_us: int, expired_us: int) -> Judged
     expired = good & (checked.time_us < expired_us)
     good &= ~expired
     if spec.beyond_retention == DEAD_LETTER:
-        refused.append(_all(expired, "beyond retention"))
+        refused.append(_all(expired, BEYOND))
     dropped = int(expired.sum()) if spec.beyond_retention == DROP else 0
     emitted = expired if spec.beyond_retention == EMIT else np.zeros(len(expired), bool)
     return Judged(

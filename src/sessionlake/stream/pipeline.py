@@ -12,6 +12,7 @@ from sessionlake.aggregates.layouts import Layout, Layouts
 from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator
 from sessionlake.engine.pipeline import PinsOf, Pipeline
+from sessionlake.stream import causes
 from sessionlake.stream.changes import all_bound
 from sessionlake.stream.computed import columns_then, next_shapes, with_columns
 from sessionlake.stream.events import computed_names, type_names
@@ -87,7 +88,11 @@ def make_pipeline(
         input_of=lambda batch_id: fingerprint(tables.read_text(f"{config.checkpoint}/offsets/{batch_id}")),
         pins=pins,
         store_layout=lambda operator: store_layout(operator, kind.store_layout(inner(operator))),
-        checked=lambda operator, state, stats: [*kind.checked(inner(operator), state, stats), *notes_of(stats)],
+        checked=lambda operator, state, stats: [
+            *kind.checked(inner(operator), state, stats),
+            *notes_of(stats),
+            *causes.notes_of(stats),
+        ],
     )
     return pipeline
 

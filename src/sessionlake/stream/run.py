@@ -18,17 +18,20 @@ from sessionlake.config.load import Config
 from sessionlake.engine.coordinator import Coordinator
 from sessionlake.engine.erasure import remove_all_marked
 from sessionlake.engine.error_text import error_in
+from sessionlake.engine.operator import add_stats
 from sessionlake.engine.watching import within
 from sessionlake.errors import FencedError, OverdueError, PipelineStateError, SessionlakeError, StoreError
 from sessionlake.sources import kafka_cluster as kafka
 from sessionlake.sources.lookups.lookup import FOUND, MISSING
 from sessionlake.sources.lookups.versions import Pins
 from sessionlake.sources.registry import sources_of
+from sessionlake.stream.causes import by_cause, ordered
 from sessionlake.stream.changes import check_changes, taken
 from sessionlake.stream.clock import check_batch_clock, check_clock
 from sessionlake.stream.computed import shaped_as
 from sessionlake.stream.control import ADVANCE, FLUSH, TICK
 from sessionlake.stream.cuts import check_cut
+from sessionlake.stream.ingest import BEYOND
 from sessionlake.stream.input_log import InputLog
 from sessionlake.stream.inputs import ControlInput, PlannedInputs, read_inputs, versioned
 from sessionlake.stream.interrupted import interrupted
@@ -198,6 +201,8 @@ class _Run:
             # Before Spark refuses another table in the same place in words of its own.
             results.newest(None if last is None else last.pins.get(pin))
         self.batches = 0
+        self.causes: dict[str, int] = {}
+        """The numbers of dead letters of this run by cause."""
         self._batch_runs, self._ending = threading.Lock(), threading.Event()
         self.inputs = InputLog(self.tables, config)
         self.ticks = Ticks(self.tables, self.kind)
@@ -340,6 +345,7 @@ class _Run:
         """Count a batch, save the batches from time to time, and notify the caller."""
         self.batches += 1
         self.phase.reached(RUNNING)
+        add_stats(self.causes, by_cause(self.coordinator.stats))
         self.inputs.committed(batch.batch_id)
         # By the batch's id, not by a count in this run: if every run is killed after a few batches, they are still saved.
         if batch.batch_id % _BATCHES_EVERY == 0:
@@ -400,16 +406,22 @@ class _Run:
                 if missing and not found:
                     yield f"none of {missing:,} events found a row in lookup {lookup.name!r}; compare its columns of `on`, {', '.join(lookup.on)}, with the table's"
 
+    def _not_taken(self, counts: Mapping[str, int]) -> Iterator[str]:
+        """Yield a warning each if more than one event in twenty was late, or dead. To wait longer helps late ones alone."""
+        old = "for old unordered data start with `sessionlake bootstrap`"
+        late = f"raise {self.config.operator}.{self.config.section.PATIENCE}, look into late_events, or {old}"
+        cause, count = next(iter(ordered(self.causes).items()), ("", 0))
+        most = f", {count:,} of them: {cause}" if cause else ""
+        dead = f"look into dead_letters{f', or {old}' if cause == BEYOND else ''}"
+        for what, told, remedy in (("late", "", late), ("dead", most, dead)):
+            if counts[what] > 0.05 * counts["input"]:
+                yield f"{counts[what] / counts['input']:.0%} of this run's {counts['input']:,} events were {what}{told}; {remedy}"
+
     def summary(self) -> RunSummary:
         """Return the run's summary."""
         counts = {name: self.coordinator.totals.get(name, 0) for name in schemas.COUNTS}
         warnings = []
-        refused = counts["late"] + counts["dead"]
-        if counts["input"] and refused > 0.05 * counts["input"]:
-            warnings.append(
-                f"{refused / counts['input']:.0%} of this run's {counts['input']:,} events were late or dead; "
-                f"raise {self.config.operator}.{self.config.section.PATIENCE}, look into late_events and dead_letters, or for old unordered data start with `sessionlake bootstrap`"
-            )
+        warnings += self._not_taken(counts)
         warnings += self._unfound()
         last = self.coordinator.last
         return RunSummary(self.batches, counts, last.watermark_us if last else None, warnings)

@@ -32,6 +32,7 @@ from sessionlake.operators.process.spec import (
 from sessionlake.operators.process.state import KeyState
 from sessionlake.operators.process.store import CLOCK, EVENT, Change, StateStore, index_entries, writes_of
 from sessionlake.operators.process.tables import KeyedRows, TableRun
+from sessionlake.stream.causes import counted_causes
 from sessionlake.stream.control import MAX_ADVANCE
 from sessionlake.stream.ingest import DEAD, DEAD_SCHEMA, EVENTS
 from sessionlake.stream.positions import CHUNK, ROW, Numbering
@@ -140,6 +141,8 @@ class ProcessShard:
             side[DEAD] = pa.concat_tables([_row_letters(arrived.letters, run), _timer_letters(run.failed_timers)])
         failed = len(run.failed_rows)
         numbers = {"accepted": -failed, "dead": failed} if failed else {}
+        if failed:
+            numbers |= counted_causes([pa.array([row.reason for row in run.failed_rows], pa.string())]).stats
         numbers |= {"timers": run.fired, "timers_failed": len(run.failed_timers), MAX_CLOCK: due.clock_us}
         next_clock = self._next_clock(store, changes, due)
         if next_clock is not None:

@@ -11,6 +11,7 @@ from sessionlake.columnar.arrays import Bools, Ints, combined, is_among, plain_t
 from sessionlake.engine.operator import Aside, Counted, Split
 from sessionlake.sources.contract import Checked
 from sessionlake.sources.decoding.rows import Origin, Rows
+from sessionlake.stream.causes import counted_causes
 from sessionlake.stream.ingest import DEAD, EventSpec, Judged
 from sessionlake.stream.unique.hashes import id_hashes
 from sessionlake.warehouse.schemas import SIDE, count_of
@@ -69,6 +70,7 @@ def letters(judged: Judged, at: Ints, reason: str, name: str, *, one_of_several:
         rows = rows.append_column(SIDE, pa.repeat(name, len(at)))
     yield Aside(DEAD, rows)
     yield counted({"input": len(at), "dead": len(at)}, name, one_of_several=one_of_several)
+    yield counted_causes([pa.repeat(reason, len(at))])
 
 
 def counted(numbers: dict[str, int], name: str, *, one_of_several: bool) -> Counted:

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import combined
-from sessionlake.engine.operator import Aside, Counted, Split
+from sessionlake.engine.operator import Aside, Counted, Split, counts_of
 from sessionlake.operators.shared.sides.columns import Sides, event_types
 from sessionlake.stream.ingest import ARCHIVED, DEAD
 from sessionlake.warehouse.schemas import SIDE, count_of
@@ -23,7 +23,7 @@ def of_side(sides: Sides, side: str, pieces: Split) -> Split:
 
 def counted(side: str, stats: dict[str, int]) -> Split:
     """Yield numbers of both inputs, and of the one."""
-    yield Counted(stats | {count_of(name, side): value for name, value in stats.items()})
+    yield Counted(stats | {count_of(name, side): value for name, value in counts_of(stats).items()})
 
 
 def joint_events(sides: Sides, side: str, events: pa.Table) -> pa.Table:
