@@ -227,3 +227,15 @@ def first_line(error: object) -> str:
         lines = []
     # Spark's messages may end in a semicolon, as do ours before a remedy.
     return lines[0].rstrip("; ") if lines else type(error).__name__
+
+
+def did_you_mean(name: str, known: Sequence[str]) -> str:
+    """Return, in brackets, which of the known names was probably meant; nothing if none is similar.
+
+    >>> did_you_mean("gapp", ["gap", "grace"])
+    " (did you mean 'gap'?)"
+    """
+    import difflib  # noqa: PLC0415 (of errors alone)
+
+    close = difflib.get_close_matches(name, known, n=1) or [word for word in known if len(name) > 2 and name in word]
+    return f" (did you mean {close[0]!r}?)" if close else ""

@@ -64,7 +64,7 @@ def test_a_name_that_no_source_has_shown_is_a_column() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("summ(price)", "aggregates.a: 'summ(price)' is unknown; write one of count, "),
+        ("summ(price)", "aggregates.a: 'summ(price)' is unknown (did you mean 'sum'?); write one of count, "),
         ("sum(distinct price)", "aggregates.a: 'sum(distinct price)' has DISTINCT, which only count(distinct column) may have; leave it out (at character 5: 'distinct price)')"),
         ("m.n:C filter (where b)", "aggregates.a: 'm.n:C filter (where b)' is a class, which takes no filter; "),
         ("first_position() filter (where b)", "aggregates.a: 'first_position() filter (where b)' has a filter, which first_position "),

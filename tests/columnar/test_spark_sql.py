@@ -415,7 +415,16 @@ def test_each_listed_cast_is_compared() -> None:
             "boolean",
             "'(SELECT 1)' is not listed for expressions; docs/expressions.md lists all of them",
         ),
-        ("a.b", "boolean", "'a.b' has 'a', which is not listed; docs/expressions.md lists all of them"),
+        (
+            "a.b",
+            "boolean",
+            "'a.b' is a field of a nested value, which can't be read; write it as a column of its own, or a name with a dot in backquotes",
+        ),
+        (
+            "lenght(s) > 3",
+            "boolean",
+            "'lenght' is not listed for expressions (did you mean 'length'?); docs/expressions.md lists all of them",
+        ),
         ("i", "boolean", "'i' is of type bigint, and must be of type boolean"),
         ("s = 1", "boolean", "'s = 1' has bigint and string side by side; cast one of them"),
         ("t > '2020-01-01'", "boolean", "\"t > '2020-01-01'\" has string and timestamp side by side; cast one of them"),

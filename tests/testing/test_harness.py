@@ -46,7 +46,7 @@ def test_an_event_exactly_max_future_skew_ahead_is_accepted_and_one_microsecond_
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("summ(v)", "aggregates.x: 'summ(v)' is unknown; write one of count, "),
+        ("summ(v)", "aggregates.x: 'summ(v)' is unknown (did you mean 'sum'?); write one of count, "),
         ("sum()", "aggregates.x: 'sum()' names no column; write 'sum(column)'"),
         ("percentile(v, 2)", "aggregates.x: '2' must be a number from 0.0 to 1.0; write 'percentile(column, 0.99)'"),
         (

@@ -17,7 +17,7 @@ from sessionlake.aggregates.signed.functions import build_signed, refused
 from sessionlake.columnar.equality import BY_TEXT, IdOrder
 from sessionlake.columnar.expressions import EVENT_TIME, KEY
 from sessionlake.columnar.sql_places import Origin, at_character
-from sessionlake.errors import ConfigError
+from sessionlake.errors import ConfigError, did_you_mean
 
 _CLASS = re.compile(r"[\w.]+:\w+")
 _PLAIN = re.compile(r"[^\W\d]\w*")
@@ -85,8 +85,9 @@ class _Parser:
         call = replace(call, name=ALIASES.get(called, called))
         function = FUNCTIONS.get(call.name)
         if function is None:
+            near = did_you_mean(called, [*FUNCTIONS, *ALIASES])
             raise self._error(
-                f"is unknown; write one of {', '.join(FUNCTIONS)} as in 'sum(column)', or 'package.module:Class'"
+                f"is unknown{near}; write one of {', '.join(FUNCTIONS)} as in 'sum(column)', or 'package.module:Class'"
             )
         parts = self._columns(call, function)
         literals = self._literals(called, call, function, call.arguments[len(parts) :])

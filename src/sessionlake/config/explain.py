@@ -1,6 +1,5 @@
 """pydantic's errors about a section, in lines that name the key, the value and a valid value."""
 
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, time
 from typing import Any, get_args
@@ -11,6 +10,7 @@ from pydantic.fields import FieldInfo
 from sessionlake.config.problems import Problem
 from sessionlake.config.sections import DURATION
 from sessionlake.config.unions import chosen, leaves, not_chosen
+from sessionlake.errors import did_you_mean
 
 Where = tuple[int | str, ...]
 _BOUNDS = {
@@ -166,13 +166,3 @@ def _inside(part: int | str, model: Any, raw: object) -> tuple[Any, object]:
         return (None if field is None else field.annotation), inner
     # In a table of tables a name of the user's own stands between; its value's type is the last one.
     return next(iter(reversed(get_args(model))), None), inner
-
-
-def did_you_mean(name: str, known: Sequence[str]) -> str:
-    """Return, in brackets, which of the known names was probably meant; nothing if none is similar.
-
-    >>> did_you_mean("gapp", ["gap", "grace"])
-    " (did you mean 'gap'?)"
-    """
-    close = difflib.get_close_matches(name, known, n=1) or [word for word in known if len(name) > 2 and name in word]
-    return f" (did you mean {close[0]!r}?)" if close else ""

@@ -9,11 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from sessionlake.config.explain import did_you_mean
 from sessionlake.config.positions import Place, error_place, place_of, places
 from sessionlake.config.problems import InvalidConfigError, Problem
 from sessionlake.config.toml_errors import likely_cause
-from sessionlake.errors import ConfigError
+from sessionlake.errors import ConfigError, did_you_mean
 
 PROJECT_FILE = "project.toml"
 """The file that makes a directory a project: the defaults of the pipelines beside it."""

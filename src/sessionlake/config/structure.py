@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from sessionlake.config.explain import did_you_mean, explain_invalid
+from sessionlake.config.explain import explain_invalid
 from sessionlake.config.operator_sections import companions, section_type
 from sessionlake.config.operators import SECTIONS
 from sessionlake.config.problems import Gathered, Problem
 from sessionlake.config.sections import OperatorSection
 from sessionlake.config.unions import chosen, leaves
-from sessionlake.errors import ConfigError
+from sessionlake.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
     from sessionlake.config.load import Config

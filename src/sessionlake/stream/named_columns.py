@@ -5,11 +5,10 @@ from collections.abc import Iterator, Mapping
 
 from sessionlake.aggregates import AggregateSpec
 from sessionlake.aggregates.spec import build_custom
-from sessionlake.config.explain import did_you_mean
 from sessionlake.config.load import Config
 from sessionlake.config.problems import Problem
 from sessionlake.config.sections import as_columns
-from sessionlake.errors import MissingColumnsError, SessionlakeError
+from sessionlake.errors import MissingColumnsError, SessionlakeError, did_you_mean
 
 
 def missing_columns(config: Config, error: MissingColumnsError) -> Iterator[Problem]:

@@ -13,13 +13,13 @@ from sqlglot.dialects import Spark
 from sqlglot.errors import SqlglotError, TokenError
 
 from sessionlake.columnar.expressions import CLOCK, Expression, Result
-from sessionlake.columnar.spark_sql.calls import calls_in
+from sessionlake.columnar.spark_sql.calls import CALLS, calls_in
 from sessionlake.columnar.spark_sql.functions import BY_NAME, FUNCTIONS, SHAPED
 from sessionlake.columnar.spark_sql.known import EXPRESSIONS, operands, unread
 from sessionlake.columnar.spark_sql.operators import OPERATORS
 from sessionlake.columnar.spark_sql.typed import DUCK, PAGE, Function, Rule, Typed, column_type
 from sessionlake.columnar.sql_places import Origin, SqlError, sql_error
-from sessionlake.errors import first_line
+from sessionlake.errors import did_you_mean, first_line
 
 _RULES: Mapping[type[exp.Expression], Rule] = {**OPERATORS, **SHAPED}
 _WORDS = (exp.Identifier, exp.Var, exp.DataType, exp.JSONPath, exp.JSONPathPart)
@@ -112,9 +112,14 @@ def _check_nodes(parsed: Parsed, nodes: Sequence[exp.Expression]) -> None:
         else:
             listed = isinstance(node, _WORDS) or type(node) in _RULES or type(node) in FUNCTIONS
         if not listed:
-            raise parsed.error(f"{_name(node)!r} is not listed for expressions; {PAGE}", node)
+            # Another function that Spark has is no slip of the pen.
+            near = did_you_mean(node.name.lower(), [*CALLS]) if isinstance(node, exp.Anonymous) else ""
+            raise parsed.error(f"{_name(node)!r} is not listed for expressions{near}; {PAGE}", node)
     for node in nodes:
         argument = unread(node) if type(node) in EXPRESSIONS else None
+        if argument is not None and isinstance(node, exp.Column) and node.table:
+            told = "is a field of a nested value, which can't be read; write it as a column of its own, or a name with a dot in backquotes"
+            raise parsed.error(f"{node.sql('spark')!r} {told}", node)
         if argument is not None:
             raise parsed.error(f"{node.sql('spark')!r} has {argument!r}, which is not listed; {PAGE}", node)
         if isinstance(node, _COMPARISONS) and _reads_another_way(node):
