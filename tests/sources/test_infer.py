@@ -10,7 +10,10 @@ import pytest
 from sessionlake.errors import SourceError
 from sessionlake.sources import infer
 from sessionlake.sources.columns import TIMESTAMP, EventColumns
-from sessionlake.sources.infer import all_columns, infer_types
+from sessionlake.sources.decoding.decode import decode
+from sessionlake.sources.decoding.json_lines import json_lines
+from sessionlake.sources.decoding.long_lines import LongLine
+from sessionlake.sources.infer import all_columns, chosen_types, infer_types, scanned
 
 Write = Callable[..., list[str]]
 
@@ -185,3 +188,42 @@ def test_parquet_decimals_take_whole_numbers_and_times_take_dates(write: Write) 
     one = pa.table({"m": money, "t": pa.array([1], pa.timestamp("us"))})
     two = pa.table({"m": [7], "t": [date(2020, 1, 1)]})
     assert infer_types(write(one, two), "parquet", ["m", "t"]) == {"m": pa.decimal128(38, 2), "t": TIMESTAMP}
+
+
+@pytest.mark.parametrize("needed", [["i"], ["f", "b"], ["i", "f", "b", "s"]])
+@pytest.mark.parametrize("form", ["json", "csv", "parquet"])
+def test_one_look_at_all_columns_gives_the_types_of_some(tmp_path: Path, form: str, needed: list[str]) -> None:
+    path, rows = tmp_path / f"0.{form}", {"i": [1, 2**60], "f": [1.5, 2.0], "b": [True, False], "s": ["x", "y"]}
+    if form == "parquet":
+        pq.write_table(pa.table(rows), path)
+    elif form == "csv":
+        path.write_text("i,f,b,s\n1,1.5,true,x\n1152921504606846976,2.0,false,y\n")
+    else:
+        path.write_text('{"i":1,"f":1.5,"b":true,"s":"x"}\n{"i":1152921504606846976,"f":2.0,"b":false,"s":"y"}\n')
+    found = scanned([str(path)], form, None)  # type: ignore[arg-type]
+    assert chosen_types(found, form, needed) == infer_types([str(path)], form, needed)  # type: ignore[arg-type]
+
+
+def test_a_line_without_an_end_is_read_so_far(tmp_path: Path) -> None:
+    path = tmp_path / "0.json"
+    path.write_bytes(b"x" * 100_000)
+    (line,) = json_lines(str(path), str(path), 1000, 100, most_blocks=3)
+    assert isinstance(line, LongLine)
+    assert line.length == 3000
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "parquet"])
+def test_the_first_rows_come_in_small_parts(tmp_path: Path, form: str) -> None:
+    path, columns = (
+        str(tmp_path / f"0.{form}"),
+        EventColumns("k", "t", None, None, (), {"k": pa.string(), "t": TIMESTAMP}),
+    )
+    rows = 100_000
+    if form == "parquet":
+        pq.write_table(pa.table({"k": ["ann"] * rows}), path)
+    else:
+        line = '{"k": "ann", "u": 1}\n' if form == "json" else "ann,1\n"
+        Path(path).write_text(("k,u\n" if form == "csv" else "") + line * rows)
+    parts = [part.table for part in decode(path, path, form, columns, few=True)]  # type: ignore[arg-type]
+    assert parts[0].num_rows < rows / 2
+    assert pa.concat_tables(parts).equals(pa.concat_tables([part.table for part in decode(path, path, form, columns)]))  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.files import CONTENT, PATH, FileDecoder, base_of, is_local, local_path, refusal
 from sessionlake.sources.decoding.json_lines import is_utf8
 from sessionlake.sources.decoding.rows import BATCH
-from sessionlake.sources.infer import all_columns, declared_and_inferred, infer_types
+from sessionlake.sources.infer import InferredTypes, chosen_types, declared_and_inferred, scanned
 from sessionlake.sources.limits import SMALL_BYTES, limits_of
 from sessionlake.sources.planned_files import PlannedFiles, log_names
 from sessionlake.warehouse.filesystem import Files, as_name, is_pattern
@@ -85,16 +85,26 @@ class FileSource:
 
     def columns(self) -> list[str]:
         """Return the columns of the files that are there."""
-        return all_columns(source_files(self._config), self._format)
+        return list(self._found(frozenset()))
 
     def types(self, needed: Sequence[str], identity: AbstractSet[str] = frozenset()) -> dict[str, pa.DataType]:
         """Return the types that the config declares or else the files that are there have."""
         source, at = self._config.source, self._config.source.AT
 
         def find(names: list[str]) -> dict[str, pa.DataType]:
-            return infer_types(source_files(self._config), self._format, names, identity=identity, at=at)
+            found = self._found(frozenset(names))
+            if not found:
+                raise SourceError(
+                    f"{at}.path: the {self._format} files in {self._path!r} have no rows to learn the columns from; "
+                    f"add one that has, or declare [{at}.types]"
+                )
+            return chosen_types(found, self._format, names, identity=identity, at=at)
 
         return declared_and_inferred(source, needed, find)
+
+    def _found(self, needed: frozenset[str]) -> InferredTypes:
+        """Return all columns of the files that are there now, with the types of the needed ones at least."""
+        return scanned(source_files(self._config), self._format, needed)
 
     def decoder(self, columns: EventColumns) -> FileDecoder:
         """Return the decoder of the files."""

@@ -25,6 +25,8 @@ from sessionlake.warehouse import schemas
 
 # Text is looked at only this far into each file.
 SAMPLE_BYTES = 4 << 20
+# A line that is too long is read past, and may have no end.
+_MOST_BLOCKS = 64
 _WHOLE_TEXT = r"^-?(0|[1-9]\d*)$"
 _DOUBLE_TEXT = r"^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$"
 _BOOL_TEXT = r"^(true|false|True|False|TRUE|FALSE)$"
@@ -77,7 +79,18 @@ def infer_types(
     with a warning that names `at`. A column that is null throughout is left out.
     Raises SourceError when a needed column is in no file, or no file can be read.
     """
-    found = _scan(paths, format, max_files, set(needed))
+    return chosen_types(_scan(paths, format, max_files, set(needed)), format, needed, identity=identity, at=at)
+
+
+def chosen_types(
+    found: InferredTypes,
+    format: Format,  # noqa: A002
+    needed: Sequence[str],
+    *,
+    identity: AbstractSet[str] = frozenset(),
+    at: str = "source",
+) -> dict[str, pa.DataType]:
+    """Return the types of the needed ones of the columns that were found; errors and warnings as of `infer_types`."""
     missing = [name for name in needed if name not in found]
     if missing:
         raise MissingColumnsError(
@@ -122,9 +135,14 @@ def all_columns(paths: list[str], format: Format) -> list[str]:  # noqa: A002
     return list(_scan(paths, format, 32, set()))
 
 
-def _scan(paths: list[str], file_format: Format, max_files: int, needed: AbstractSet[str]) -> InferredTypes:
-    """Return all columns of the files, with the types of the needed ones."""
-    scanners: dict[str, Callable[[str, AbstractSet[str]], InferredTypes]] = {
+def scanned(paths: list[str], format: Format, needed: AbstractSet[str] | None) -> InferredTypes:  # noqa: A002
+    """Return all columns of up to 32 of the files, with the types of the needed ones, None for all; SourceError as infer_types."""
+    return _scan(paths, format, 32, needed)
+
+
+def _scan(paths: list[str], file_format: Format, max_files: int, needed: AbstractSet[str] | None) -> InferredTypes:
+    """Return all columns of the files, with the types of the needed ones; None for all."""
+    scanners: dict[str, Callable[[str, AbstractSet[str] | None], InferredTypes]] = {
         "json": _json,
         "csv": _csv,
         "parquet": _parquet,
@@ -181,10 +199,10 @@ def _one_type(types: AbstractSet[pa.DataType]) -> pa.DataType:
     return pa.decimal128(min(38, whole + scale), scale)
 
 
-def _json(path: str, needed: AbstractSet[str]) -> InferredTypes:
+def _json(path: str, needed: AbstractSet[str] | None) -> InferredTypes:
     found: InferredTypes = {}
     lines_read = bytes_read = objects = 0
-    for lines in json_lines(path, path, SAMPLE_BYTES):
+    for lines in json_lines(path, path, SAMPLE_BYTES, most_blocks=_MOST_BLOCKS):
         if isinstance(lines, LongLine):
             continue
         objects += _add_objects(lines, found, needed)
@@ -243,11 +261,11 @@ def _double_kinds(value: Decimal) -> Kinds:
     return _DOUBLE if exact else _SPELLED_DOUBLE
 
 
-def _csv(path: str, needed: AbstractSet[str]) -> InferredTypes:
+def _csv(path: str, needed: AbstractSet[str] | None) -> InferredTypes:
     header: list[str] = []
     for names, records in with_header(path, path, SAMPLE_BYTES):
         header = names
-        wanted = [name for name in header if name in needed]
+        wanted = [name for name in header if needed is None or name in needed]
         if not wanted:
             break
         if isinstance(records, Records) and records.content and not records.unclosed:
@@ -293,11 +311,11 @@ def _whole_texts(values: pa.ChunkedArray) -> Kinds:
     return _whole_kinds(bounds["min"].as_py()) | _whole_kinds(bounds["max"].as_py())
 
 
-def _parquet(path: str, needed: AbstractSet[str]) -> InferredTypes:
+def _parquet(path: str, needed: AbstractSet[str] | None) -> InferredTypes:
     with open_parquet(path) as file:
         found = {column.name: _parquet_kinds(column.type) for column in file.schema_arrow}
         return {
-            name: kinds | _bounds(file, name) if name in needed and pa.int64() in kinds else kinds
+            name: kinds | _bounds(file, name) if (needed is None or name in needed) and pa.int64() in kinds else kinds
             for name, kinds in found.items()
         }
 

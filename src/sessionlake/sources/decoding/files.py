@@ -36,6 +36,8 @@ class FileDecoder:
     """The source's path: local files are read only below it."""
     max_line_bytes: int = MAX_LINE_BYTES
     """A line of a text file that is longer is refused."""
+    few: bool = False
+    """Whether the reader needs the first rows only, so that they come in small parts."""
 
     def part(self, table: pa.Table) -> tuple[pa.Table, None]:
         """Return all: files hold no corrections."""
@@ -68,7 +70,7 @@ class FileDecoder:
         reason = refusal(path, self.place or "/") if content is None else None
         if reason is None:
             source = path if content is None else content
-            yield from decode(source, path, self.format, self.columns, self.max_line_bytes, piece)
+            yield from decode(source, path, self.format, self.columns, self.max_line_bytes, piece, few=self.few)
         elif piece.number == 0:
             yield bad_row(reason, path, self.columns, Nowhere())
 

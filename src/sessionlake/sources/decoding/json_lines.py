@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
@@ -67,12 +68,17 @@ def json_lines(
     block_bytes: int,
     max_line_bytes: int = MAX_LINE_BYTES,
     part: LineRange | None = None,
+    most_blocks: int | None = None,
 ) -> Iterator[Lines | LongLine]:
-    """Read the lines of a file or a part of it, at most MAX_ROWS at a time; a line cut off by an OSError is left out."""
+    """Read the lines of a file or a part of it, at most MAX_ROWS at a time; a line cut off by an OSError is left out.
+
+    With `most_blocks` the file ends after so many blocks, perhaps within a line.
+    """
     seen = 0
     with open_stream(source, path) if part is None else part.open() as stream:
         begins = part is None or part.start == 0
-        for block in _whole_lines(read_blocks(stream, block_bytes, begins=begins), max_line_bytes):
+        blocks = islice(read_blocks(stream, block_bytes, begins=begins), most_blocks)
+        for block in _whole_lines(blocks, max_line_bytes):
             if isinstance(block, LongLine):
                 seen += 1
                 yield replace(block, number=seen, part=part)

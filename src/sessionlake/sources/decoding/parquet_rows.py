@@ -60,8 +60,10 @@ def open_parquet(source: str | bytes, **options: Any) -> pq.ParquetFile:
         raise closed_to_us(source, error) from error
 
 
-def decode_parquet(source: str | bytes, path: str, columns: EventColumns, piece: Piece = WHOLE) -> Iterator[Decoded]:
-    """Decode the needed columns of a Parquet file, at most MAX_ROWS rows at a time; one error row for each damaged row group."""
+def decode_parquet(
+    source: str | bytes, path: str, columns: EventColumns, piece: Piece = WHOLE, most_rows: int = MAX_ROWS
+) -> Iterator[Decoded]:
+    """Decode the needed columns of a Parquet file, at most `most_rows` rows at a time; one error row for each damaged row group."""
     try:
         with _opened(source, columns) as file:
             groups = piece.within(file.num_row_groups)
@@ -76,7 +78,7 @@ def decode_parquet(source: str | bytes, path: str, columns: EventColumns, piece:
                 yield from _all_null(range(first, sum(sizes)), path, columns)
                 return
             try:
-                most = _rows_at_once(source, file, wanted, groups)
+                most = min(most_rows, _rows_at_once(source, file, wanted, groups))
                 for read in _read(file, wanted, list(groups), most):
                     yield from _decoded(read, before, path, columns)
                     before += len(read)
