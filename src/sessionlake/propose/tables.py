@@ -1,7 +1,6 @@
 """Samples of sources other than files: a Delta table, read without Spark, and a topic, read with librdkafka."""
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,10 +9,10 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from sessionlake.errors import SourceError, first_line
-from sessionlake.extras import require_extra
 from sessionlake.sources.columns import EventColumns, normal_type
 from sessionlake.sources.decoding.decode import decode
 from sessionlake.sources.infer import infer_values, types_of
+from sessionlake.sources.topic_records import TopicReader
 from sessionlake.warehouse.parquet import delta_files, delta_rows
 
 if TYPE_CHECKING:
@@ -117,10 +116,9 @@ def read_topic(
     Return the columns' types, the rows by the records' time, the columns of text that have numbers, too (`numbers_in`), and
     whether those rows are all.
     """
-    require_extra("init of a topic", "confluent_kafka", "kafka")
-    records, whole = _records(servers, topic, most_bytes)
+    records, whole = TopicReader("init", servers, topic, _PATIENCE_S, {}).first(most_bytes)
     # JSON escapes a line break inside of a text, so an unescaped one is white space between tokens.
-    values = [value.replace(b"\n", b" ") for _, value in sorted(records, key=lambda record: record[0])]
+    values = [record.value.replace(b"\n", b" ") for record in sorted(records, key=lambda record: record.time_ms)]
     found = infer_values(values[:_LEARNT_FROM])
     if not found:
         raise SourceError(
@@ -133,37 +131,3 @@ def read_topic(
     lines, path = b"\n".join(values), f"{topic}.json"
     rows = pa.concat_tables([part.table for part in decode(lines, path, "json", columns)])
     return types, rows, numbers_in(lines, path, types), whole
-
-
-def _records(servers: str, topic: str, most_bytes: int) -> tuple[list[tuple[int, bytes]], bool]:
-    from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition  # noqa: PLC0415
-
-    settings = {"bootstrap.servers": servers, "group.id": "sessionlake-init", "enable.auto.commit": False}
-    consumer = Consumer({**settings, "enable.partition.eof": True, "log_level": 0})
-    try:
-        described = consumer.list_topics(topic, timeout=_PATIENCE_S).topics[topic]
-        if described.error is not None:
-            raise SourceError(f"init: topic {topic!r} can't be read ({described.error.str()}); correct its name")
-        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in described.partitions])
-        return _polled(consumer, len(described.partitions), most_bytes)
-    except KafkaException as error:
-        raise SourceError(f"init: {servers!r} does not answer ({error.args[0].str()}); correct the servers") from error
-    finally:
-        consumer.close()
-
-
-def _polled(consumer: object, partitions: int, most_bytes: int) -> tuple[list[tuple[int, bytes]], bool]:
-    """Read all partitions evenly to their present end, or until there are enough bytes, or nothing more comes."""
-    from confluent_kafka import KafkaError  # noqa: PLC0415
-
-    records: list[tuple[int, bytes]] = []
-    ended, size, until = 0, 0, time.monotonic() + _PATIENCE_S
-    while ended < partitions and size < most_bytes and time.monotonic() < until:
-        for message in consumer.consume(1000, 1.0):  # type: ignore[attr-defined]
-            until = time.monotonic() + _PATIENCE_S
-            if message.error() is not None:
-                ended += message.error().code() == KafkaError._PARTITION_EOF  # noqa: SLF001 (its public name has the underscore)
-            elif message.value() is not None:
-                records.append((message.timestamp()[1], message.value()))
-                size += len(message.value())
-    return records, ended == partitions
