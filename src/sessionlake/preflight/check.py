@@ -53,10 +53,23 @@ def check(config: Config | str | Path) -> Checked:
             file = ConfigFile.read(config)
             loaded = config_of(file)
     except SessionlakeError as error:
-        return Checked(tuple(problems_of(error)))
+        return Checked(tuple(_with_texts(problems_of(error), file)))
     if packages := misfits():
         return Checked(tuple(packages))
     return check_loaded(loaded, file)
+
+
+def _with_texts(problems: list[Problem], file: ConfigFile | None) -> list[Problem]:
+    """Return problems of a config, and those of its aggregates and SQL, which do not depend on the rest of it."""
+    if file is None:
+        return problems
+    from sessionlake.preflight.texts import text_problems  # noqa: PLC0415 (as below)
+
+    found = Gathered()
+    found.add(*problems)
+    for problem in file.located(text_problems(file.merged())):
+        found.add_other(problem)
+    return sorted(found.problems, key=lambda problem: problem.line or 0)
 
 
 def check_loaded(config: Config, file: ConfigFile | None) -> Checked:

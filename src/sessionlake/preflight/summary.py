@@ -22,6 +22,8 @@ def summary_of(config: Config) -> dict[str, str]:
             f"more than {spoken_duration(config.retention_us)} before the watermark: {_BEYOND[config.beyond_retention]}"
         )
     found["writes"] = _written(config)
+    if sent := [*_sent(config)]:
+        found["publishes"] = "; ".join(sent)
     return found
 
 
@@ -44,6 +46,11 @@ def _inputs(config: Config) -> Iterator[tuple[str, str]]:
         ahead = f"; more than {spoken_duration(side.max_future_skew_us)} ahead of the clock: go to dead_letters"
         is_judged = upstream is None and not side.source.has_every_time
         yield f"events{of}", f"{columns}{ahead if is_judged else ''}"
+        if event.where is not None:
+            yield f"where{of}", f"{event.where}; other rows are filtered, and counted"
+        if event.unique_for is not None:
+            ids = " and ".join(event.id_columns)
+            yield f"once{of}", f"an event whose {ids} came within {event.unique_for} before is a duplicate, and counted"
         if side.lookup:
             yield f"looks up{of}", "; ".join(map(_looked_up, side.lookup))
 
@@ -76,15 +83,21 @@ def _read(source: SourceSection) -> str:
 
 def _written(config: Config) -> str:
     of = changelog_of(config)
-    topic, table = config.sink.kafka, config.sink.delta
-    sent = f"; `sessionlake publish` sends them to topic {topic.topic}" if topic else ""
-    sent += f", and late events and dead letters to topic {topic.errors}" if topic and topic.errors else ""
-    sent += f"; `sessionlake publish` keeps them in the table {table.path}" if table else ""
-    base = config.sink.postgres
-    sent += f"; `sessionlake publish` keeps them in the table {base.table} of PostgreSQL" if base else ""
-    called = config.sink.python
-    sent += f"; `sessionlake publish` calls {called.call} with those that change" if called else ""
     whole = " and every row to source_rows" if config.pipeline.archive == "all" else ""
     archive = f", and every event to events{whole}" if config.pipeline.archive else ""
     archive += ", and the rows that it replaces to replaced_rows" if config.pipeline.keep_replaced else ""
-    return f"{of.live} (from {of.changes} and {of.snapshot}){archive} in {config.pipeline.warehouse}{sent}"
+    return f"{of.live} (from {of.changes} and {of.snapshot}){archive} in {config.pipeline.warehouse}"
+
+
+def _sent(config: Config) -> Iterator[str]:
+    """Yield what `sessionlake publish` does for each sink."""
+    topic, table, base, called = config.sink.kafka, config.sink.delta, config.sink.postgres, config.sink.python
+    if topic:
+        errors = f", late events and dead letters to topic {topic.errors}" if topic.errors else ""
+        yield f"`sessionlake publish` sends them to topic {topic.topic}{errors}"
+    if table:
+        yield f"`sessionlake publish` keeps them in the table {table.path}"
+    if base:
+        yield f"`sessionlake publish` keeps them in the table {base.table} of PostgreSQL"
+    if called:
+        yield f"`sessionlake publish` calls {called.call} with those that change"
