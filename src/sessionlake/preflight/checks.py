@@ -9,6 +9,7 @@ from sessionlake.config.problems import Gathered, Problem
 from sessionlake.errors import LakeError
 from sessionlake.jars.java import check_java
 from sessionlake.operators.registry import kind_of
+from sessionlake.preflight.lookups import lookup_problems
 from sessionlake.preflight.needs import OF_STREAM, Needs
 from sessionlake.preflight.places import unwritable
 from sessionlake.preflight.sources import UnseenError, sources_without_spark
@@ -22,14 +23,16 @@ from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.lake import Lake
 
 
-def problems_of_pipeline(config: Config, needs: Needs = OF_STREAM) -> list[Problem]:
-    """Return all that is wrong with a pipeline."""
+def problems_of_pipeline(
+    config: Config, needs: Needs = OF_STREAM, sources: Mapping[str, Source] | None = None
+) -> list[Problem]:
+    """Return all that is wrong with a pipeline; `sources` are those of `sources_without_spark`, if they are open."""
     found = Gathered()
     _check_sql(config, found)
     if needs.room:
         found.add(*unwritable(config))
     if needs.tables or needs.source:
-        _check_data(config, needs, found)
+        _check_data(config, needs, found, sources_without_spark(config) if sources is None else sources)
     return found.problems
 
 
@@ -58,9 +61,9 @@ def _check_sql(config: Config, found: Gathered) -> None:
             frozen(config.expire.where, 0, setting="expire.where")
 
 
-def _check_data(config: Config, needs: Needs, found: Gathered) -> None:
+def _check_data(config: Config, needs: Needs, found: Gathered, sources: Mapping[str, Source]) -> None:
     """Compare the config with its source and its tables."""
-    sources, seen = sources_without_spark(config), Gathered()
+    seen = Gathered()
     if needs.source:
         for source in sources.values():
             with seen.one():
@@ -68,9 +71,11 @@ def _check_data(config: Config, needs: Needs, found: Gathered) -> None:
     kind, last = kind_of(config), None
     if needs.tables:
         with seen.one():
-            last = _last_batch(config)
+            last = last_known_batch(config)
             if last is not None:
                 seen.add(*map(Problem.of, refusals(config, last, kind.bound_settings(), drops=needs.drops)))
+    if needs.source:
+        seen.add(*lookup_problems(sources, () if needs.lookups or last is None else last.pins))
     found.add(*seen.problems)
     # Without the types of the first batch those of the source count, which may be others by now.
     first = needs.source and (not needs.tables or "://" not in config.pipeline.warehouse)
@@ -87,7 +92,7 @@ def _made(config: Config, kind: type[Kind], sources: Mapping[str, Source], last:
         return
 
 
-def _last_batch(config: Config) -> BatchCommit | None:
+def last_known_batch(config: Config) -> BatchCommit | None:
     """Return the last batch, None if there is none or if only Spark can read it."""
     try:
         return find_last_batch(Lake.of(config))

@@ -16,13 +16,17 @@ _MISTAKEN = re.compile(r"%[0-9A-Fa-f]{2}|\\")
 """deltalake decodes a path once more than it was encoded, and takes a backslash for a slash."""
 
 
-def opened(uri: str) -> DeltaTable:
+_IMPATIENT = {"connect_timeout": "3s", "timeout": "5s", "max_retries": "1"}
+"""Options under which a store that does not answer is given up after ten seconds. By default deltalake tries for minutes."""
+
+
+def opened(uri: str, *, impatient: bool = False) -> DeltaTable:
     """Return the table at a local path or an object-store URI, at its newest version.
 
-    Raises what deltalake raises, for example TableNotFoundError.
+    Raises what deltalake raises, for example TableNotFoundError. With `impatient` an object store has ten seconds to answer.
     """
     if is_remote(uri):
-        return DeltaTable(uri, storage_options=storage_options())
+        return DeltaTable(uri, storage_options={**storage_options(), **(_IMPATIENT if impatient else {})})
     path = os.path.realpath(normal_path(uri))
     if _MISTAKEN.search(path):
         return _through_links(Path(path))

@@ -8,12 +8,11 @@ from typing import Any, Protocol, TypeVar, cast
 
 import pyarrow as pa
 
-from sessionlake.config.explain import did_you_mean
 from sessionlake.config.load import Config
 from sessionlake.config.lookups import FOLDER, LookupSection
 from sessionlake.config.names import DEAD_LETTER
 from sessionlake.config.problems import InvalidConfigError, Problem
-from sessionlake.errors import SessionlakeError
+from sessionlake.errors import SessionlakeError, did_you_mean
 from sessionlake.sources.columns import EventColumns, normal_type, type_named
 from sessionlake.sources.decoding.rows import Decoder, TypedSource
 from sessionlake.sources.equal_types import Compared, check_pair
@@ -48,7 +47,7 @@ class WithLookups:
     tables: Mapping[str, LookupTable]
     """By the name of the lookup."""
     held: Mapping[str, Dimension] | None = None
-    """The only versions, in runs without files."""
+    """The only versions, in runs without files; events get nulls of a lookup that has none."""
 
     def __getattr__(self, name: str) -> Any:
         """Return all else as the source has it."""
@@ -104,7 +103,7 @@ class WithLookups:
             section.missing == DEAD_LETTER,
             f"{config.pipeline.warehouse}/{FOLDER}/{section.name}",
             f"{config.store_dir}/{FOLDER}",
-            None if self.held is None else self.held[section.name],
+            None if self.held is None else self.held.get(section.name),
             tuple(left for left, _ in section.casts),
         )
 
