@@ -49,6 +49,7 @@ def test_a_pipeline_that_is_right_is_told_in_words(project: Project) -> None:
         "columns": "total = sum(v)",
         "older events": "more than 2 hours before the watermark: go to dead_letters",
         "writes": f"sessions_live (from session_changelog and sessions) in {project.root}/warehouse",
+        "sample": f"of the first 1 row of {project.root}/events: 1 event",
     }
     assert not (project.root / "warehouse").exists()
     assert not (project.root / "store").exists()

@@ -92,7 +92,7 @@ class LazyGroup(click.Group):
         """Find the command that is called; a usage error names the nearest one if there is none of the name."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
-            from sessionlake.config.explain import did_you_mean
+            from sessionlake.errors import did_you_mean
 
             near = did_you_mean(name, list(COMMANDS)) or "; `sessionlake --help` lists all commands"
             raise click.UsageError(f"No such command {name!r}{near}", ctx)

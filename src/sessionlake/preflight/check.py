@@ -10,7 +10,7 @@ from sessionlake.config.load import Config, config_of
 from sessionlake.config.problems import Gathered, InvalidConfigError, Problem, problems_of
 from sessionlake.errors import SessionlakeError
 from sessionlake.extras import require_versions
-from sessionlake.preflight.needs import OF_STREAM, Needs
+from sessionlake.preflight.needs import OF_CHECK, OF_STREAM, Needs
 
 
 @dataclass(frozen=True)
@@ -78,14 +78,19 @@ def check_loaded(config: Config, file: ConfigFile | None) -> Checked:
     from sessionlake.preflight.checks import java_problems, problems_of_pipeline  # noqa: PLC0415
     from sessionlake.preflight.laws import law_problems  # noqa: PLC0415
     from sessionlake.preflight.places import little_room  # noqa: PLC0415
+    from sessionlake.preflight.sample import Tried, try_rows  # noqa: PLC0415
     from sessionlake.preflight.sinks import sink_problems  # noqa: PLC0415
+    from sessionlake.preflight.sources import sources_without_spark  # noqa: PLC0415
     from sessionlake.preflight.summary import summary_of  # noqa: PLC0415
 
-    problems = [*java_problems(), *problems_of_pipeline(config), *sink_problems(config)]
-    warnings = [*map(Problem.of, config.warnings()), *little_room(config), *law_problems(config)]
+    sources = sources_without_spark(config)
+    of_pipeline = problems_of_pipeline(config, OF_CHECK, sources)
+    tried = Tried() if of_pipeline else try_rows(config, sources)
+    problems = [*java_problems(), *of_pipeline, *sink_problems(config), *tried.problems]
+    warnings = [*map(Problem.of, config.warnings()), *little_room(config), *law_problems(config), *tried.warnings]
     if file is not None:
         problems, warnings = file.located(problems), file.located(warnings)
-    return Checked(tuple(problems), tuple(warnings), {} if problems else summary_of(config))
+    return Checked(tuple(problems), tuple(warnings), {} if problems else {**summary_of(config), **tried.told})
 
 
 def misfits() -> list[Problem]:

@@ -1,8 +1,12 @@
 """Sources as far as they can be looked at without Spark: samples of local files, and the log of a Delta table."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, cast
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol, cast
 
 import pyarrow as pa
 from deltalake.exceptions import DeltaError, TableNotFoundError
@@ -11,28 +15,85 @@ from sessionlake.config.load import Config
 from sessionlake.config.operators import named
 from sessionlake.config.secrets import reveal, reveal_all
 from sessionlake.config.source import option_texts
-from sessionlake.errors import SourceError
+from sessionlake.errors import SessionlakeError, SourceError, first_line
 from sessionlake.sources.avro import read_avro_schema
 from sessionlake.sources.base import Source
 from sessionlake.sources.change_feed import ChangeFeedSource
+from sessionlake.sources.columns import TIMESTAMP
+from sessionlake.sources.decoding.files import PATH, FileDecoder, is_local
 from sessionlake.sources.decoding.kafka_records import RecordDecoder
+from sessionlake.sources.decoding.rows import Rows
+from sessionlake.sources.decoding.signed import PART
+from sessionlake.sources.decoding.tables import BLOCK, FILE, TableDecoder
 from sessionlake.sources.delta import DeltaSource, outside_error
-from sessionlake.sources.files import FileSource
-from sessionlake.sources.infer import declared_and_inferred
+from sessionlake.sources.files import FileSource, source_files
+from sessionlake.sources.infer import InferredTypes, declared_and_inferred, infer_values, scanned, types_of
 from sessionlake.sources.kafka import topic_of
 from sessionlake.sources.lookups.source import with_lookups
 from sessionlake.sources.lookups.tables import tables_of
-from sessionlake.sources.record_columns import meta_of
+from sessionlake.sources.partitions import first_partition
+from sessionlake.sources.record_columns import CHANGE_TYPE, meta_of
 from sessionlake.sources.results import ResultsSource
+from sessionlake.sources.topic_records import TopicReader
+from sessionlake.warehouse.changelog import SIGN
 from sessionlake.warehouse.opened import opened
 from sessionlake.warehouse.own_paths import outside_of_opened
+from sessionlake.warehouse.parquet import delta_rows
 
 # These sources are never asked for anything that needs a Spark session.
 _NO_SPARK = cast("Any", None)
+_PATIENCE_S, _NEWEST, _NEWEST_BYTES = 5.0, 1000, 32 << 20
+_OF_KAFKA = "kafka."
 
 
 class UnseenError(Exception):
     """The source's columns are known to Spark only."""
+
+
+class UnsampledError(Exception):
+    """No rows of the source can be looked at; the text says why."""
+
+
+class Sampled(Protocol):
+    """A source whose first rows can be looked at without Spark; `Source` has its other methods."""
+
+    def look(self) -> None:
+        """Read what is needed for the types of columns, too; UnsampledError if that can't be done here."""
+
+    def first_rows(self, decoder: Any, most: int) -> Iterator[Rows]:
+        """Decode the first rows, about so many, in small parts and in their order; UnsampledError as above."""
+
+
+class LocalFiles(FileSource):
+    """A directory of files, of which samples are read, once for all questions."""
+
+    @cached_property
+    def _files(self) -> list[str]:
+        return source_files(self._config)
+
+    @cached_property
+    def _kinds(self) -> InferredTypes:
+        return scanned(self._files, self._format, None)
+
+    def _found(self, needed: frozenset[str]) -> InferredTypes:
+        """Return all columns with their types."""
+        del needed
+        return self._kinds
+
+    def look(self) -> None:
+        """Do nothing: types are learnt from files in any case."""
+
+    def first_rows(self, decoder: FileDecoder, most: int) -> Iterator[Rows]:
+        """Decode the files in the order in which a stream reads them, the oldest first."""
+        del most
+        if not is_local(self._path):
+            raise UnsampledError("its files are not on this machine")
+        few, files = replace(decoder, few=True), []
+        with suppress(SourceError):  # none are there, and types are known without
+            files = sorted(self._files, key=_modified)
+        for path in files:
+            table = pa.table({PATH: [path]})
+            yield from few.decode_in_order(table, {path: 0}, 0) if few.columns.ordered else few.decode(table)
 
 
 class LoggedTable(DeltaSource):
@@ -41,7 +102,7 @@ class LoggedTable(DeltaSource):
     def _schema(self) -> pa.Schema:
         source = self._config.source
         try:
-            table = opened(source.path)
+            table = opened(source.path, impatient=True)
             fields = pa.schema(table.schema().to_arrow())
             # The results of another pipeline are trusted like the warehouse.
             trusted = source.shallow_clones or isinstance(self, ResultsSource)
@@ -56,23 +117,74 @@ class LoggedTable(DeltaSource):
             raise outside_error(self._config, found)
         return pa.schema([(field.name, _plain(field.type)) for field in fields])
 
+    def look(self) -> None:
+        """Do nothing: the log has the types."""
 
-class LoggedResults(ResultsSource, LoggedTable):
-    """The results of another pipeline, whose log alone is read, by deltalake."""
+    def first_rows(self, decoder: TableDecoder, most: int) -> Iterator[Rows]:
+        """Decode rows of the newest version."""
+        columns, known = decoder.columns, self._schema().names
+        there = [name for name in columns.needed if name in known]
+        try:
+            for batch in delta_rows(
+                opened(self._config.source.path, impatient=True), there or None, self._condition, most
+            ):
+                rows = pa.table(batch)
+                read = {**self._meta_of(rows.num_rows), **{name: rows[name] for name in there}}
+                table = {name: read[name].cast(columns.types[name], safe=False) for name in columns.needed}
+                yield from self._decoded(decoder, table, rows.num_rows)
+        except (DeltaError, OSError, pa.ArrowException) as error:
+            raise UnsampledError(f"its rows can't be read here ({first_line(error)})") from error
+
+    _condition: str | None = None
+    """SQL of the rows that count."""
+
+    def _meta_of(self, rows: int) -> dict[str, pa.Array]:
+        """Return the columns that rows have besides those of the table, as of rows that one version has added."""
+        return {
+            name: pa.repeat(pa.scalar("insert" if name == CHANGE_TYPE else 0, type_), rows)
+            for name, type_ in self._meta.items()
+        }
+
+    def _decoded(self, decoder: TableDecoder, read: Mapping[str, pa.ChunkedArray], rows: int) -> Iterator[Rows]:
+        """Decode rows as a stream has them."""
+        if not decoder.columns.ordered:
+            return decoder.decode(pa.table(read))
+        table = pa.table({**read, FILE: pa.repeat("", rows), BLOCK: pa.repeat(0, rows)})
+        return decoder.decode_in_order(table, {"": 0}, 0)
 
 
-class LoggedFeed(ChangeFeedSource, LoggedTable):
-    """The change data feed of a Delta table, whose log alone is read, by deltalake."""
+class SignedTable(LoggedTable):
+    """A Delta table whose rows have signs."""
+
+    def _decoded(self, decoder: TableDecoder, read: Mapping[str, pa.ChunkedArray], rows: int) -> Iterator[Rows]:
+        """Decode rows that are added."""
+        signed = {**read, SIGN: pa.repeat(1, rows)}
+        if not decoder.columns.ordered:
+            return decoder.decode(pa.table(signed))
+        return decoder.decode_in_order(pa.table({**signed, PART: pa.repeat(0, rows)}), {}, 0)
+
+
+class LoggedResults(ResultsSource, SignedTable):
+    """The results of another pipeline, by deltalake."""
+
+    _condition = "op = 'upsert'"
+
+
+class LoggedFeed(ChangeFeedSource, SignedTable):
+    """The change data feed of a Delta table, by deltalake."""
 
     def _properties(self) -> Mapping[str, str]:
-        return {k: v or "" for k, v in opened(self._config.source.path).metadata().configuration.items()}
+        return {
+            k: v or "" for k, v in opened(self._config.source.path, impatient=True).metadata().configuration.items()
+        }
 
 
 class DeclaredTopic:
-    """A topic with the columns that the config declares; see `Source` for the methods."""
+    """A topic with the columns that the config declares, and, once it was looked at, its newest records; see `Source` for the methods."""
 
     def __init__(self, config: Config) -> None:
         self._source = config.source
+        self._records: pa.Table | None = None
 
     def check(self) -> None:
         """Refuse secrets that are not there, and a schema that can't be read."""
@@ -84,8 +196,8 @@ class DeclaredTopic:
             read_avro_schema(self._source)
 
     def columns(self) -> list[str]:
-        """Raise UnseenError, because the columns are not known."""
-        raise UnseenError
+        """Return the columns of the newest records; UnseenError if it was not looked at."""
+        return list(dict.fromkeys((*self._kinds(), *self._source.types)))
 
     def types(self, needed: Sequence[str], identity: AbstractSet[str] = frozenset()) -> dict[str, pa.DataType]:
         """Return the types that the config declares of columns."""
@@ -96,9 +208,58 @@ class DeclaredTopic:
         """Return the decoder of the records."""
         return RecordDecoder(columns, topic_of(self._source))
 
+    def look(self) -> None:
+        """Read the newest records, within five seconds."""
+        source = self._source
+        if source.format != "json" or source.envelope is not None:
+            raise UnsampledError("Avro and envelopes are read by Spark alone")
+        tables = [self._newest(topic) for topic in source.topic_names]
+        self._records = pa.concat_tables(tables)
+
+    def first_rows(self, decoder: RecordDecoder, most: int) -> Iterator[Rows]:
+        """Decode the newest records."""
+        if self._records is None or not self._records.num_rows:
+            return
+        records = self._records.slice(0, most)
+        yield from decoder.decode_in_order(records, {}, 0) if decoder.columns.ordered else decoder.decode(records)
+
+    def _newest(self, topic: str) -> pa.Table:
+        source, topics = self._source, self._source.topic_names
+        servers = reveal(f"{source.AT}.bootstrap_servers", source.bootstrap_servers or "")
+        given = reveal_all(f"{source.AT}.options", option_texts(source.options))
+        options = {name.removeprefix(_OF_KAFKA): text for name, text in given.items() if name.startswith(_OF_KAFKA)}
+        reader = TopicReader(source.place_at, servers, topic, _PATIENCE_S / len(topics), options)
+        try:
+            found = reader.newest(_NEWEST // len(topics), _NEWEST_BYTES)
+        except SessionlakeError as error:
+            raise UnsampledError(str(error).removeprefix(f"{source.place_at}: ")) from error
+        first = 0 if source.topics is None else first_partition(topic)
+        values = [_without_header(one.value) if source.confluent_header else one.value for one in found]
+        times = pa.array([one.time_ms * 1000 for one in found], pa.int64()).cast(TIMESTAMP)
+        columns = {
+            "value": pa.array(values, pa.binary()),
+            "key": pa.array([one.key for one in found], pa.binary()),
+            "partition": pa.array([first + one.partition for one in found], pa.int32()),
+            "offset": pa.array([one.offset for one in found], pa.int64()),
+            "timestamp": times,
+        }
+        return pa.table(columns)
+
+    def _kinds(self) -> InferredTypes:
+        if self._records is None:
+            raise UnseenError
+        if not self._records.num_rows:
+            raise UnsampledError("the topic has no records yet")
+        return infer_values(self._records["value"].to_pylist())
+
     def _unknown(self, names: Sequence[str]) -> Mapping[str, pa.DataType]:
-        del names
-        raise UnseenError
+        """Return the types that columns have in the newest records; UnseenError if it was not looked at."""
+        found = types_of(self._kinds())
+        if (missing := next((name for name in names if name not in found), None)) is not None:
+            raise UnsampledError(
+                f"column {missing!r} is in none of the newest records; declare it in [{self._source.AT}.types]"
+            )
+        return {name: kind for name in names if (kind := found[name]) is not None}
 
 
 def sources_without_spark(config: Config) -> dict[str, Source]:
@@ -111,9 +272,9 @@ def _opened(config: Config) -> Source:
     return source
 
 
-def local_files(config: Config) -> FileSource:
+def local_files(config: Config) -> LocalFiles:
     """Return a source of files that reads samples of them."""
-    return FileSource(_NO_SPARK, config)
+    return LocalFiles(_NO_SPARK, config)
 
 
 def logged_table(config: Config) -> LoggedTable:
@@ -129,6 +290,17 @@ def logged_feed(config: Config) -> LoggedFeed:
 def logged_results(config: Config) -> LoggedResults:
     """Return the results of another pipeline, whose log alone is read."""
     return LoggedResults(_NO_SPARK, config)
+
+
+def _modified(path: str) -> tuple[int, str]:
+    with suppress(OSError):
+        return Path(path).stat().st_mtime_ns, path
+    return 0, path
+
+
+def _without_header(value: bytes) -> bytes:
+    """Return a value without the five bytes that Confluent's serializers put before JSON."""
+    return value[5:] if value[:1] == b"\0" else value
 
 
 def _plain(type_: pa.DataType) -> pa.DataType:

@@ -420,9 +420,7 @@ class _Run:
     def summary(self) -> RunSummary:
         """Return the run's summary."""
         counts = {name: self.coordinator.totals.get(name, 0) for name in schemas.COUNTS}
-        warnings = []
-        warnings += self._not_taken(counts)
-        warnings += self._unfound()
+        warnings = [*self._not_taken(counts), *self._unfound()]
         last = self.coordinator.last
         return RunSummary(self.batches, counts, last.watermark_us if last else None, warnings)
 

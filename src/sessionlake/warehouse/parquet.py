@@ -31,19 +31,20 @@ def parquet_file(source: str | bytes, **options: Any) -> pq.ParquetFile:
 
 
 def delta_rows(
-    table: "DeltaTable", columns: Sequence[str] | None = None, condition: str | None = None
+    table: "DeltaTable", columns: Sequence[str] | None = None, condition: str | None = None, most: int | None = None
 ) -> "RecordBatchReader":
     """Return rows of a table at its version, read as they are asked for; deletion vectors are heeded.
 
     `columns` are one name at least; None means all. `condition` is SQL of DataFusion, which leaves out files and row groups by
-    their statistics. Times in it are written by `moment_sql`.
+    their statistics. Times in it are written by `moment_sql`. `most` is a number of rows, whichever they are.
     """
     # Workers open Parquet files, too, and need no deltalake.
     from deltalake import QueryBuilder
 
     selected = "*" if columns is None else ", ".join(_quoted(name) for name in columns)
     where = "" if condition is None else f" where {condition}"
-    query = f"select {selected} from {_NAME}{where}"  # noqa: S608 (quoted names)
+    limit = "" if most is None else f" limit {most}"
+    query = f"select {selected} from {_NAME}{where}{limit}"  # noqa: S608 (quoted names)
     return QueryBuilder(_DATAFUSION).register(_NAME, table).execute(query)
 
 

@@ -1,12 +1,10 @@
 """A GROUP BY over a window of time, as sessions or windows: keys, aggregates, and the same columns of the live view."""
 
-import itertools
 from collections.abc import Iterator
 
 import pyarrow as pa
 from sqlglot import TokenType
 
-from sessionlake.errors import did_you_mean
 from sessionlake.propose.query.aggregates import TAKEN, has_aggregate, is_aggregate
 from sessionlake.propose.query.blocks import Block, refused
 from sessionlake.propose.query.brackets import Tokens, split
@@ -18,7 +16,7 @@ from sessionlake.propose.query.items import item_of
 from sessionlake.propose.query.live import Shown
 from sessionlake.propose.query.meant import window_meant
 from sessionlake.propose.query.results import EVERYTHING, Groups, Results
-from sessionlake.propose.query.spans import WINDOWS, Call, call_of, is_span, span_of
+from sessionlake.propose.query.spans import Call, call_of, is_span, span_of
 from sessionlake.propose.query.words import Found, Query, QueryError, name_of, shown
 from sessionlake.propose.sample import Sample
 
@@ -93,20 +91,13 @@ class _Reader:
             if meant := window_meant(self._query, tokens):
                 return self._query.refusal("group_by", tokens, meant)
         if group:
-            near = next(filter(None, (did_you_mean(name, WINDOWS) for name in self._called(group))), "")
-            told = f"has no window of time{near}, {_WINDOWS}, so that no result ever ends; {_LATEST}"
+            told = f"has no window of time, {_WINDOWS}, so that no result ever ends; {_LATEST}"
             return self._query.refusal("group_by", group, told, word="group by")
         told = (
             f"neither groups events by {_WINDOWS}, nor keeps the latest row of a key, nor joins two streams; a pipeline does one "
             "such thing, and anything else is SQL over the source or over the live view of a pipeline (`sessionlake sql`)"
         )
         return self._query.refusal("select", [self._block.start, *self._block.select], told)
-
-    def _called(self, group: Tokens) -> Iterator[str]:
-        """Yield the names before brackets in GROUP BY."""
-        for name, bracket in itertools.pairwise(group):
-            if bracket.token_type == TokenType.L_PAREN:
-                yield name_of(name)
 
     def _group_items(self) -> Iterator[tuple[Tokens, str | None]]:
         """Yield the expressions of GROUP BY; those of SELECT in place of their numbers and aliases, and of ALL."""

@@ -1,6 +1,6 @@
 """Windows as other systems call them, or with a slip of the pen, and the same ones of Spark's SQL."""
 
-from sessionlake.config.explain import did_you_mean
+from sessionlake.errors import did_you_mean
 from sessionlake.propose.query.brackets import Tokens, inner_of
 from sessionlake.propose.query.inputs import arguments_of
 from sessionlake.propose.query.spans import CALLS

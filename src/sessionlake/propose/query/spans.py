@@ -15,7 +15,6 @@ from sessionlake.propose.query.words import Found, Query, name_of, parsed, unmas
 SESSION, TIME = "session_window", "window_time"
 CALLS = {SESSION: 2, "window": 4}
 """The functions, and their most arguments."""
-WINDOWS = tuple(_CALLS)
 _FORMS = {
     SESSION: "session_window(t, '30 minutes')",
     "window": "window(t, '1 hour'), window(t, '1 hour', '5 minutes') or window(t, '1 hour', '1 hour', '15 minutes')",
