@@ -251,7 +251,7 @@ def parse_toml(text: str, path: str | Path) -> Raw:
     except tomllib.TOMLDecodeError as error:
         said, place = error_place(error, text)
         lines = text.split("\n")
-        line = lines[place.line - 1] if place.line is not None and 0 < place.line <= len(lines) else ""
+        line = lines[place.line - 1] if 0 < place.line <= len(lines) else ""
         cause = likely_cause(said, line)
         message = f"is no valid TOML ({said}); mend that line" if cause is None else f"is no valid TOML: {cause}"
         raise InvalidConfigError([Problem(None, message, str(path), place.line, place.column)]) from error
