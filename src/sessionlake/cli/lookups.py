@@ -103,4 +103,8 @@ def _no_rows_line(config: Config, answer: "Answer", key: str | None, prefix: str
     final = "final " if config.section.shown == "final" else ""
     times = " in these times" if in_times else ""
     of = f"keys that begin with {prefix!r}" if key is None else f"the key {key!r}"
-    return f"no {final}{names.one if names.one_per_key else names.many} of {of}{times} as of batch {answer.batch_id}"
+    line = f"no {final}{names.one if names.one_per_key else names.many} of {of}{times} as of batch {answer.batch_id}"
+    column, named, text = (key or "").partition("=")
+    if named and any(columns == (column,) for columns in config.keys.values()):
+        return f"{line}; a key of one column is written without its name: --key {text}"
+    return line
