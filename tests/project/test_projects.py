@@ -129,7 +129,7 @@ def test_what_reads_a_pipeline_that_can_not_run_is_skipped_and_named(root: Path)
     told = json.loads(done.stdout.splitlines()[-1])
     assert (told["failed"], told["skipped"]) == (["sittings"], ["stragglers"])
     assert done.stdout.splitlines()[1] == "stragglers  skipped: it reads sittings"
-    line = f"sessionlake: run: 1 of 2 pipelines of {str(root)!r} failed: sittings; skipped behind them: stragglers"
+    line = f"sessionlake: run: 1 of 2 pipelines of {str(root)!r} failed: sittings; skipped: stragglers"
     assert done.stderr.splitlines()[-1] == line
 
 
@@ -159,7 +159,7 @@ def test_one_whose_disk_can_not_be_written_leaves_the_others_done(root: Path) ->
     states = {"sittings": "failed", "hours": "done", "latest": "done", "stragglers": "skipped"}
     assert {name: one["state"] for name, one in told["pipelines"].items()} == states
     assert batches(root, "hours") == 2
-    line = f"sessionlake: run: 1 of 4 pipelines of {str(root)!r} failed: sittings; skipped behind them: stragglers"
+    line = f"sessionlake: run: 1 of 4 pipelines of {str(root)!r} failed: sittings; skipped: stragglers"
     assert done.stderr.splitlines()[-1] == line
 
 

@@ -267,13 +267,14 @@ def _report(project: Project, ended: "Mapping[str, Ended[RunSummary]]", *, once:
         elif one.because:
             console.print(f"{name:<{width}}  skipped: it reads {', '.join(one.because)}", soft_wrap=True)
         else:
-            console.print(f"{name:<{width}}  {one.how.value}", soft_wrap=True)
+            why = ": a pipeline that it reads has no batches yet" if one.how.value == "skipped" else ""
+            console.print(f"{name:<{width}}  {one.how.value}{why}", soft_wrap=True)
     if once:
         new = {name for name, one in ended.items() if one.result is not None and one.result.batches}
         print_unpublished(project.directory, {name: project.configs[name] for name in project.members if name in new})
     of_state = {how: [name for name, one in told.items() if one["state"] == how] for how in ("failed", "skipped")}
     if of_state["failed"]:
-        skipped = f"; skipped behind them: {', '.join(of_state['skipped'])}" if of_state["skipped"] else ""
+        skipped = f"; skipped: {', '.join(of_state['skipped'])}" if of_state["skipped"] else ""
         line = f"{len(of_state['failed'])} of {len(ended)} pipelines of {project.directory!r} failed: {', '.join(of_state['failed'])}"
         click.echo(f"sessionlake: {STREAM_RUN}: {line}{skipped}", err=True)
     click.echo(json.dumps({"job": STREAM_RUN, **of_state, "pipelines": told}))
