@@ -4,17 +4,22 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from sessionlake.engine.spark import require_delta
+from sessionlake.errors import ConfigError
+
 SCRIPT = """
 import os, sys
 import sessionlake
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
-from sessionlake.errors import ConfigError
+from sessionlake.errors import SessionlakeError
 
 def line(call):
     try:
         call()
-    except ConfigError as error:
+    except SessionlakeError as error:
         print(error)
 
 def java():
@@ -36,6 +41,7 @@ line(lambda: sessionlake.read_sessions(spark, config))
 """
 
 
+@pytest.mark.slow
 def test_a_plain_session_is_refused_in_one_line_that_names_the_way_out(tmp_path: Path) -> None:
     file = tmp_path / "clicks.toml"
     file.write_text(config_in(tmp_path))
@@ -75,3 +81,12 @@ time = "at"
 [session]
 gap = "1 hour"
 """
+
+
+def test_a_session_whose_java_cannot_be_reached_is_refused() -> None:
+    class RemoteSession:
+        def createDataFrame(self) -> None: ...  # noqa: N802 (Spark's name)
+
+    told = r"^spark: this is a .*RemoteSession, and its Java can't be reached from here; use sessionlake.spark\(\), or leave Spark out"
+    with pytest.raises(ConfigError, match=told):
+        require_delta(RemoteSession())

@@ -163,7 +163,7 @@ def _use_this_python(*, local_mode: bool) -> None:
         os.environ["PATH"] = os.pathsep.join((scripts, path))
 
 
-def require_delta(session: SparkSession) -> None:
+def require_delta(session: object) -> None:
     """Raise ConfigError unless a session, which may be the user's own, is of this process and its Java has Delta's jars."""
     if not isinstance(session, SparkSession):
         raise ConfigError(

@@ -1,17 +1,26 @@
 """An aggregate that a config adds, beside the tables: in how many results it is null, and how these are filled. Read from logs alone."""
 
+import json
+import re
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+import duckdb
+
 from sessionlake.aggregates import AggregateSpec
 from sessionlake.aggregates.spec import hidden_columns
 from sessionlake.config.load import Config
+from sessionlake.errors import NotNeededError
+from sessionlake.jobs.run import require_known
 from sessionlake.sources.base import Source
+from sessionlake.stream.accepted_commands import rebuild_command, refuses_source
 from sessionlake.stream.changes import Change, added_told
 from sessionlake.stream.ingest import EVENTS
+from sessionlake.stream.input_log import BATCH_INPUTS
 from sessionlake.stream.kind import Kind
 from sessionlake.stream.layouts import next_layouts
 from sessionlake.stream.pinned import Pinned
@@ -19,9 +28,11 @@ from sessionlake.stream.shape import Shaping
 from sessionlake.stream.whole import ALL
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
+from sessionlake.warehouse.batches import batches_after
 from sessionlake.warehouse.dialects import DAY_US
 from sessionlake.warehouse.extents import Extent, Extents
 from sessionlake.warehouse.lake import Lake
+from sessionlake.warehouse.scan import TableScan
 from sessionlake.warehouse.views import ARCHIVED_FROM
 
 
@@ -67,6 +78,10 @@ class Additions:
     made: Made | None
     path: str | None
 
+    @property
+    def _path(self) -> str:
+        return "CONFIG" if self.path is None else shlex.quote(self.path)
+
     def told(self, found: Sequence[Change]) -> list[Change]:
         """Return changes, those that add an aggregate with the facts about it."""
         extent = self.extents.latest(self.lake.changelog)
@@ -76,26 +91,49 @@ class Additions:
         many = "the" if extent.rows is None else f"{'the' if extent.exact else 'at most'} {extent.rows:,}"
         facts: dict[str, Any] = {"results": extent.rows, "results_are_exact": extent.exact}
         lines: list[str] = []
-        if self.config.entry.recompute is not None and extent.rows != 0:
+        if extent.rows != 0:
             filled = self._filled(change.name.removeprefix("aggregates."), extent)
             lines = [filled.pop("told")]
             facts |= filled
-        return replace(change, told=added_told(self.config, change.after, many), facts=facts, lines=tuple(lines))
+        told = added_told(self.config, change.after, many, fills=facts.get("backfill") is not None)
+        return replace(change, told=told, facts=facts, lines=tuple(lines))
 
     def _filled(self, name: str, extent: Extent) -> dict[str, Any]:
-        """Return the columns that an aggregate reads, since which batch the archive has them, the command that fills it, and a line about it."""
+        """Return the columns that an aggregate reads, since which batch the archive has them, the command that fills it, and a line about it.
+
+        The command is one that the job takes; if it takes none, the line names `rebuild`, which computes all results again.
+        """
+        try:
+            require_known(self.config, "backfill")
+        except NotNeededError as error:
+            return {"told": self._rebuilt(str(error))}
         columns = None if self.made is None else self.made.columns(name)
         since = None if columns is None else self._archived_since(columns)
         facts = {"columns": None if columns is None else list(columns), "archived_since": since}
+        if refuses_source(self.config, "") is not None:
+            missing = self._unarchived()
+            refusal = None if missing is None else refuses_source(self.config, missing)
+            if refusal is not None:
+                return {**facts, "backfill": None, "told": self._rebuilt(f"backfill: {refusal}")}
         if self.last.settings.live.get("archive") and columns is not None:
             words = " and ".join(columns)
             if since is None:
                 return {**facts, "backfill": None, "told": f"the archive lacks {words}, so that it stays null in them"}
             return {**facts, **self._command(extent, f"the archive has {words} since batch {since}", archived=True)}
-        if self.config.source.entry.can_replay or self.last.settings.live.get("archive"):
-            return {**facts, **self._command(extent, "events are read again", archived=False)}
-        told = "there is no archive, and the source can't be read again, so that it stays null in them"
-        return {**facts, "backfill": None, "told": told}
+        return {**facts, **self._command(extent, "events are read again", archived=False)}
+
+    def _rebuilt(self, refusal: str) -> str:
+        """Return a line that says why `backfill` is refused, and names what is not."""
+        command = rebuild_command(self.config).replace("CONFIG", self._path)
+        why = re.split("[;:] (?:send|set|use|write) ", refusal)[0]
+        return f"it stays null in them ({why}), unless all is computed again: {command}"
+
+    def _unarchived(self) -> str | None:
+        """Return in words which batch the archive lacks, as `backfill` asks for all results; None if it has all batches."""
+        if not self.lake[schemas.EVENTS].exists():
+            return "there is no archive"
+        lacking = max((batch for batch, has in archived_batches(self.lake).items() if not has), default=None)
+        return None if lacking is None else f"batch {lacking} was not archived"
 
     def _archived_since(self, columns: Sequence[str]) -> int | None:
         """Return the first batch from which on the archive has some columns of the source; None if it lacks them in all batches."""
@@ -121,6 +159,18 @@ class Additions:
         if first // DAY_US > last // DAY_US:
             return {"backfill": None, "told": f"{told}, but begins after them, so that it stays null in them"}
         days = (f"{datetime.fromtimestamp(us // DAY_US * 86_400, UTC):%Y-%m-%d}" for us in (first, last + DAY_US))
-        config = "CONFIG" if self.path is None else shlex.quote(self.path)
-        command = "sessionlake backfill {} --from {} --to {}".format(config, *days)
+        command = "sessionlake backfill {} --from {} --to {}".format(self._path, *days)
         return {"backfill": command, "told": f"{told}: {command}"}
+
+
+def archived_batches(lake: Lake) -> dict[int, bool]:
+    """Return of each batch whether its events were archived."""
+    found: dict[int, bool] = {}
+    after = -1
+    if lake[BATCH_INPUTS].exists():
+        with closing(duckdb.connect()) as database:
+            saved = database.from_arrow(TableScan(lake[BATCH_INPUTS].open()))
+            for batch, version, settings in saved.select("batch_id, changelog_version, settings").fetchall():
+                found[batch] = bool(json.loads(settings).get("archive"))
+                after = max(after, version)
+    return found | {batch.batch_id: bool(batch.settings.live.get("archive")) for batch in batches_after(lake, after)}

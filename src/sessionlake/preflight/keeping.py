@@ -3,19 +3,15 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from sessionlake.config.durations import parse_duration
 from sessionlake.config.file import ConfigFile, Text, parse_toml
 from sessionlake.config.load import Config, config_of
 from sessionlake.config.rewrite import rewrite
 from sessionlake.errors import ConfigError
 from sessionlake.operators.registry import kind_of
+from sessionlake.stream.accepted_commands import kept_before
 from sessionlake.stream.changes import Class, changes
 from sessionlake.warehouse.batches import find_last_batch
-from sessionlake.warehouse.dialects import DAY_US
 from sessionlake.warehouse.lake import Lake
-
-_AHEAD_US = parse_duration("1 hour")
-"""How far behind the watermark the time is at least: the stream may run on until it is started with the new config."""
 
 
 @dataclass(frozen=True)
@@ -30,18 +26,17 @@ class Kept:
 def write_kept(path: str, config: Config) -> Kept | None:
     """Append the section of `before` that a config needs to be taken, and return it; None if it needs none, or none can help.
 
-    Its time is the first midnight that is an hour or more after the watermark. Raises ConfigError if the file can't take a section.
+    Raises ConfigError if the file can't take a section.
     """
     last = find_last_batch(Lake.of(config))
-    if last is None or last.watermark_us is None:
+    if last is None:
         return None
     refused = {
         change.name for change in changes(config, last, kind_of(config).bound_settings()) if change.of == Class.REBUILD
     }
     if not refused & {*config.section.CUTS}:
         return None
-    until_us = -(-(last.watermark_us + _AHEAD_US) // DAY_US) * DAY_US
-    keys = config.section.kept_before(last.settings.rebuild, until_us)
+    keys = kept_before(config, last.settings.rebuild, last.watermark_us)
     if keys is None:
         return None
     before = Path(path).read_bytes()

@@ -15,6 +15,7 @@ from sessionlake.config.names import column_of
 from sessionlake.config.upstream import upstream_of
 from sessionlake.errors import PipelineStateError, SessionlakeError
 from sessionlake.sources.record_columns import meta_of
+from sessionlake.stream.accepted_commands import kept_before, rebuild_command, refuses_source
 from sessionlake.stream.computed import Different, columns_at, different, had_other_columns
 from sessionlake.stream.equality import other_texts
 from sessionlake.stream.ingest import EVENTS
@@ -22,7 +23,6 @@ from sessionlake.stream.named_columns import users_of
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.schemas import COLUMN_TYPES
 
-_REBUILD = "sessionlake rebuild CONFIG --warehouse NEW"
 MISSING = "missing"
 """The setting of what events get that find no row, by lookup."""
 LOOKED_UP = "looked_up"
@@ -167,14 +167,23 @@ def _rebuilt(config: Config, last: BatchCommit, bound: Mapping[str, Any], others
                 continue
             was, told = _as_written(config, key, old), _as_written(config, key, new)
             changed = f"is gone, and was {was}" if new is None else f"changed from {was} to {told}"
-            kept = f", keep it for earlier event times with [[{config.operator}.before]], which `sessionlake plan CONFIG --write` adds"
+            if key in config.section.CUTS and kept_before(config, before, last.watermark_us) is not None:
+                cheaper = f"keep it for earlier event times with [[{config.operator}.before]], which `sessionlake plan CONFIG --write` adds"
+            elif key.startswith("aggregates."):
+                cheaper = f"write {told} under another name"
+            else:
+                cheaper = None
             refused = (
                 f"{key}: {changed} on existing {config.operator}s; "
-                f"restore the old value{kept if key in config.section.CUTS else ''}, or rebuild the tables: `{_REBUILD}`, then switch readers"
+                f"restore the old value{f', {cheaper}' if cheaper else ''}, or rebuild the tables: `{rebuild_command(config)}`, then switch readers"
             )
             if key in config.section.CUTS:
-                refused = config.section.cut_too_early(before, last.watermark_us, "the watermark") or refused
-            yield Change(Class.REBUILD, key, old, new, f"{was} -> {told}: `{_REBUILD}`", refused)
+                too_early = config.section.cut_too_early(before, last.watermark_us, "the watermark")
+                refused, cheaper = too_early or refused, None if too_early else cheaper
+            lines = () if cheaper is None else (f"or {cheaper}",)
+            yield Change(
+                Class.REBUILD, key, old, new, f"{was} -> {told}: `{rebuild_command(config)}`", refused, lines=lines
+            )
 
 
 def _is_same_pipeline(config: Config, key: str, named: Any) -> bool:
@@ -208,12 +217,13 @@ def _added(config: Config, last: BatchCommit) -> Iterator[Change]:
         if known.get(name, text) != text or cased.get(name.lower(), name) != name:
             continue
         if had_other_columns(config, last.settings, name, text) is None:
-            yield Change(Class.ADDED, f"aggregates.{name}", None, text, added_told(config, text, "the"))
+            fills = bool(last.settings.live.get("archive")) or refuses_source(config, "") is None
+            yield Change(Class.ADDED, f"aggregates.{name}", None, text, added_told(config, text, "the", fills=fills))
 
 
-def added_told(config: Config, text: str, many: str) -> str:
-    """Return in words that an aggregate is added; `many` says in how many results it is null."""
-    filled = "" if config.entry.recompute is None else ", until `sessionlake backfill` fills them"
+def added_told(config: Config, text: str, many: str, *, fills: bool) -> str:
+    """Return in words that an aggregate is added; `many` says in how many results it is null, `fills` whether `backfill` can fill it."""
+    filled = ", until `sessionlake backfill` fills them" if fills and config.entry.recompute is not None else ""
     return f"+ {text}: null in {many} {config.operator}s that are there{filled}"
 
 
@@ -226,11 +236,10 @@ def _reused(config: Config, last: BatchCommit) -> Iterator[Change]:
             key, at = f"aggregates.{name}", columns_at(config)
             refused = (
                 f"{key}: was dropped, and {at}.{column} meant something else then, whose values are in the column; give the aggregate another name, "
-                f"or rebuild the tables: `{_REBUILD}`, then switch readers"
+                f"or rebuild the tables: `{rebuild_command(config)}`, then switch readers"
             )
-            yield Change(
-                Class.REBUILD, key, None, text, f"+ {text}, of another meaning of {column}: `{_REBUILD}`", refused
-            )
+            told = f"+ {text}, of another meaning of {column}: `{rebuild_command(config)}`"
+            yield Change(Class.REBUILD, key, None, text, told, refused, lines=("or give it another name",))
 
 
 def _not_in_states(config: Config, last: BatchCommit) -> Iterator[tuple[str, str]]:
@@ -254,17 +263,18 @@ def _dropped(config: Config, last: BatchCommit) -> Iterator[Change]:
                 f"{key}: is gone, and was {text!r}; restore it, or start once with `sessionlake run CONFIG --drop-aggregates`: "
                 "then the column stays, and is null in rows that change or begin"
             )
-            yield Change(Class.DROPPED, key, text, None, told, refused)
+            takes = "`sessionlake run CONFIG --drop-aggregates` takes it, once"
+            yield Change(Class.DROPPED, key, text, None, told, refused, lines=(takes,))
 
 
 def _computed(config: Config, last: BatchCommit) -> Iterator[Change]:
     """Yield the computed columns that are others than before: nobody but `where` may read one, and aggregates that are new."""
     for name, side in config.inputs.items():
         for column in different(side, name, last):
-            yield _of_column(side, column)
+            yield _of_column(config, side, column)
 
 
-def _of_column(side: Config, column: Different) -> Change:
+def _of_column(config: Config, side: Config, column: Different) -> Change:
     key, old, new = f"{columns_at(side)}.{column.name}", column.before, column.after
     if new is None:
         told, changed = f"- {old}", f"is gone, and was {old!r}"
@@ -289,8 +299,9 @@ def _of_column(side: Config, column: Different) -> Change:
         if column.reader.startswith("aggregates.") and old is not None
         else ""
     )
-    refused = f"{key}: {changed}, and {column.reader} reads it, on which existing {side.operator}s depend; {mended}{gone}, or rebuild the tables: `{_REBUILD}`, then switch readers"
-    return Change(Class.REBUILD, key, old, new, f"{told}: `{_REBUILD}`", refused)
+    refused = f"{key}: {changed}, and {column.reader} reads it, on which existing {side.operator}s depend; {mended}{gone}, or rebuild the tables: `{rebuild_command(config)}`, then switch readers"
+    told = f"{told}: `{rebuild_command(config)}`"
+    return Change(Class.REBUILD, key, old, new, told, refused, lines=(f"or {mended}{gone}",))
 
 
 def _typed(config: Config, last: BatchCommit) -> Iterator[Change]:
@@ -306,9 +317,9 @@ def _typed(config: Config, last: BatchCommit) -> Iterator[Change]:
             old = next((known for known, type_ in COLUMN_TYPES.items() if str(type_) == pinned), pinned)
             refused = (
                 f"{key}: {text!r}, and the pipeline has read {name!r} as {old!r} since its first batch; restore that, "
-                f"or rebuild the tables: `{_REBUILD}`, then switch readers"
+                f"or rebuild the tables: `{rebuild_command(config)}`, then switch readers"
             )
-            yield Change(Class.REBUILD, key, old, text, f"{old} -> {text}: `{_REBUILD}`", refused)
+            yield Change(Class.REBUILD, key, old, text, f"{old} -> {text}: `{rebuild_command(config)}`", refused)
 
 
 def _equal(config: Config, last: BatchCommit) -> Iterator[Change]:
@@ -317,16 +328,18 @@ def _equal(config: Config, last: BatchCommit) -> Iterator[Change]:
         told = f"{other.column} is {other.type}, and equal values have one text now (1.0 and 1.00 are 1)"
         refused = (
             f"{other.setting}: {told}, which the tables of an earlier release do not have; "
-            f"rebuild the tables: `{_REBUILD}`, then switch readers"
+            f"rebuild the tables: `{rebuild_command(config)}`, then switch readers"
         )
-        yield Change(Class.REBUILD, other.setting, other.type, other.type, f"{told}: `{_REBUILD}`", refused)
+        yield Change(
+            Class.REBUILD, other.setting, other.type, other.type, f"{told}: `{rebuild_command(config)}`", refused
+        )
 
 
 def _looked_up(config: Config, last: BatchCommit) -> Iterator[Change]:
     """Yield the lookups that are new or gone, and the columns that would be read of another place: of a lookup in place of the source, or the other way round."""
     for input_, side in config.inputs.items():
         live = last.settings.live if input_ == EVENTS else last.settings.live.get(input_) or {}
-        yield from _read_elsewhere(side, input_, last, set(live.get(LOOKED_UP) or ()))
+        yield from _read_elsewhere(config, side, input_, last, set(live.get(LOOKED_UP) or ()))
         before = last.settings.rebuild.get(side.lookup_at) or {}
         now = {section.name: section.bound for section in side.lookup}
         for name in sorted(before.keys() - now.keys()):
@@ -341,7 +354,9 @@ def _looked_up(config: Config, last: BatchCommit) -> Iterator[Change]:
                 yield Change(Class.LIVE, f"{key}.{MISSING}", old, section.missing, f"{old} -> {section.missing}")
 
 
-def _read_elsewhere(side: Config, input_: str, last: BatchCommit, before: Collection[str]) -> Iterator[Change]:
+def _read_elsewhere(
+    config: Config, side: Config, input_: str, last: BatchCommit, before: Collection[str]
+) -> Iterator[Change]:
     now = {name: section.name for section in side.lookup for name in section.names}
     for name in sorted(now.keys() ^ before):
         was_read = column_of(input_, name) in last.settings.types
@@ -352,9 +367,11 @@ def _read_elsewhere(side: Config, input_: str, last: BatchCommit, before: Collec
             was, told = (source, lookup) if name in now else (lookup, source)
             refused = (
                 f"{key}: {reader} has read {name!r} {was}, and would read it {told}; give one of the two another name, "
-                f"or rebuild the tables: `{_REBUILD}`, then switch readers"
+                f"or rebuild the tables: `{rebuild_command(config)}`, then switch readers"
             )
-            yield Change(Class.REBUILD, key, was, told, f"{name}: {was} -> {told}: `{_REBUILD}`", refused)
+            lines = ("or give one of the two another name",)
+            words = f"{name}: {was} -> {told}: `{rebuild_command(config)}`"
+            yield Change(Class.REBUILD, key, was, told, words, refused, lines=lines)
 
 
 def _live(config: Config, last: BatchCommit) -> Iterator[Change]:

@@ -25,6 +25,7 @@ from sessionlake.jobs.late.spans import BACKFILL, LateRun, Span
 from sessionlake.sources.base import Source
 from sessionlake.sources.lookups.versions import Pins
 from sessionlake.sources.registry import sources_of
+from sessionlake.stream.accepted_commands import refuses_source
 from sessionlake.stream.ingest import EVENTS, events_of
 from sessionlake.stream.recompute import INCLUDED, LATE, RESTATE, Basis, Recompute, Window
 from sessionlake.stream.relaid import newest_rows, numbers_of
@@ -87,11 +88,8 @@ def _events(basis: RunBasis, recompute: Recompute, buckets: int, needed: set[int
             _with_versions(basis, recompute, whole)
             parts.append(split_basis(whole_rows(basis.tables, window, whole, whole_version), buckets, window, read))
         return parts
-    if recompute.events.unique_us is not None:
-        raise JobError(
-            f"event.unique_for: is set, and the source has duplicates, which only the archive lacks, and {missing}; "
-            "set pipeline.archive = true: then events of later batches can be backfilled"
-        )
+    if refusal := refuses_source(basis.config, missing):
+        raise JobError(refusal)
     source = _with_versions(basis, recompute, needed)
     offsets = [(i.batch_id, i.events) for i in basis.inputs]
     try:

@@ -14,6 +14,7 @@ from sessionlake.jobs.rebuild.from_archive import rebuild_from_archive
 from sessionlake.jobs.rebuild.switch import Switch, plan_switch, switched
 from sessionlake.operators.run import run
 from sessionlake.stopping import leaves
+from sessionlake.stream.accepted_commands import must_name_origin
 from sessionlake.stream.run import OnCommit, RunSummary
 from sessionlake.warehouse.batches import REBUILDING
 from sessionlake.warehouse.tables import Tables
@@ -73,7 +74,7 @@ def _check_origin(config: Config, *, from_topic: bool, from_archive: bool, from_
         raise JobError("--from-what-is-there: goes with --from-archive only; remove it, or add that")
     if from_topic and not config.topics:
         raise JobError("--from-topic: goes with source.kind 'kafka' only; remove it")
-    if config.topics and not from_topic and not from_archive:
+    if must_name_origin(config) and not from_topic and not from_archive:
         source = next(side.source for side in config.inputs.values() if side.source.entry.has_topic)
         raise JobError(
             f"{source.place_at}: {source.place!r} may have dropped events of the sessions; pass --from-archive if the pipeline "
