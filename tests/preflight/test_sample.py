@@ -58,16 +58,31 @@ def test_an_object_that_is_read_as_text_is_told(project: Project, text: str) -> 
     assert (key, message) == ("aggregates.total", f"3 of the first 3 rows of '/events' {DEAD}: {why}; {remedy}")
 
 
-def test_an_object_that_a_class_reads_is_told(project: Project) -> None:
+def test_an_object_that_a_class_reads_without_its_name_is_told(project: Project) -> None:
     (project.root / "rules.py").write_text(
-        "class Pages:\n    inputs = ('page',)\n    initializer = staticmethod(int)\n"
+        "class Rows:\n    initializer = staticmethod(int)\n"
         "    def aggregator(self, key, value, aggregate):\n        return aggregate + 1\n"
         "    def merger(self, key, left, right):\n        return left + right\n"
     )
-    project.edit('"sum(v)"', '"rules:Pages"')
+    project.edit('"sum(v)"', '"rules:Rows"')
     project.edit("shards = 2", 'shards = 2\ncode = "."')
     key, message = problem(project)
-    assert DEAD in message, (key, message)
+    assert key == "aggregates.total"
+    assert "wrong type: page = " in message
+    assert message.endswith("; a class without `columns` reads all columns, so name those that it reads")
+
+
+def test_a_class_that_raises_at_each_row_is_told(project: Project) -> None:
+    (project.root / "rules.py").write_text(
+        "class Raises:\n    columns = ('v',)\n    initializer = staticmethod(int)\n"
+        "    def aggregator(self, key, value, aggregate):\n        return aggregate / 0\n"
+        "    def merger(self, key, left, right):\n        return left + right\n"
+    )
+    project.edit('"sum(v)"', '"rules:Raises"')
+    project.edit("shards = 2", 'shards = 2\ncode = "."')
+    key, message = problem(project)
+    assert key == "aggregates.total"
+    assert "aggregate total raised ZeroDivisionError: division by zero (0.json:1); correct the class" in message
 
 
 def test_a_column_without_times_is_told(project: Project) -> None:
@@ -209,7 +224,7 @@ def test_a_class_that_hangs_does_not_hang_a_check(project: Project, monkeypatch:
 
 def test_what_a_class_prints_is_not_in_the_json(project: Project) -> None:
     (project.root / "loud.py").write_text(
-        "class Loud:\n    inputs = ('v',)\n    initializer = staticmethod(int)\n"
+        "class Loud:\n    columns = ('v',)\n    initializer = staticmethod(int)\n"
         "    def aggregator(self, key, value, aggregate):\n        print('loud')\n        return aggregate + 1\n"
         "    def merger(self, key, left, right):\n        return left + right\n"
     )

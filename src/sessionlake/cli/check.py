@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def check_command(config_path: str, form: str) -> None:
     """Print every problem of a config, or of all configs of a project; a summary if there is none.
 
-    A config's source and tables are looked at, too. A project is a directory with a project.toml. Starts no Java. The
+    A config's source, its first rows, and tables are looked at, too. A project is a directory with a project.toml. Starts no Java. The
     exit code is 0 if there is no problem, and 2 if there is one; warnings don't change it.
     """
     if is_project(config_path):

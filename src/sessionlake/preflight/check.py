@@ -42,8 +42,8 @@ class Checked:
 def check(config: Config | str | Path) -> Checked:
     """Return all problems and warnings of a pipeline, or a summary of it if there are no problems. Starts no JVM.
 
-    If a config's path is given, problems have their line in it. Users' classes of [aggregates] are imported. A topic is
-    not read: only its declaration in the config is checked.
+    If a config's path is given, problems have their line in it. The first rows of each source are tried (`preflight.sample`):
+    users' classes are imported, and called with them.
     """
     file = None
     try:

@@ -32,7 +32,7 @@ from sessionlake.sources.decoding.rows import Rows
 from sessionlake.stream.causes import causes_of, ordered
 from sessionlake.stream.ingest import DEAD, FUTURE
 from sessionlake.stream.kind import Kind
-from sessionlake.stream.named_columns import users_of
+from sessionlake.stream.named_columns import aggregate_reads, users_of
 from sessionlake.stream.pinned import Pinned
 from sessionlake.stream.pipeline import operator_of
 from sessionlake.stream.unique.events import taken
@@ -46,14 +46,14 @@ _SHOWN = 160
 
 @dataclass
 class Tried:
-    """What became of the first rows of a pipeline's sources."""
+    """The outcome of the first rows of a pipeline's sources."""
 
     problems: list[Problem] = field(default_factory=list)
-    """Inputs of which every row would be a dead letter, and errors that a run would end with."""
+    """Inputs without a row that would be an event, and errors that a run would end with."""
     warnings: list[Problem] = field(default_factory=list)
-    """Inputs with more dead letters than events, or of which no row passes `where`."""
+    """Inputs with more dead letters than events, or without a row that passes `where`."""
     told: dict[str, str] = field(default_factory=dict)
-    """A line for each input: what became of its rows, or why none was looked at."""
+    """A line for each input: the outcome of its rows, or why none was looked at."""
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,8 @@ def _many(count: int, what: str) -> str:
 def _example(found: _Input) -> str:
     """Return the reason of one row, and its place: below the source's path the rest of it, so that a table has none."""
     reason, place = found.example
-    below = place.removeprefix(found.side.source.path).lstrip("/")
+    source = found.side.source
+    below = "" if place == source.place else place.removeprefix(source.path).lstrip("/")
     return f"{shorten(reason, _SHOWN)}{f' ({below})' if below else ''}"
 
 
@@ -236,15 +237,10 @@ def _told_as(config: Config, name: str) -> str:
 
 
 def _remedy(side: Config, cause: str, reason: str) -> tuple[str, str]:
-    """Return the config's key that is the nearest cause of a dead letter, and what to do."""
+    """Return the config's key that is the nearest cause of a dead letter, and the remedy."""
     event, source = side.event_at, side.source
     if cause.startswith(WRONG_TYPE):
-        column = cause.removeprefix(WRONG_TYPE).rsplit(" is not a ", 1)[0]
-        key = next((key for key, _ in users_of(side, column)), source.place_at)
-        if _is_nested(reason, column):
-            return key, "a config reads whole columns of plain values, so write what it needs as a column of its own"
-        declared = f", or correct its type in [{source.AT}.types]"
-        return key, f"name another column{'' if source.entry.is_table else declared}"
+        return _of_wrong_type(side, cause.removeprefix(WRONG_TYPE).rsplit(" is not a ", 1)[0], reason)
     if cause.startswith(NO_ROW):
         return f"{side.lookup_at}.{cause.removeprefix(NO_ROW)}.on", "compare its columns with the table's"
     if cause.startswith("aggregate "):
@@ -263,6 +259,13 @@ def _remedy(side: Config, cause: str, reason: str) -> tuple[str, str]:
     return remedies.get(cause, (source.place_at, "correct the rows, or the format"))
 
 
-def _is_nested(reason: str, column: str) -> bool:
-    """Say whether a value of a wrong type is an object or a list."""
-    return reason.removeprefix(f"{WRONG_TYPE}{column} = ")[:1] in ("{", "[")
+def _of_wrong_type(side: Config, column: str, reason: str) -> tuple[str, str]:
+    """Return that of a value that is not of its column's type."""
+    named = next((key for key, _ in users_of(side, column)), None)
+    classes = (name for name, text in side.aggregates.items() if aggregate_reads(side, name, text, column))
+    if named is None and (reads_all := next(classes, None)) is not None:
+        return f"aggregates.{reads_all}", "a class without `columns` reads all columns, so name those that it reads"
+    key, source = named or side.source.place_at, side.source
+    if reason.removeprefix(f"{WRONG_TYPE}{column} = ")[:1] in ("{", "["):
+        return key, "a config reads whole columns of plain values, so write what it needs as a column of its own"
+    return key, f"name another column{'' if source.entry.is_table else f', or correct its type in [{source.AT}.types]'}"

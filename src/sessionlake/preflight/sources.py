@@ -61,11 +61,11 @@ class Sampled(Protocol):
         """Read what is needed for the types of columns, too; UnsampledError if that can't be done here."""
 
     def first_rows(self, decoder: Any, most: int) -> Iterator[Rows]:
-        """Decode the first rows, about so many, in small parts and in their order; UnsampledError as above."""
+        """Decode about `most` of the first rows, in small parts and in their order; UnsampledError as above."""
 
 
 class LocalFiles(FileSource):
-    """A directory of files, of which samples are read, once for all questions."""
+    """A directory of files, whose samples are read once for all questions."""
 
     @cached_property
     def _files(self) -> list[str]:

@@ -33,7 +33,7 @@ class TopicReader:
         self._options = dict(options)
 
     def first(self, most_bytes: int) -> tuple[list[Record], bool]:
-        """Return records from the beginning, evenly of all partitions, up to so many bytes, and whether those are all.
+        """Return records from the beginning, evenly of all partitions, up to `most_bytes`, and whether those are all.
 
         SourceError if the broker says nothing within the time.
         """
@@ -44,7 +44,7 @@ class TopicReader:
             return self._polled(consumer, starts, most_bytes)
 
     def newest(self, most: int, most_bytes: int) -> list[Record]:
-        """Return the newest records, evenly of all partitions: so many at most, and of so many bytes.
+        """Return the newest records, evenly of all partitions: `most` at most, and no more once they have `most_bytes`.
 
         SourceError if the broker says nothing within the time.
         """

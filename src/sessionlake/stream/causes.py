@@ -45,7 +45,7 @@ def ordered(causes: Mapping[str, int]) -> dict[str, int]:
 
 
 def dead_note(rows: int, dead: int, causes: Mapping[str, int], of: str) -> str | None:
-    """Return a line about rows of which most are dead letters, with the commonest cause; None if most are not.
+    """Return a line about rows that mostly are dead letters, with the commonest cause; None if most are not.
 
     >>> dead_note(1000, 998, {"unparsable time": 990, "null key": 8}, "this batch's")
     "998 of this batch's 1,000 rows are dead letters, 990 of them: unparsable time; dead_letters has each row with its reason"

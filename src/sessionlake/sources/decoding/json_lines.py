@@ -72,7 +72,7 @@ def json_lines(
 ) -> Iterator[Lines | LongLine]:
     """Read the lines of a file or a part of it, at most MAX_ROWS at a time; a line cut off by an OSError is left out.
 
-    With `most_blocks` the file ends after so many blocks, perhaps within a line.
+    After `most_blocks` blocks, if it is given, the rest is left out, perhaps within a line.
     """
     seen = 0
     with open_stream(source, path) if part is None else part.open() as stream:
