@@ -71,7 +71,7 @@ def test_the_state_of_each_pipeline_and_what_to_do(project: Project) -> None:
         "sittings": True,
         "hours": True,
     }
-    assert found["hours"]["advice"] == f"it ended as it was told to; to run it: sessionlake run {project.directory}"
+    assert found["hours"]["advice"] == f"it ended as asked; to run it: sessionlake run {project.directory}"
     assert sum(found["hours"]["counts"][name] for name in page["outcomes"]) == found["hours"]["counts"]["input"]
     assert found["latest"]["advice"] == "checkpoint: '/x' is missing; put it back"
     assert found["stragglers"]["advice"] == f"it has no batches yet: sessionlake run {project.directory} --once"

@@ -2,18 +2,16 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sessionlake.serve.cursors import write_cursor
 from sessionlake.serve.dead_letters import DeadLetters
 from sessionlake.warehouse import schemas
+from tests.serve.letters_support import write_letters
 from tests.serve.replica_support import Stream
 from tests.serve.server_support import ask, serving
 
@@ -42,16 +40,6 @@ ROWS = st.fixed_dictionaries(
         "batch_id": st.sampled_from([None, 0, 1, 2, UPTO, UPTO + 1]),
     }
 )
-
-
-def write_letters(stream: Stream, rows: list[dict[str, Any]]) -> None:
-    """Write the table dead_letters of a pipeline; each row has a key of its own."""
-    made = [
-        {"key": f"k{n}", "event_time": datetime(2026, 1, 1, tzinfo=UTC), "commit_id": "c", **row}
-        for n, row in enumerate(rows)
-    ]
-    table = pa.Table.from_pylist(made, schema=schemas.DEAD_LETTERS_SCHEMA)
-    write_deltalake(str(stream.root / f"lake/{schemas.DEAD_LETTERS}"), table)
 
 
 @pytest.fixture(scope="module")

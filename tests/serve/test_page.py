@@ -14,9 +14,9 @@ import pytest
 from tests.airflow.browser import Browser, missing_browser, open_browser
 from tests.airflow.live import free_port
 from tests.airflow.support import wait_for
+from tests.serve.letters_support import write_letters
 from tests.serve.replica_support import GRACE, MINUTE, RETENTION, Stream, log_commit
 from tests.serve.server_support import ask, serving
-from tests.serve.test_dead_letters import write_letters
 
 TOKEN = "a-token-of-the-page"  # noqa: S105 (of this test alone)
 TOKENS = {"SESSIONLAKE_SERVE_TOKENS": TOKEN}

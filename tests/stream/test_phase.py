@@ -57,7 +57,7 @@ def test_the_end_of_a_run(tmp_path: Path, error: BaseException, word: str) -> No
     assert (phase(config), seen(config)[1]) == (word, word == ENDED)
 
 
-def test_a_driver_that_is_killed_has_not_ended_as_it_was_told_to(tmp_path: Path) -> None:
+def test_a_driver_that_is_killed_has_not_ended_as_asked(tmp_path: Path) -> None:
     """And the pass of a job after it changes nothing about that."""
     config = make_config(tmp_path)
     run(config)

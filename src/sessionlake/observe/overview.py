@@ -69,7 +69,7 @@ class Overview:
     failed_us: int | None = None
     """When its last run failed; None if a run has been well since then, or is at work."""
     ended: bool | None = None
-    """Whether its last run on this machine ended as it was told to: by a signal, or with `--once` at the end of its input. None if it
+    """Whether its last run on this machine ended as asked: by a signal, or with `--once` at the end of its input. None if it
     has not ended, or if that is not known."""
 
     @property

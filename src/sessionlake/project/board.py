@@ -30,8 +30,8 @@ _ADVICE = {
 }
 
 _ENDED = {
-    True: "it ended as it was told to; to run it",
-    False: "its process has ended without being told to; start it again",
+    True: "it ended as asked; to run it",
+    False: "its process ended, and nobody had asked it to; start it again",
     None: "no process runs it here",
 }
 

@@ -183,7 +183,7 @@ class Server:
 
     async def dead_letter_reasons(self, asked: Limited, call: Call) -> Reply:
         """Return how many dead letters each reason has, the most frequent reason first; `complete` says whether all are here."""
-        self._check_ranges("dead_letter_reasons: tells of rows")
+        self._check_ranges("dead_letter_reasons: counts rows")
         await self._ready(asked, call)
         ask = partial(self._answers.dead_letter_reasons, self._limit(asked), times=asked.times)
         return Reply(await self._threads.in_tables(ask))

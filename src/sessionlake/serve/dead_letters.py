@@ -104,7 +104,7 @@ class DeadLetters:
 
     @property
     def _hash(self) -> str:
-        """SQL of a number that tells rows of one source apart, if they differ at all."""
+        """SQL of a number by which rows of one source differ, if they differ at all."""
         marks = {"source", *(field.name for field in BATCH_MARKS)}
         rest = ", ".join(name for name in self._table.open().schema().to_arrow().names if name not in marks)
         return f"(md5_number_lower(row({rest})::varchar) >> 1)::bigint"

@@ -8,7 +8,7 @@ from sessionlake.config.load import Config
 
 FILE = "PHASE"
 STARTING, RUNNING, ENDED, FAILED = "starting", "running", "ended", "failed"
-"""Before the first batch, unless the query waits for input; after that; ended as it was told to; ended by an error. A driver that
+"""Before the first batch, unless the query waits for input; after that; ended as asked; ended by an error. A driver that
 is killed leaves one of the first two."""
 
 

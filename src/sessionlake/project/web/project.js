@@ -2,7 +2,7 @@
 const EVERY_MS = 2000, AGAIN_MS = 4000;
 const state = { drawn: "" };
 const TONES = { running: "good", idle: "late", starting: "late", behind: "late", failing: "dead", unreadable: "dead" };
-// Whether nobody need look at a pipeline: it runs, or has ended as it was told to, and its counts add up.
+// Whether nobody need look at a pipeline: it runs, or has ended as asked, and its counts add up.
 const broken = one => TONES[one.state] === "dead" || one.reconciles === false;
 const fine = one => !broken(one) && (["running", "idle"].includes(one.state) || (one.state === "stopped" && one.ended === true));
 
