@@ -105,7 +105,7 @@ class Machine:
             for window in list(series.windows):
                 reached = series.last if self.per_key else self.counts.get(window.partition, 0)
                 full = window.end <= reached if self.kind != "session" else reached - window.end > self.size
-                if window.unsent and (full or tick):
+                if full or (window.unsent and tick):
                     base = window.partition * FAR
                     shown = (window.key, window.start + base, window.end + base)
                     found.append((*shown, len(window.values), sum(window.values), "full" if full else "early"))

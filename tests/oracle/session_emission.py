@@ -246,16 +246,18 @@ class EmissionModel:
         early, late = (self._ticks(policy, clock, flush=flush) for policy in (self.early, self.late))
         rows: list[Row] = []
         for s in self.sessions:
-            if not s.unsent:
-                continue
-            if s.end <= self.closed:
+            if s.end > self.reached_full and s.end <= full:
+                trigger = "full"
+            elif not s.unsent:
+                trigger = ""
+            elif s.end <= self.closed:
                 trigger = "restate"
             elif s.end <= self.reached_full:
                 trigger = "late" if late or s.end <= closed else ""
-            elif s.end <= full:
-                trigger = "full"
             else:
                 trigger = "early" if early else ""
+            if self.weaker == "full only of changes" and not s.unsent:
+                trigger = ""
             if trigger:
                 rows.append(Row("upsert", s.key, s.start, s.last, s.count, s.total, trigger))
                 rows += [Row("delete", s.key, start) for start in s.shown if start != s.start]

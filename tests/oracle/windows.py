@@ -62,8 +62,8 @@ class Entry:
 class Window:
     """The machine of one window: `waiting` came in range when it was closed, `unsent` is set by a change while it is open.
 
-    What kind of change is unsent needs no mark: a window is sent whenever it becomes full, so that what is unsent of a
-    current window came early, of a past one late. `corrected` lasts for one batch.
+    What kind of change is unsent needs no mark: a window is sent whenever it becomes full, changed or not, so that what is
+    unsent of a current window came early, of a past one late. `corrected` lasts for one batch.
     """
 
     key: str
@@ -138,17 +138,18 @@ class WindowModel:
         self.let_go()
         frontier = self.watermark if self.full == "end" else self.close()
         early, late = self.ticks(self.early, clock), self.ticks(self.late, clock)
+        updates = self.early == self.late == "batch"
         self.clock = clock
         for window in sorted(self.windows.values(), key=lambda window: (window.key, window.start)):
             trigger = None
             if window.end <= close:
                 trigger = "restate" if window.corrected else None
+            elif passed < window.end <= frontier and (window.unsent or not updates):
+                trigger = "full"
             elif not window.unsent:
                 trigger = None
             elif window.end > frontier:
                 trigger = "early" if early else None
-            elif window.end > passed:
-                trigger = "full"
             elif late or window.end <= self.close():
                 trigger = "late"
             if trigger:

@@ -49,6 +49,15 @@ class Listed:
 NONE_LISTED = Listed(np.zeros(0, np.int64), pa.nulls(0, pa.string()))
 
 
+def listed_together(parts: Sequence[Listed]) -> Listed:
+    """Return the entries of all parts, one part after the other."""
+    some = [part for part in parts if len(part)]
+    if len(some) < 2:
+        return some[0] if some else NONE_LISTED
+    keys = pa.chunked_array([part.keys for part in some], pa.string())
+    return Listed(np.concatenate([part.start for part in some]), combined(keys))
+
+
 class HasLists:
     """The lists of a database; subclasses have other segments beside them."""
 

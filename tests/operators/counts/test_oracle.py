@@ -1,7 +1,7 @@
 """Every batch's rows against a machine per window, and the last ones against SQL; any shards, chunks, and lost stores."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import duckdb
 import pandas as pd
@@ -123,10 +123,14 @@ def test_every_batch_sends_what_a_machine_per_window_sends(
     ],
 )
 @pytest.mark.parametrize("loses", [False, True], ids=["stores are kept", "stores are restored, in parts"])
-def test_windows_get_full_with_the_messages_of_others(kind: Kind, *, loses: bool) -> None:
-    """A message a batch: nothing but lists tells which keys' windows it fills."""
-    machine = Machine(kind.name, kind.size, kind.advance, kind.offset, per_key=False, early="off", retention=1000)
-    with WindowHarness(kind.definition.until("1000 us"), {"s": "sum(v)"}, schema={"v": "long"}) as harness:
+@pytest.mark.parametrize("early", ["off", "batch"])
+def test_windows_get_full_with_the_messages_of_others(
+    kind: Kind, early: Literal["off", "batch"], *, loses: bool
+) -> None:
+    """A message a batch: nothing but lists tells which keys' windows it fills. Early rows had most of them in their last form."""
+    machine = Machine(kind.name, kind.size, kind.advance, kind.offset, per_key=False, early=early, retention=1000)
+    emit = EmitSection(early=early)
+    with WindowHarness(kind.definition.until("1000 us"), {"s": "sum(v)"}, emit=emit, schema={"v": "long"}) as harness:
         for number, key in enumerate("abcdabeacdbbeadcaebd"):
             rows: list[Message] = [(key, int(number % 5 == 4), number, number)]
             expected, _ = machine.batch(rows, number)

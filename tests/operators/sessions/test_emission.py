@@ -49,8 +49,10 @@ def test_every_batch_of_many_streams(first: int) -> None:
     assert [told for seed in range(first, first + 100) if (told := differences(seed))] == []
 
 
-def test_without_rule_264_a_final_changes() -> None:
-    assert any(differences(seed, "no rule 264") for seed in range(40))
+@pytest.mark.parametrize("weaker", ["no rule 264", "full only of changes"])
+def test_a_weaker_rule_is_told(weaker: str) -> None:
+    """Without rule 264 a final changes, and what an early row had already would never be full."""
+    assert any(differences(seed, weaker) for seed in range(40))
 
 
 def test_what_is_shown_depends_on_what_was_sent_since(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +69,7 @@ def test_a_session_that_has_outgrown_its_list_is_listed_again(monkeypatch: pytes
     lists = sending._lists
 
     def once(*given: Any) -> Any:
-        return lists(*given[:5], given[5][:0], *given[6:])
+        return lists(*given[:7], given[7][:0], *given[8:])
 
     monkeypatch.setattr(sending, "_lists", once)
     assert any(_differs(seed) for seed in range(80))

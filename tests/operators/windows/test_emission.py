@@ -152,7 +152,7 @@ def test_lists_are_read_where_a_window_ends_and_not_before(monkeypatch: pytest.M
             assert not run.process(given_rows([("a", time, 1)])).changes
         assert not reads
         assert len(run.process(given_rows([("b", 7, 1)])).changes) == 1
-        assert reads[0] == ("E", -5, 5)
+        assert reads == [("F", -5, 5), ("E", -5, 5)]
 
 
 def test_a_restate_without_events_sends_the_closed_windows_with_its_slice() -> None:
@@ -180,6 +180,7 @@ def test_case_1_of_the_seed_by_time() -> None:
         ("9:02:00", [], []),
         ("9:02:01", [(at("8:59:30"), 9)], []),
         ("9:02:10", [], [("8:59:00", 2, 9, "late")]),
+        ("9:02:11", [(at("9:02:11"), 1)], [("9:00:00", 1, 5, "full")]),
     ]
     with WindowHarness(windows, {"hottest": "max(celsius)"}, emit=emit, keyed=False, schema={"celsius": "long"}) as run:
         for clock, given_events, sent in lines:

@@ -114,15 +114,15 @@ def test_states_are_merged_with_counts() -> None:
 
 
 def test_windows_of_slices_on_a_grid() -> None:
-    every = Firing(EARLY, -FOREVER, FOREVER, 0, listed=False)
+    every = Firing(EARLY, -FOREVER, FOREVER, 0)
     assert listed(grid_windows(HOPPING, pairs((0, 10), (0, 20)), every)) == [(0, 0), (0, 10), (0, 20)]
-    until_30 = Firing(EARLY, 20, 30, 0, listed=False)
+    until_30 = Firing(EARLY, 20, 30, 0)
     assert listed(grid_windows(HOPPING, pairs((0, 10), (0, 20)), until_30)) == [(0, 10)]
 
 
 def test_lists_are_read_only_if_a_window_ends() -> None:
-    assert listed_times(HOPPING, Firing(EARLY, 21, 29, 0, listed=True), 100) is None
-    assert listed_times(HOPPING, Firing(EARLY, 20, 30, 0, listed=True), 100) == (10, 30)
+    assert listed_times(HOPPING, Firing(EARLY, 21, 29, 0), 100) is None
+    assert listed_times(HOPPING, Firing(EARLY, 20, 30, 0), 100) == (10, 30)
 
 
 def test_blocks_hold_whole_windows() -> None:

@@ -131,9 +131,9 @@ def merge(
 def sent_windows(
     windows: Counts, merged: Merged, listed: Bools, messages: Messages, numbers: Numbers, since: int, *, early: bool
 ) -> Windows:
-    """Return the windows that go out: full ones, and with `early` current ones, that changed after the batch `since`.
+    """Return the windows that go out: those that are full since the batch, and with `early` current ones that changed after the batch `since`.
 
-    They are those with a changed slice, and those of the series that lists name (by code, `listed`). Ends are inclusive.
+    They are among those with a changed slice, and those of the series that lists name (by code, `listed`). Ends are inclusive.
     """
     if isinstance(windows, Sliding):
         return _sliding(windows, merged.slices, messages)
@@ -145,10 +145,11 @@ def sent_windows(
     axis = SliceAxis(slices)
     # The slices [low, high) of each window.
     low, high = axis.find(found.codes, found.time), axis.find(found.codes, found.time + windows.size)
-    unsent = range_max(slices["revision"], low, high) > since
-    found, low, high = found.take(unsent), low[unsent], high[unsent]
     end = found.time + windows.size - 1
-    return Windows(found.codes, found.time, end, low, high, _triggers(end <= numbers.after[found.codes]))
+    is_full = end <= numbers.after[found.codes]
+    due = np.flatnonzero(is_full | (range_max(slices["revision"], low, high) > since))
+    found = found.take(due)
+    return Windows(found.codes, found.time, end[due], low[due], high[due], _triggers(is_full[due]))
 
 
 def new_windows(windows: Grid, merged: Merged, numbers: Numbers) -> Pairs:
@@ -223,7 +224,7 @@ def _sliding(windows: Sliding, slices: Slices, messages: Messages) -> Windows:
 
 def _sessions(windows: Sessions, slices: Slices, asked: Bools, numbers: Numbers, since: int, *, early: bool) -> Windows:
     is_full = ~is_waiting(windows, slices, numbers.first, numbers.after)
-    rows = np.flatnonzero(asked & (slices["revision"] > since) & (is_full | early))
+    rows = np.flatnonzero(asked & (is_full | (early & (slices["revision"] > since))))
     some = slices.take(rows)
     return Windows(some.codes, some["start"], some["last"], rows, rows + 1, _triggers(is_full[rows]))
 

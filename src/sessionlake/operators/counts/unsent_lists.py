@@ -11,7 +11,6 @@ from sessionlake.operators.counts.rules import Merged, Numbers, all_windows, is_
 from sessionlake.operators.counts.series import partitions_of
 from sessionlake.operators.counts.spec import CountSpec, Grid, Sessions, Sliding
 from sessionlake.operators.shared.windowing.emission import UNSENT_EARLY
-from sessionlake.operators.shared.windowing.policies import BATCH
 from sessionlake.store.lists import restored_list
 from sessionlake.store.series import SeriesStore
 from sessionlake.store.slices import Slices
@@ -70,9 +69,8 @@ class UnsentLists:
 
     @property
     def _lists_dues(self) -> bool:
-        """Whether windows with unsent changes get full while no message of their key comes."""
-        spec = self.spec
-        return not spec.per_key and spec.emit.early != BATCH and not isinstance(spec.windows, Sliding)
+        """Whether windows get full while no message of their key comes."""
+        return not self.spec.per_key and not isinstance(self.spec.windows, Sliding)
 
     def _due(self, frontier: int) -> int:
         """Return the bound below which lists start whose windows and sessions are full at a frontier of the partition.

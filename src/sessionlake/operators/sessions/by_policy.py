@@ -17,13 +17,12 @@ from sessionlake.operators.sessions.arrivals import Parts
 from sessionlake.operators.sessions.marks import Marks, split_marks, with_marks
 from sessionlake.operators.sessions.rows import deleted_rows, session_rows, stored_deletes, stored_rows
 from sessionlake.operators.sessions.rules import Verdict
-from sessionlake.operators.sessions.sending import Sending, due_sessions, sending
+from sessionlake.operators.sessions.sending import Due, Sending, due_sessions, sending
 from sessionlake.operators.sessions.spec import SessionizerSpec
 from sessionlake.operators.sessions.ttl import CHANGED
 from sessionlake.operators.shared.windowing.batch_times import BatchTimes, batch_times
 from sessionlake.operators.shared.windowing.emission import MAX_BATCH, MAX_CLOCK
 from sessionlake.operators.shared.windowing.policies import Policies
-from sessionlake.store.lists import Listed
 from sessionlake.store.segmented import SegmentedSessionStore
 from sessionlake.store.session_lists import ListedSessionStore
 
@@ -50,7 +49,7 @@ class ByPolicy:
     context: BatchContext
     store: ListedSessionStore
     times: BatchTimes
-    due: Listed
+    due: Due
     """Keys that may have sessions which are due."""
 
     @classmethod
@@ -70,7 +69,9 @@ class ByPolicy:
     def sent(self, parts: Parts, stored: Records, marks: Marks, verdict: Verdict) -> SentByPolicy:
         """Return the outputs, given the stored sessions without their marks, and what becomes of them."""
         spec, keys, context = self.spec, parts.keys, self.context
-        found = sending(spec.windows, self.emit, keys, stored, marks, verdict, parts.due, self.times, self.store)
+        found = sending(
+            spec.windows, self.emit, keys, stored, marks, verdict, self.due, parts.due, self.times, self.store
+        )
         marked = replace(verdict.changed, state=with_marks(found.marks, verdict.changed.state))
         gone = stored.take(verdict.deleted)
         deletes = [stored_deletes(spec, keys, gone, context.batch_id)] if len(gone) else []

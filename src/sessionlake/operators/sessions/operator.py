@@ -19,8 +19,7 @@ from sessionlake.operators.sessions.shard import apply_shard
 from sessionlake.operators.sessions.spec import SessionizerSpec
 from sessionlake.operators.sessions.ttl import next_state
 from sessionlake.operators.sessions.windows import Bounds
-from sessionlake.operators.shared.windowing.batch_times import WAITING
-from sessionlake.operators.shared.windowing.emission import Progress
+from sessionlake.operators.shared.windowing.emission import LISTS, Progress
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.store.api import OpenSegments
 from sessionlake.store.files import FileSegments
@@ -107,7 +106,7 @@ class Sessionizer(OneInputOperator):
             # All are listed: whether a change was sent follows from the session.
             names, until = keys.take(pa.array(owner)).cast(pa.string()), until_of(self.spec.windows, sessions)
             number = restored_list(part)
-            writes += [store.list_writes(letter, number, until, names) for letter in sorted(WAITING.values())]
+            writes += [store.list_writes(letter, number, until, names) for letter in LISTS]
         yield pa.concat_tables(writes)
 
     def next_state(self, state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[str, Any]:

@@ -6,24 +6,26 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from sessionlake.columnar.arrays import Bools, Ints, combined, is_among
+from sessionlake.columnar.arrays import Bools, Ints, is_among
 from sessionlake.columnar.records import Records, together
 from sessionlake.operators.sessions.kernel import until_of
 from sessionlake.operators.sessions.marks import Marks
 from sessionlake.operators.sessions.rules import Verdict
 from sessionlake.operators.sessions.windows import SessionWindows
-from sessionlake.operators.shared.windowing.batch_times import WAITING, BatchTimes
+from sessionlake.operators.shared.windowing.batch_times import BatchTimes
 from sessionlake.operators.shared.windowing.emission import (
+    CURRENT,
     FOREVER,
     UNSENT_EARLY,
     UNSENT_LATE,
+    WAITING,
     Firing,
     corrected,
     firings,
     sent_since,
 )
-from sessionlake.operators.shared.windowing.policies import Policies
-from sessionlake.store.lists import NONE_LISTED, Listed
+from sessionlake.operators.shared.windowing.policies import OFF, Policies
+from sessionlake.store.lists import Listed, listed_together
 from sessionlake.store.session_lists import ListedSessionStore
 
 
@@ -111,23 +113,36 @@ class Sending:
     """How many changes wait to be sent."""
 
 
-def due_sessions(emit: Policies, store: ListedSessionStore, times: BatchTimes) -> Listed:
-    """Return keys that may have due sessions, by the store's lists; `start` is the time until which one was open as it was listed.
+@dataclass(frozen=True)
+class Due:
+    """The entries of lists whose sessions may be due."""
 
-    A session that has grown since is open for longer.
-    """
-    found = []
+    entries: Listed
+    """Keys; `start` is the time until which a session was open as it was listed. One that has grown since is open for longer."""
+    letters: Sequence[str]
+    """The letters of the lists that were read, in the order of their entries."""
+    sizes: Sequence[int]
+    """How many entries are of each."""
+
+    def of(self, letter: str, codes: Ints) -> Ints:
+        """Return, of the codes of all entries' keys, those of a letter's."""
+        parts = np.split(codes, np.cumsum(self.sizes)[:-1]) if len(self.sizes) else []
+        return np.concatenate(
+            [codes[:0], *(part for one, part in zip(self.letters, parts, strict=True) if one == letter)]
+        )
+
+
+def due_sessions(emit: Policies, store: ListedSessionStore, times: BatchTimes) -> Due:
+    """Return what the store's lists name for a batch."""
+    letters, found = list[str](), list[Listed]()
     for one in _fired(emit, times):
-        if not one.listed:
-            continue
         low = times.before.close_us if one.reached else times.before.full_us
-        some = store.lists(_letter(one), low, one.high_us)
-        # Lists are read by buckets, which may reach beyond the bounds.
-        found.append(some.take(np.flatnonzero((some.start >= low) & (some.start < one.high_us))))
-    if not any(len(one) for one in found):
-        return NONE_LISTED
-    keys = pa.chunked_array([one.keys for one in found], pa.string())
-    return Listed(np.concatenate([one.start for one in found]), combined(keys))
+        for letter in one.lists:
+            some = store.lists(letter, low, one.high_us)
+            # Lists are read by buckets, which may reach beyond the bounds.
+            found.append(some.take(np.flatnonzero((some.start >= low) & (some.start < one.high_us))))
+            letters.append(letter)
+    return Due(listed_together(found), letters, [len(one) for one in found])
 
 
 def sending(
@@ -137,11 +152,12 @@ def sending(
     stored: Records,
     marks: Marks,
     verdict: Verdict,
-    due: Ints,
+    due: Due,
+    named: Ints,
     times: BatchTimes,
     store: ListedSessionStore,
 ) -> Sending:
-    """Decide what is sent. `marks` are those of the stored sessions, `due` the codes of the keys that lists named."""
+    """Decide what is sent. `marks` are those of the stored sessions, `named` the codes of the keys of the `due` entries."""
     known = Known.of(windows, stored, marks, verdict, times.before.full_us)
     fired, n = _fired(emit, times), known.changed
     place = np.full(len(known), -1)
@@ -151,7 +167,7 @@ def sending(
     rows = rows[np.lexsort((known.start[rows], known.codes[rows]))]
     sent_before = sent_since(times.before, known.end[n:], stored.revision, marks.reach)
     shown = Shown.of(known, stored, marks, sent_before, verdict)
-    lists, unsent = _lists(keys, known, place >= 0, ~sent_before, verdict, due, times, store)
+    lists, unsent = _lists(emit, keys, known, place >= 0, ~sent_before, verdict, due, named, times, store)
     return Sending(
         rows,
         pa.array([one.trigger for one in fired], pa.string()).take(pa.array(place[rows])),
@@ -165,10 +181,6 @@ def sending(
 def _fired(emit: Policies, times: BatchTimes) -> list[Firing]:
     found = firings(emit, times.before, times.after, times.ticks, times.batch_id)
     return [*found, corrected(times.before, times.batch_id)]
-
-
-def _letter(firing: Firing) -> str:
-    return WAITING["late" if firing.reached else "early"]
 
 
 def _deleted(known: Known, rows: Ints, shown: Shown) -> Records:
@@ -196,36 +208,45 @@ def _marks(n: int, reach_us: int, shown: Shown, waits: Ints) -> Marks:
 
 
 def _lists(
+    emit: Policies,
     keys: pa.Array,
     known: Known,
     sent: Bools,
     waited: Bools,
     verdict: Verdict,
-    due: Ints,
+    due: Due,
+    named: Ints,
     times: BatchTimes,
     store: ListedSessionStore,
 ) -> tuple[list[pa.Table], dict[str, int]]:
     """Return the writes that keep the lists, and how many changed sessions wait to be sent; `waited` are the stored ones that did."""
     n, before, after = known.changed, times.before, times.after
-    is_changed, named = np.arange(len(known)) < n, is_among(known.codes, due)
+    is_changed = np.arange(len(known)) < n
     waits = known.stays & ~sent & (is_changed | np.concatenate([np.zeros(n, bool), waited]))
-    current = known.end > after.full_us
-    was_current = known.end[n:] > before.full_us
+    is_current, was_current = known.end > after.full_us, known.end[n:] > before.full_us
+    # Since which batch a current session is in a list, whether it waits for a tick or not.
+    was_listed = was_current & (known.revision[n:] >= before.lists_from_in(times.batch_id))
+    early, late = waits & is_current, waits & ~is_current
     tables: list[pa.Table] = []
-    numbers = []
     for letter, waiting, listed, ended_us in (
-        (WAITING["early"], waits & current, waited & was_current, FOREVER if times.ticks.early else after.full_us),
-        (WAITING["late"], waits & ~current, waited & ~was_current, FOREVER if times.ticks.late else after.close_us),
+        (
+            WAITING["early"],
+            # Without early ticks nothing waits for one.
+            early & (emit.early != OFF),
+            waited & was_current,
+            FOREVER if times.ticks.early else after.full_us,
+        ),
+        (CURRENT, known.stays & is_current, was_listed, after.full_us),
+        (WAITING["late"], late, waited & ~was_current, FOREVER if times.ticks.late else after.close_us),
     ):
         # What it was made of is in the list, except that entries of a named key may be behind.
         has_entry = np.zeros(len(known), bool)
         has_entry[n:] = True
         has_entry[verdict.merged_into[listed & (verdict.merged_into >= 0)]] = True
-        new = np.flatnonzero(waiting & (named | ~has_entry))
+        new = np.flatnonzero(waiting & (is_among(known.codes, due.of(letter, named)) | ~has_entry))
         if names := store.ended_lists(letter, ended_us):
             tables.append(store.list_deletes(names))
         if len(new):
             texts = keys.take(pa.array(known.codes[new])).cast(pa.string())
             tables.append(store.list_writes(letter, times.batch_id, known.end[new] - 1, texts))
-        numbers.append(int((waiting & is_changed).sum()))
-    return tables, {UNSENT_EARLY: numbers[0], UNSENT_LATE: numbers[1]}
+    return tables, {UNSENT_EARLY: int((early & is_changed).sum()), UNSENT_LATE: int((late & is_changed).sum())}

@@ -64,7 +64,7 @@ def _of_batch(
     """Compute the changes by events and corrections."""
     emitted = _emitted(spec, inputs, context)
     policy = None if spec.emit is None else ByPolicy.of(spec, spec.emit, inputs, store, context)
-    parts = bring_together(spec, inputs, None if policy is None else policy.due)
+    parts = bring_together(spec, inputs, None if policy is None else policy.due.entries)
     if parts is None:
         none = spec.changes_schema.empty_table() if context.keeps_replaced else None
         return ShardResult(emitted, None, stats={"emitted": emitted.num_rows}, replaced=none)

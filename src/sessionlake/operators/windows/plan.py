@@ -11,7 +11,7 @@ from sessionlake.columnar.arrays import combined, plain_text
 from sessionlake.columnar.texts import sorted_codes
 from sessionlake.engine.operator import Inputs
 from sessionlake.operators.shared.windowing import emission
-from sessionlake.operators.shared.windowing.batch_times import WAITING, BatchTimes
+from sessionlake.operators.shared.windowing.batch_times import BatchTimes
 from sessionlake.operators.shared.windowing.emission import Firing, corrected, firings
 from sessionlake.operators.shared.windowing.slices import NO_PAIRS, Pairs, joined
 from sessionlake.operators.shared.windowing.tombstones import REMOVE
@@ -19,7 +19,7 @@ from sessionlake.operators.windows.mapper import PARTS
 from sessionlake.operators.windows.replace import NAMED, REPLACED, RESTATED, WITHHELD, Replacements, replacements
 from sessionlake.operators.windows.rules import blocks_of, grid_windows, listed_times, read_around
 from sessionlake.operators.windows.spec import Grid, WindowSpec
-from sessionlake.store.lists import NONE_LISTED, Listed
+from sessionlake.store.lists import NONE_LISTED, Listed, listed_together
 from sessionlake.store.slices import SliceStore
 
 
@@ -123,11 +123,11 @@ def _named(rows: pa.Table) -> Listed:
 
 def _waiting(spec: WindowSpec, store: SliceStore, firing: Firing, frontier_us: int) -> Listed:
     """Return the slices that lists name and that windows of a firing have or are made by."""
-    times = listed_times(spec.windows, firing, frontier_us) if firing.listed else None
+    times = listed_times(spec.windows, firing, frontier_us) if firing.lists else None
     if times is None:
         return NONE_LISTED
     low, high = times
-    found = store.lists(WAITING["late" if firing.reached else "early"], low, high)
+    found = listed_together([store.lists(letter, low, high) for letter in firing.lists])
     # Lists are read by buckets, which may reach beyond the bounds.
     return found.take(np.flatnonzero((found.start >= low) & (found.start < high)))
 

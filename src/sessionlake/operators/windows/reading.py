@@ -20,7 +20,7 @@ def windows_starting(windows: TimeWindows, slices: Slices, first_us: int, last_u
     """
     # Windows of a firing have their ends in (low, high].
     span = windows.span_us
-    firing = Firing(EARLY, first_us + span - 1, last_us + span, _ALWAYS, listed=False)
+    firing = Firing(EARLY, first_us + span - 1, last_us + span, _ALWAYS)
     pairs = Pairs(slices.codes, slices["start"])
     asked = grid_windows(windows, pairs, firing) if isinstance(windows, Grid) else pairs
     return sent_windows(windows, slices, SliceAxis(slices), asked, firing)

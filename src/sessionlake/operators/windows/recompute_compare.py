@@ -127,7 +127,7 @@ def _sent_wrong(
     # The times of changes do not say which windows were sent: all closed windows are compared.
     head = np.zeros(len(right), SLIDING)
     head["start"], head["count"], head["born"] = right.start, right.count, -1
-    slices, firing = Slices(right.codes, head, right.state), Firing(AGAIN, -FOREVER, scope.close_us, 0, listed=False)
+    slices, firing = Slices(right.codes, head, right.state), Firing(AGAIN, -FOREVER, scope.close_us, 0)
     asked = Pairs(right.codes, right.start).take(scope.holds(right.start))
     if isinstance(scope.windows, Grid):
         asked = grid_windows(scope.windows, asked, firing)

@@ -39,7 +39,7 @@ REPLACED_SCHEMA = pa.schema(
     ]
 )
 """`stored` says that the writer saw the slice; with an `event_count` of 0 the slice goes."""
-ALWAYS = Firing("", -FOREVER, FOREVER, -1, listed=False)
+ALWAYS = Firing("", -FOREVER, FOREVER, -1)
 """Windows of all times."""
 
 

@@ -14,8 +14,8 @@ from sessionlake.columnar.arrays import Ints, combined
 from sessionlake.columnar.texts import sorted_codes
 from sessionlake.engine.operator import BatchContext, Inputs, ShardResult
 from sessionlake.operators.shared.corrections.outcomes import with_outcomes
-from sessionlake.operators.shared.windowing.batch_times import WAITING, BatchTimes, batch_times
-from sessionlake.operators.shared.windowing.emission import MAX_BATCH, MAX_CLOCK, RESTATE, Progress
+from sessionlake.operators.shared.windowing.batch_times import BatchTimes, batch_times
+from sessionlake.operators.shared.windowing.emission import LISTS, MAX_BATCH, MAX_CLOCK, RESTATE, Progress
 from sessionlake.operators.shared.windowing.slices import (
     NO_PAIRS,
     NO_WINDOWS,
@@ -104,9 +104,9 @@ class WindowShard:
                 head[name] = rows[name].to_numpy()
         order = np.lexsort((head["start"], codes))
         slices = Slices(codes, head, combined(rows["state"])).take(order)
-        kinds = [] if self.spec.emit.updates else list(WAITING.values())
+        kinds = () if self.spec.emit.updates else LISTS
         named, number = keys.take(pa.array(slices.codes)), restored_list(part)
-        lists = [store.list_writes(kind, number, slices["start"], named) for kind in sorted(kinds)]
+        lists = [store.list_writes(kind, number, slices["start"], named) for kind in kinds]
         return pa.concat_tables([store.writes(keys, slices), *lists])
 
     def _merged(self, plan: Plan, store: SliceStore, times: BatchTimes) -> Merged:

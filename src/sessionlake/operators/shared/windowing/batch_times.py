@@ -11,9 +11,6 @@ from sessionlake.operators.shared.windowing.policies import Policies
 from sessionlake.stream.control import MAX_ADVANCE, MAX_FLUSH
 from sessionlake.stream.watermark import MAX_TIME, NO_WATERMARK
 
-WAITING = {"early": "E", "late": "L"}
-"""The stores' letters of the lists of what has early or full, and late changes that are not sent yet."""
-
 
 @dataclass(frozen=True)
 class BatchTimes:

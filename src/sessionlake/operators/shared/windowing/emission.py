@@ -6,7 +6,7 @@ the frontier had come then (`reach`): every accepted event of a slice enters all
 window needs its own flag (docs/rules.md).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,13 +22,19 @@ from sessionlake.warehouse.batch_commit import WATERMARK
 
 EARLY, FULL, LATE, RESTATE = "early", "full", "late", "restate"
 """Triggers: why a window is sent."""
-FOREVER = 1 << 61
+FOREVER, EVER = 1 << 61, -(1 << 61)
 MAX_CLOCK, MAX_BATCH = StateStat("max_clock", greatest=True), StateStat("max_batch", greatest=True)
 """Numbers of a batch in which a shard ran: its clock and its id."""
 KEPT = "kept_us"
 """The name of `Progress.kept_us` in a state."""
 UNSENT_EARLY, UNSENT_LATE = "unsent_early", "unsent_late"
 """Numbers of a batch: slices that changed and whose windows are not sent yet."""
+WAITING = {"early": "E", "late": "L"}
+"""The stores' letters of the lists of what has early, and late changes that are not sent yet. Without early ticks the first is empty."""
+CURRENT = "F"
+"""The letter of the lists of all that is current, changed or not: it is sent when it is full."""
+LISTS = (WAITING["early"], CURRENT, WAITING["late"])
+"""All letters, ascending."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,8 @@ class Progress:
     """How many accepted events lie in which stretches of time, if a retention by number is given."""
     kept_us: int = NO_WATERMARK
     """The time of the oldest events that are kept; from the next batch on, an older event is beyond retention."""
+    lists_from: int | None = None
+    """The first batch that kept the lists of CURRENT; None before it. What no batch has changed since is in none of them."""
 
     @classmethod
     def of(cls, state: Mapping[str, Any]) -> "Progress":
@@ -68,6 +76,10 @@ class Progress:
         """Return the JSON values for the state."""
         known = None if self.watermark_us == NO_WATERMARK else self.watermark_us
         return {**vars(self), WATERMARK: known, "emit": list(self.emit)}
+
+    def lists_from_in(self, batch_id: int) -> int:
+        """Return the first batch that kept the lists of CURRENT, in a batch that does."""
+        return batch_id if self.lists_from is None else self.lists_from
 
     def horizon_us(self, span_us: int) -> int:
         """Return the time before whose strict past slices are absent: no window that events change has one."""
@@ -130,7 +142,13 @@ def next_progress(
         after = replace(after, cells=cells, kept_us=kept_us)
     if clock is None:
         # No shard ran: changes that wait still do, and a change of policies has yet to take effect.
-        return replace(after, unsent_early=before.unsent_early, unsent_late=before.unsent_late, emit=before.emit)
+        return replace(
+            after,
+            unsent_early=before.unsent_early,
+            unsent_late=before.unsent_late,
+            emit=before.emit,
+            lists_from=before.lists_from,
+        )
     if emit.updates:
         return after
     ticks = ticks_of(emit, before, clock, flush=MAX_FLUSH in stats)
@@ -139,6 +157,7 @@ def next_progress(
         after,
         early_batch=stats[MAX_BATCH] if ticks.early else before.early_batch,
         late_batch=stats[MAX_BATCH] if ticks.late else before.late_batch,
+        lists_from=before.lists_from_in(stats[MAX_BATCH]),
         unsent_early=early + stats.get(UNSENT_EARLY, 0),
         unsent_late=late + stats.get(UNSENT_LATE, 0),
     )
@@ -163,9 +182,9 @@ class Firing:
     low_us: int
     high_us: int
     since: int
-    """Changes in later batches are not sent yet."""
-    listed: bool
-    """Whether changes of earlier batches may wait in lists."""
+    """Changes in later batches are not sent yet; EVER if windows are sent without a change, too."""
+    lists: Sequence[str] = ()
+    """The letters of the lists in which those wait that earlier batches changed."""
     reached: bool = False
     """Whether only changes count that came after the frontier had passed the window's end."""
 
@@ -173,7 +192,7 @@ class Firing:
         """Say which of some results are sent, by their end, the batch of their last change and the frontier before that.
 
         >>> import numpy as np
-        >>> firing = Firing(FULL, 10, 20, since=3, listed=True)
+        >>> firing = Firing(EARLY, 10, 20, since=3)
         >>> firing.due(np.array([20, 20, 21]), np.array([4, 3, 4]), np.array([0, 0, 0])).tolist()
         [True, False, False]
         """
@@ -186,25 +205,28 @@ def firings(emit: Policies, before: Progress, after: Progress, ticks: Ticks, bat
     if emit.updates:
         since = batch_id - 1
         return [
-            Firing(EARLY, before.watermark_us, FOREVER, since, listed=False),
-            Firing(LATE, before.close_us, before.watermark_us, since, listed=False),
+            Firing(EARLY, before.watermark_us, FOREVER, since),
+            Firing(LATE, before.close_us, before.watermark_us, since),
         ]
     # Changes may wait since a time before the policies were changed. Their count decides, not the policies.
-    early, late = before.unsent_early > 0, before.unsent_late > 0
+    early = (WAITING["early"],) if before.unsent_early else ()
+    late = (WAITING["late"],) if before.unsent_late else ()
     found = []
     if ticks.early:
-        found.append(Firing(EARLY, after.full_us, FOREVER, before.early_batch, listed=early))
+        found.append(Firing(EARLY, after.full_us, FOREVER, before.early_batch, early))
     if after.full_us > before.full_us:
-        found.append(Firing(FULL, before.full_us, after.full_us, before.early_batch, listed=early))
+        # Also what an early tick has sent in its last form: a result says once that it is full. Of stores of an earlier
+        # release the other list has what was not sent.
+        found.append(Firing(FULL, before.full_us, after.full_us, EVER, (CURRENT, *early)))
     high = before.full_us if ticks.late else min(after.close_us, before.full_us)
     if high > before.close_us:
-        found.append(Firing(LATE, before.close_us, high, before.late_batch, listed=late, reached=True))
+        found.append(Firing(LATE, before.close_us, high, before.late_batch, late, reached=True))
     return found
 
 
 def corrected(before: Progress, batch_id: int) -> Firing:
     """Return the firing of a batch that sends the closed windows which its corrections change."""
-    return Firing(RESTATE, -FOREVER, before.close_us, batch_id - 1, listed=False)
+    return Firing(RESTATE, -FOREVER, before.close_us, batch_id - 1)
 
 
 def sent_since(before: Progress, end: Ints, revision: Ints, reach: Ints) -> Bools:
