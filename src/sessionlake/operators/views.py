@@ -13,6 +13,7 @@ from sessionlake.serve.views import Settled, view_queries
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import batches_after, find_last_batch
+from sessionlake.warehouse.changelog import LIVE
 from sessionlake.warehouse.dialects import SPARK
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import fold_point, hidden_us, merged_rows
@@ -34,8 +35,15 @@ def read_live(spark: SparkSession, config: Config) -> DataFrame:
         rows = rows.where(f"{rule} is null")
     if section.shown == "all":
         return rows
-    final = F.expr(section.final_sql(of.end, {} if last is None else last.state))
-    return rows.where(final) if section.shown == "final" else rows.withColumn("final", final)
+    final = section.final_sql(of.end, {} if last is None else last.state)
+    if section.shown == "final":
+        return rows.where(F.expr(final))
+    if not section.rows_lag:
+        return rows.withColumn("final", F.expr(final))
+    state = of.state_changelogs[0]
+    given = {name: tables[name].read() for name in state.tables}
+    unchanged = of.unchanged_sql(SPARK, LIVE, lambda name: f"{{{name}}}")
+    return spark.sql(f"select *, {final} and {unchanged} as final from {{live}} as {LIVE}", live=rows, **given)
 
 
 def create_schemas(spark: SparkSession, configs: Iterable[Config]) -> None:
@@ -77,7 +85,8 @@ def _pinned_queries(tables: Tables, config: Config, schema: str) -> dict[str, st
     find_last_batch(tables)  # refuses tables that are half restored
     of = tables.changelog
     # In this order: rows that are trimmed from the changelog are in the snapshot.
-    names = [name for name in (*of.tables, *schemas.SHARED) if tables[name].exists()]
+    state = [name for one in of.state_changelogs for name in one.tables] if config.section.rows_lag else []
+    names = [name for name in (*of.tables, *state, *schemas.SHARED) if tables[name].exists()]
     versions = {name: tables[name].latest_version() for name in names}
 
     def pinned(name: str) -> str:
