@@ -1,6 +1,7 @@
 """The results of a pipeline with Spark: sessions_live, windows_live ..., exact at any time, and those of several as schemas of SQL."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -41,7 +42,7 @@ def read_live(spark: SparkSession, config: Config) -> DataFrame:
     if not section.rows_lag:
         return rows.withColumn("final", F.expr(final))
     state = of.state_changelogs[0]
-    given = {name: tables[name].read() for name in state.tables}
+    given: dict[str, Any] = {name: tables[name].read() for name in state.tables}
     unchanged = of.unchanged_sql(SPARK, LIVE, lambda name: f"{{{name}}}")
     return spark.sql(f"select *, {final} and {unchanged} as final from {{live}} as {LIVE}", live=rows, **given)
 
@@ -85,8 +86,8 @@ def _pinned_queries(tables: Tables, config: Config, schema: str) -> dict[str, st
     find_last_batch(tables)  # refuses tables that are half restored
     of = tables.changelog
     # In this order: rows that are trimmed from the changelog are in the snapshot.
-    state = [name for one in of.state_changelogs for name in one.tables] if config.section.rows_lag else []
-    names = [name for name in (*of.tables, *state, *schemas.SHARED) if tables[name].exists()]
+    of_state = [name for one in of.state_changelogs for name in one.tables] if config.section.rows_lag else []
+    names = [name for name in (*of.tables, *of_state, *schemas.SHARED) if tables[name].exists()]
     versions = {name: tables[name].latest_version() for name in names}
 
     def pinned(name: str) -> str:
