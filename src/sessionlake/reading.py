@@ -24,11 +24,11 @@ class HasConfig(Protocol):
 
 
 Named: TypeAlias = Config | HasConfig | str | Path
-"""What names one pipeline: its config, itself, its file, or a project's directory."""
+"""The names of one pipeline: its config, itself, its file, or a project's directory."""
 
 
 class Reader(Protocol):
-    """A function that is given a pipeline, or what names one: a config, its file, or a project's directory and the pipeline's name.
+    """A function that is given a pipeline, or its name: a config, its file, or a project's directory and the pipeline's name.
 
     A Spark session may come first.
     """

@@ -10,49 +10,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import tomli_w
-from click.testing import CliRunner, Result
 from deltalake import CommitProperties, Transaction, write_deltalake
 
-from sessionlake.cli import main
-from sessionlake.config.load import Config
 from sessionlake.config.times import parse_time
 from sessionlake.reading import read
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.changelog import FOLD
 from sessionlake.warehouse.views import ARCHIVED_FROM
+from tests.cli.plan_support import archive_on, changes_of, config_table, lake, plan, written
 from tests.operators_table import LAKES
-from tests.stream.old_warehouses import FIXTURES, unpack
-
-
-def written(config: Config, root: Path, **changed: dict[str, Any]) -> Path:
-    """Write a config of a lake as TOML, some keys changed."""
-    raw = json.loads(
-        config.model_dump_json(exclude_unset=True, exclude={"directory", "looked_up", "upstream"}, by_alias=True)
-    )
-    section = raw.pop("section")
-    beside = {name: section.pop(name) for name in config.section.BESIDE if name in section}
-    raw |= {config.operator: section, **beside}
-    for name, values in changed.items():
-        raw[name] = {**raw.get(name, {}), **values}
-    file = root / "lake.toml"
-    file.write_text(tomli_w.dumps(_without_nulls(raw)))
-    return file
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _without_nulls(inner) for name, inner in value.items() if inner is not None}
-    return [_without_nulls(inner) for inner in value] if isinstance(value, list) else value
-
-
-def plan(file: Path, *options: str) -> Result:
-    return CliRunner().invoke(main, ["plan", str(file), *options])
-
-
-def lake(root: Path, operator: str) -> Config:
-    unpack(root, FIXTURES / f"{operator}-0.2.tar.gz")
-    config: Config = LAKES[operator](root, root / "events").config
-    return config
 
 
 @pytest.mark.parametrize("operator", LAKES)
@@ -236,22 +202,6 @@ def test_a_file_that_can_take_no_section_is_told(tmp_path: Path) -> None:
     assert "can't take a section at its end" in result.stderr
     assert '[[session.before]]; until = 2023-11-16T00:00:00Z; gap = "10 minutes"' in result.stderr
     assert file.read_bytes() == before
-
-
-def config_table(config: Config, name: str) -> Path:
-    return Path(config.pipeline.warehouse) / name
-
-
-def archive_on(config: Config, archive: object) -> None:
-    """Let the commits say that their batches were archived."""
-    now = json.dumps(archive).replace('"', '\\"')
-    for log in (config_table(config, "session_changelog") / "_delta_log").glob("*.json"):
-        log.write_text(log.read_text().replace('\\"archive\\": false', f'\\"archive\\": {now}'))
-
-
-def changes_of(file: Path) -> list[dict[str, Any]]:
-    changes: list[dict[str, Any]] = json.loads(plan(file, "--json").stdout)[0]["changes"]
-    return changes
 
 
 def add_files(table: Path, *, rows: int, files: int) -> None:

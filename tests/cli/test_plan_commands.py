@@ -24,7 +24,7 @@ from sessionlake.stream.changes import check_changes, refusals
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.lake import Lake
-from tests.cli.test_plan import archive_on, config_table, lake, plan, written
+from tests.cli.plan_support import archive_on, changes_of, config_table, lake, plan, written
 from tests.operator_forms import FORMS
 from tests.operators_table import LAKES
 from tests.stream.old_warehouses import FIXTURES, unpack
@@ -38,11 +38,6 @@ def unique_lake(root: Path) -> Config:
     unpack(root, FIXTURES / "unique_session-0.2.tar.gz")
     config: Config = FORMS["unique session"](root, root / "events").config
     return config
-
-
-def changes_of(file: Path) -> list[dict[str, Any]]:
-    changes: list[dict[str, Any]] = json.loads(plan(file, "--json").stdout)[0]["changes"]
-    return changes
 
 
 def commands_in(text: str) -> list[list[str]]:

@@ -4,70 +4,18 @@ import itertools
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from sessionlake.config.operators import OPERATORS
 from sessionlake.standalone import Pipeline
 from sessionlake.testing import Harness
+from tests.local.configs import CONFIGS, SIDED, given
 
 MINUTE = 60_000_000
-SOURCE = {"kind": "files", "path": "events", "format": "json"}
-EVENT = {"key": "key", "time": "time_us", "time_unit": "us"}
-SIDE = {"source": SOURCE, "event": {"time": "time_us", "time_unit": "us"}, "columns": ["v"]}
-EVENTS = {"source": SOURCE, "event": EVENT, "aggregates": {"total": "sum(v)"}}
-CONFIGS: dict[str, dict[str, Any]] = {
-    "session": {**EVENTS, "session": {"gap": "1 minute", "grace": "1 hour", "retention": "1 day"}},
-    "window": {
-        **EVENTS,
-        "window": {"kind": "tumbling", "size": "1 minute", "grace": "1 hour", "retention_time": "1 day"},
-        "emit": {"early": "batch", "late": "batch"},
-    },
-    "count": {
-        **EVENTS,
-        "window": {"kind": "tumbling", "by": "count", "size": 2, "retention_time": "1 day", "retention_count": 100},
-        "emit": {"early": "batch"},
-    },
-    "table": {"source": SOURCE, "event": EVENT, "table": {"columns": ["v"], "retention": "1 day"}},
-    "group": {**EVENTS, "group": {}},
-    "join": {
-        "join": {
-            "on": ["key"],
-            "left": {"name": "l", "size": "1 minute", **SIDE},
-            "right": {"name": "r", "size": "1 minute", **SIDE},
-            "retention_time": "1 day",
-        }
-    },
-    "table_join": {
-        "table_join": {
-            "on": ["key"],
-            "left": {"name": "l", "columns": ["v"], **SIDE},
-            "right": {"name": "r", "columns": ["v"], **SIDE},
-        }
-    },
-    "process": {
-        "source": SOURCE,
-        "event": EVENT,
-        "process": {
-            "class": "tests.local.running_sums:RunningSums",
-            "columns": ["v"],
-            "retention": "1 day",
-            "output": {"total": "long"},
-        },
-    },
-}
-"""A config by operator; a new operator adds its own."""
-SIDED = ("join", "table_join")
-"""The operators of two inputs."""
 FIRST, SECOND = (
     [{"key": key, "time_us": at + minute * MINUTE, "v": at} for key in "abc"] for at, minute in ((1, 0), (2, 0))
 )
-
-
-def given(operator: str, rows: list[dict[str, Any]]) -> Any:
-    """Return rows of each of the operator's inputs."""
-    return {"left": rows, "right": rows} if operator in SIDED else rows
 
 
 def test_every_operator_has_a_config_here() -> None:

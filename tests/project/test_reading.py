@@ -7,7 +7,7 @@ import pytest
 import sessionlake
 from sessionlake import Pipeline
 from sessionlake.errors import SessionlakeError
-from tests.cli.test_plan import lake, written
+from tests.cli.plan_support import lake, written
 
 
 def member(root: Path, name: str) -> Path:

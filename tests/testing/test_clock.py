@@ -10,7 +10,7 @@ from sessionlake import Event, Files, Pipeline, Sessions
 from sessionlake.config.operators import OPERATORS
 from sessionlake.local.rows import Datetimes, plain_rows
 from sessionlake.testing import Harness
-from tests.local.test_entries import CONFIGS, SIDED, SOURCE, given
+from tests.local.configs import CONFIGS, SIDED, SOURCE, given
 
 NOON = datetime(2026, 1, 31, 12)  # noqa: DTZ001 (rows of tests may have such)
 NOON_US = 1_769_860_800_000_000

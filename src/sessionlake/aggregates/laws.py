@@ -29,7 +29,7 @@ _SHOWN = 60
 
 
 class _Raised(str):
-    """What a user's class raised, in place of what it returns."""
+    """The error of a user's class, in place of a result."""
 
     __slots__ = ()
 
@@ -110,12 +110,12 @@ class _Trial:
         return _Part(stored, _shown(self.load(stored)))
 
     def part_of(self, made: Callable[..., Any], *given: Any) -> "_Part | _Raised":
-        """Return the aggregate that a call of the user's code makes, or what it raises."""
+        """Return the aggregate that a call of the user's code makes, or its error."""
         stored = self.tried(lambda: self.aggregate._dump(made(*given)))  # noqa: SLF001
         return stored if isinstance(stored, _Raised) else self.part(stored)
 
     def merged(self, left: "_Part | _Raised", right: "_Part | _Raised") -> "_Part | _Raised":
-        """Return the aggregate of two, or what the class raised."""
+        """Return the aggregate of two, or the class's error."""
         if isinstance(left, _Raised):
             return left
         if isinstance(right, _Raised):
@@ -123,14 +123,14 @@ class _Trial:
         return self.part_of(self.aggregate._of_two, self.key, self.load(left.stored), self.load(right.stored))  # noqa: SLF001
 
     def value(self, part: "_Part | _Raised") -> Any:
-        """Return what users see, or what the class raised."""
+        """Return the value that users see, or the class's error."""
         if isinstance(part, _Raised):
             return part
         result = getattr(self.aggregate.user, "result", lambda aggregate: aggregate)
         return self.tried(result, self.load(part.stored))
 
     def tried(self, call: Callable[..., Any], *given: Any) -> Any:
-        """Return what a call of the user's code returns, or what it raises."""
+        """Return the result of a call of the user's code, or its error."""
         try:
             return call(*given)
         except NOT_THEIRS:
