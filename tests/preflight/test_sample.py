@@ -189,6 +189,19 @@ def test_a_table_whose_every_row_is_refused(project: Project) -> None:
     assert f"1,000 of the first 1,000 rows of '/events/t' {DEAD}: unparsable time: 'x'" in message
 
 
+def test_rows_of_many_bytes_are_fewer(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sample, "_MOST_BYTES", 1000)
+    rows = {"user": ["u" * 100] * 50, "time": [1_700_000_000] * 50, "v": range(50)}
+    of_table(project, "delta", pa.table(rows))
+    assert told(project) == "of the first 16 rows of /events/t: 16 events"
+
+
+def test_a_warning_about_types_comes_once(project: Project, caplog: pytest.LogCaptureFixture) -> None:
+    write(project, ['{"user": 0.12345678901234567890, "time": 1700000000, "v": 1}'] * 2)
+    assert told(project) == "of the first 2 rows of /events: 2 events"
+    assert len([record for record in caplog.records if "is read as text" in record.getMessage()]) == 1
+
+
 def test_a_source_without_rows(project: Project) -> None:
     write(project, [])
     key, message = problem(project)

@@ -41,7 +41,7 @@ from sessionlake.warehouse.schemas import SIDE, count_of
 ROWS = 1000
 SECONDS = 10.0
 """A source whose rows are not there by then is not looked at."""
-_SHOWN = 160
+_MOST_BYTES, _SHOWN = 32 << 20, 160
 
 
 @dataclass
@@ -138,14 +138,14 @@ def _require_looked_up(kind: Kind) -> None:
 
 
 def _first(parts: Iterator[Rows]) -> Iterator[Rows]:
-    """Yield the first ROWS rows of parts, which are not asked for more."""
-    left = ROWS
+    """Yield the first ROWS rows of parts, fewer if they have many bytes; the parts are not asked for more."""
+    left, size = ROWS, 0
     for rows in parts:
         count = rows.table.num_rows
         if count:
             yield rows if count <= left else taken(rows, np.arange(left))
-        left -= count
-        if left <= 0:
+        left, size = left - count, size + rows.table.nbytes
+        if left <= 0 or size > _MOST_BYTES:
             return
 
 

@@ -76,9 +76,19 @@ class LocalFiles(FileSource):
         return scanned(self._files, self._format, None)
 
     def _found(self, needed: frozenset[str]) -> InferredTypes:
-        """Return all columns with their types."""
-        del needed
-        return self._kinds
+        """Return all columns; of JSON with all types, because a line is parsed as a whole."""
+        return self._kinds if self._format == "json" else scanned(self._files, self._format, needed)
+
+    @cached_property
+    def _answers(self) -> dict[tuple[tuple[str, ...], frozenset[str]], dict[str, pa.DataType]]:
+        return {}
+
+    def types(self, needed: Sequence[str], identity: AbstractSet[str] = frozenset()) -> dict[str, pa.DataType]:
+        """Return the types of columns; a warning about them comes once."""
+        asked = tuple(needed), frozenset(identity)
+        if asked not in self._answers:
+            self._answers[asked] = super().types(needed, identity)
+        return dict(self._answers[asked])
 
     def look(self) -> None:
         """Do nothing: types are learnt from files in any case."""

@@ -21,7 +21,7 @@ _DATAFUSION = {
     # Names of columns as they are: otherwise Name means name.
     "datafusion.sql_parser.enable_ident_normalization": "false",
 }
-_NAME = "delta_table"
+_NAME, _FEW_ROWS = "delta_table", "16"
 
 
 def parquet_file(source: str | bytes, **options: Any) -> pq.ParquetFile:
@@ -36,7 +36,8 @@ def delta_rows(
     """Return rows of a table at its version, read as they are asked for; deletion vectors are heeded.
 
     `columns` are one name at least; None means all. `condition` is SQL of DataFusion, which leaves out files and row groups by
-    their statistics. Times in it are written by `moment_sql`. `most` is a number of rows, whichever they are.
+    their statistics. Times in it are written by `moment_sql`. `most` is the greatest number of rows,
+    whichever they are; then they come in small parts.
     """
     # Workers open Parquet files, too, and need no deltalake.
     from deltalake import QueryBuilder
@@ -45,7 +46,8 @@ def delta_rows(
     where = "" if condition is None else f" where {condition}"
     limit = "" if most is None else f" limit {most}"
     query = f"select {selected} from {_NAME}{where}{limit}"  # noqa: S608 (quoted names)
-    return QueryBuilder(_DATAFUSION).register(_NAME, table).execute(query)
+    settings = _DATAFUSION if most is None else {**_DATAFUSION, "datafusion.execution.batch_size": _FEW_ROWS}
+    return QueryBuilder(settings).register(_NAME, table).execute(query)
 
 
 def delta_files(table: "DeltaTable") -> "Dataset":
