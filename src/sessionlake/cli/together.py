@@ -59,7 +59,7 @@ def run_project(directory: str, *, once: bool, drain: bool, only: list[str], mos
         errors = unready(project, shown.count)
     for name, error in errors.items():
         tell_failure(name, error, project.members[name].path)
-    # With --once those behind are skipped, otherwise they wait for what comes.
+    # With --once those behind are skipped, otherwise they wait for input.
     if len(project.graph.with_readers(errors) if once else errors) == len(project.members):
         from sessionlake.observe.standing import failed
 

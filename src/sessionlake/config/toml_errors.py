@@ -1,4 +1,4 @@
-"""What is probably wrong in a line that is no TOML, with the way to write it: the parser's own words name neither key nor value."""
+"""The likely fault of a line that is no TOML, with the way to write it: the parser's own words name neither key nor value."""
 
 import re
 

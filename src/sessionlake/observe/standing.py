@@ -1,7 +1,7 @@
 """Whether a pipeline's driver lives on this machine, and the last failure of a run, until one is well.
 
-The failure is kept in a file with the stores, or among the temporary files if their disk can't be written: it may be
-what failed. It outlives its process, but is known on this machine alone. A process that is killed leaves none.
+The failure is kept in a file with the stores, or among the temporary files if their disk can't be written: that may be
+the failure. It outlives its process, but is known on this machine alone. A process that is killed leaves none.
 """
 
 import json

@@ -67,7 +67,7 @@ def check_project(directory: str | Path, on_count: OnCount = lambda *_: None) ->
 
 
 def unready(project: Project, on_count: OnCount = lambda *_: None) -> dict[str, Exception]:
-    """Return why pipelines can't run as they are, by name: InvalidConfigError with all problems, or what kept one from being checked.
+    """Return why pipelines can't run as they are, by name: InvalidConfigError with all problems, or the error that ended a check.
 
     Starts no JVM. `on_count` is that of `check_project`.
     """

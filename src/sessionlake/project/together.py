@@ -93,7 +93,7 @@ class Together(Generic[Result]):
         return self.ended
 
     def _worked(self, name: str) -> Result:
-        """Do the work of a pipeline. What ends a thread and is no Exception, such as a panic of a library in Rust or `sys.exit()`, is a failure."""
+        """Do the work of a pipeline. A panic of a library in Rust and `sys.exit()`, which are no Exceptions, are failures, too."""
         try:
             return self.work(name)
         except (Exception, KeyboardInterrupt):

@@ -3,10 +3,10 @@
 from sessionlake.errors import did_you_mean
 from sessionlake.propose.query.brackets import Tokens, inner_of
 from sessionlake.propose.query.inputs import arguments_of
-from sessionlake.propose.query.spans import CALLS
+from sessionlake.propose.query.spans import CALLS, SESSION
 from sessionlake.propose.query.words import Query, name_of
 
-_FLINKS = {"tumble": ("window", (0, 1)), "hop": ("window", (0, 2, 1)), "session": ("session_window", (0, 1))}
+_FLINKS = {"tumble": ("window", (0, 1)), "hop": ("window", (0, 2, 1))}
 """Flink's functions: Spark's, and its arguments by their numbers in Flink's."""
 _UNITS = ("second", "minute", "hour", "day")
 """Units of one length, whose windows begin where `date_trunc` does."""
@@ -31,4 +31,4 @@ def window_meant(query: Query, tokens: Tokens) -> str | None:
 
 def name_like(near: str) -> str:
     """Return the form of the function that is named in a question of `did_you_mean`."""
-    return "session_window(t, '30 minutes')" if "session" in near else "window(t, '1 hour')"
+    return "session_window(t, '30 minutes')" if SESSION in near else "window(t, '1 hour')"
