@@ -69,7 +69,7 @@ GAP = 'gap = "30 minutes"'
                 "17: session.gap: 1 is not a duration; write a number and a unit, as in '30 minutes'",
                 "22: serve.port: -1 is too small; write 0 or more",
                 "23: serve.tables_timeout: 3 is not a duration; write a number and a unit, as in '30 minutes'",
-                "25: aggregates.state: 'state' is a name that tables and checks keep for themselves; write another one",
+                "25: aggregates.state: 'state' can't name a column; tables and checks keep that name for themselves, write another one",
             ],
         ),
     ],

@@ -133,7 +133,7 @@ def wrong_key_columns(config: "Config") -> Iterator[str]:
 def _check_aggregate(config: "Config", name: str) -> None:
     if name.lower() in RESERVED | config.section.reserved:
         raise ConfigError(
-            f"aggregates.{name}: {name!r} is a name that tables and checks keep for themselves; write another one"
+            f"aggregates.{name}: {name!r} can't name a column; tables and checks keep that name for themselves, write another one"
         )
     if not _COLUMN.fullmatch(name):
         raise ConfigError(
