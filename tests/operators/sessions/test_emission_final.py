@@ -15,7 +15,6 @@ from tests.operators.sessions.emission_streams import S, Stream, played, section
 from tests.oracle.session_emission import EmissionModel, Event
 
 Key = tuple[str, int]
-NAMED = pa.schema([("key", pa.string()), ("start", pa.int64()), ("revision", pa.int64())])
 
 
 class Tables:
