@@ -86,8 +86,8 @@ def _pinned_queries(tables: Tables, config: Config, schema: str) -> dict[str, st
     find_last_batch(tables)  # refuses tables that are half restored
     of = tables.changelog
     # In this order: rows that are trimmed from the changelog are in the snapshot.
-    of_state = [name for one in of.state_changelogs for name in one.tables] if config.section.rows_lag else []
-    names = [name for name in (*of.tables, *of_state, *schemas.SHARED) if tables[name].exists()]
+    stored = [name for one in of.state_changelogs for name in one.tables] if config.section.rows_lag else []
+    names = [name for name in (*of.tables, *stored, *schemas.SHARED) if tables[name].exists()]
     versions = {name: tables[name].latest_version() for name in names}
 
     def pinned(name: str) -> str:
