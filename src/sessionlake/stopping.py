@@ -89,6 +89,11 @@ def put_off() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
+def asked_to_end() -> bool:
+    """Say whether the process is asked to end, while the main thread puts that off."""
+    return _work.asked is not None and _work.asked.is_set()
+
+
 def pause(seconds: float) -> None:
     """Sleep; KeyboardInterrupt if the process is asked to end, also in another thread than the main one if that puts signals off."""
     if threading.current_thread() is threading.main_thread():

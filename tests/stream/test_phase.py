@@ -14,6 +14,7 @@ from sessionlake.config.load import Config
 from sessionlake.errors import ConfigError, LockedError, NoBatchesError
 from sessionlake.observe.overview import Overview, State, overview
 from sessionlake.observe.standing import phase
+from sessionlake.stopping import put_off
 from sessionlake.stream.lock import locked_store
 from sessionlake.stream.phase import ENDED, FAILED, FILE, RUNNING, Phase, phases
 from tests.support import make_config
@@ -55,6 +56,21 @@ def test_the_end_of_a_run(tmp_path: Path, error: BaseException, word: str) -> No
     with suppress(type(error)):
         run(config, work)
     assert (phase(config), seen(config)[1]) == (word, word == ENDED)
+
+
+def test_a_run_that_fails_while_it_is_asked_to_end_has_ended_as_asked(tmp_path: Path) -> None:
+    """In a project's process, whose main thread puts signals off; Java may have gone by the same ctrl-C."""
+    config = make_config(tmp_path)
+
+    def work(_: Phase) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        raise ConfigError("java: has gone")
+
+    with put_off() as asked:
+        with pytest.raises(ConfigError):
+            run(config, work)
+        assert asked.wait(10)
+    assert phase(config) == ENDED
 
 
 def test_a_driver_that_is_killed_has_not_ended_as_asked(tmp_path: Path) -> None:

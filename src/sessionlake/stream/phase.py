@@ -5,6 +5,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sessionlake.config.load import Config
+from sessionlake.stopping import asked_to_end
 
 FILE = "PHASE"
 STARTING, RUNNING, ENDED, FAILED = "starting", "running", "ended", "failed"
@@ -43,8 +44,10 @@ def phases(config: Config, *, is_stream: bool) -> Iterator[Phase]:
     try:
         yield phase
         end = ENDED
-    except KeyboardInterrupt:
-        end = ENDED
+    except BaseException as error:
+        # Ctrl-C in a terminal ends Java, too, and a run that starts then fails by that.
+        if isinstance(error, KeyboardInterrupt) or asked_to_end():
+            end = ENDED
         raise
     finally:
         phase.reached(end if is_stream else before or end)
