@@ -1,7 +1,6 @@
 """The results of a pipeline with Spark: sessions_live, windows_live ..., exact at any time, and those of several as schemas of SQL."""
 
 from collections.abc import Iterable
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -14,7 +13,6 @@ from sessionlake.serve.views import Settled, view_queries
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import batches_after, find_last_batch
-from sessionlake.warehouse.changelog import LIVE
 from sessionlake.warehouse.dialects import SPARK
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import fold_point, hidden_us, merged_rows
@@ -36,15 +34,8 @@ def read_live(spark: SparkSession, config: Config) -> DataFrame:
         rows = rows.where(f"{rule} is null")
     if section.shown == "all":
         return rows
-    final = section.final_sql(of.end, {} if last is None else last.state)
-    if section.shown == "final":
-        return rows.where(F.expr(final))
-    if not section.rows_lag:
-        return rows.withColumn("final", F.expr(final))
-    state = of.state_changelogs[0]
-    given: dict[str, Any] = {name: tables[name].read() for name in state.tables}
-    unchanged = of.unchanged_sql(SPARK, LIVE, lambda name: f"{{{name}}}")
-    return spark.sql(f"select *, {final} and {unchanged} as final from {{live}} as {LIVE}", live=rows, **given)
+    final = F.expr(section.final_sql(of.end, {} if last is None else last.state))
+    return rows.where(final) if section.shown == "final" else rows.withColumn("final", final)
 
 
 def create_schemas(spark: SparkSession, configs: Iterable[Config]) -> None:
@@ -86,8 +77,7 @@ def _pinned_queries(tables: Tables, config: Config, schema: str) -> dict[str, st
     find_last_batch(tables)  # refuses tables that are half restored
     of = tables.changelog
     # In this order: rows that are trimmed from the changelog are in the snapshot.
-    stored = [name for one in of.state_changelogs for name in one.tables] if config.section.rows_lag else []
-    names = [name for name in (*of.tables, *stored, *schemas.SHARED) if tables[name].exists()]
+    names = [name for name in (*of.tables, *schemas.SHARED) if tables[name].exists()]
     versions = {name: tables[name].latest_version() for name in names}
 
     def pinned(name: str) -> str:

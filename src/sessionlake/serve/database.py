@@ -1,6 +1,6 @@
 """A DuckDB database whose views are the tables of a pipeline."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from functools import cache
 from tempfile import TemporaryDirectory
 
@@ -13,13 +13,11 @@ from sessionlake.errors import NoBatchesError
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import batches_after, find_last_batch
-from sessionlake.warehouse.changelog import FOLD, HIDDEN_WRITTEN, LIVE
+from sessionlake.warehouse.changelog import FOLD, HIDDEN_WRITTEN
 from sessionlake.warehouse.dialects import DUCKDB
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.scan import TableScan, sql_text
 
-AboutKey = Callable[[str], str]
-"""SQL about the key that says which rows are asked for, given the key's column."""
 _PARTS = "parts of {}"
 """An attached database for the two halves of a pipeline's `batches`, because `show tables` does not list its tables. No pipeline has a name with a space."""
 _BUILT_IN = ("memory", "temp", "system", "main", "information_schema", "pg_catalog", "default", "global_temp")
@@ -28,12 +26,12 @@ _LOCKED = "set enable_external_access = false; set lock_configuration = true"
 
 
 def open_database(
-    config: Config, lake: Lake, condition: AboutKey | None = None, *, allow_files: bool = False, spills: bool = True
+    config: Config, lake: Lake, condition: str | None = None, *, allow_files: bool = False, spills: bool = True
 ) -> DuckDBPyConnection:
     """Return a database with a view of each table that is there, and those of the latest rows (`Changelog.live`, `every`); times are UTC.
 
-    The views stay at the versions at which they were made, and read nothing before they are queried. `condition`
-    says which rows are asked for. Queries reach no other files, no network and no extensions, unless
+    The views stay at the versions at which they were made, and read nothing before they are queried. `condition`, SQL
+    about the key, says which rows are asked for. Queries reach no other files, no network and no extensions, unless
     `allow_files`; SQL of others must not spill, because it could write where DuckDB does. NoBatchesError if there are none yet.
     """
     database = _connected()
@@ -59,10 +57,10 @@ def open_databases(configs: Iterable[Config], *, allow_files: bool = False, spil
     return _closed(database, allow_files=allow_files, spills=spills)
 
 
-def open_rows(config: Config, lake: Lake, last: BatchCommit, condition: AboutKey | None = None) -> DuckDBPyConnection:
+def open_rows(config: Config, lake: Lake, last: BatchCommit, condition: str | None = None) -> DuckDBPyConnection:
     """Return a database with views of the latest rows only, like `open_database`; rows are shown as of the batch `last`."""
     database = _connected()
-    _view_tables(database, config, lake, (*lake.changelog.tables, *_of_state(config, lake)), condition)
+    _view_tables(database, config, lake, lake.changelog.tables, condition)
     _view_latest(database, config, lake, last)
     return _closed(database, allow_files=False, spills=True)
 
@@ -72,13 +70,6 @@ def open_table(table: DeltaTable, name: str, condition: str | None = None) -> Du
     database = _connected()
     database.from_arrow(TableScan(table, condition)).create_view(name)
     return _closed(database, allow_files=False, spills=True)
-
-
-def _of_state(config: Config, lake: Lake) -> tuple[str, ...]:
-    """Return the tables of the state if they say which rows are final."""
-    if not config.section.rows_lag:
-        return ()
-    return tuple(name for one in lake.changelog.state_changelogs for name in one.tables)
 
 
 def _connected() -> DuckDBPyConnection:
@@ -110,16 +101,15 @@ def _temporary_directory() -> "TemporaryDirectory[str]":
     return TemporaryDirectory(prefix="sessionlake-")
 
 
-def _add_pipeline(database: DuckDBPyConnection, config: Config, lake: Lake, condition: AboutKey | None) -> None:
+def _add_pipeline(database: DuckDBPyConnection, config: Config, lake: Lake, condition: str | None) -> None:
     """Make the views of a pipeline, in a schema of its name, which is the current one then."""
-    names = (*lake.changelog.tables, *_of_state(config, lake), *schemas.SHARED)
-    _view_tables(database, config, lake, names, condition)
+    _view_tables(database, config, lake, (*lake.changelog.tables, *schemas.SHARED), condition)
     _view_latest(database, config, lake, find_last_batch(lake))
     _view_batches(database, config, lake)
 
 
 def _view_tables(
-    database: DuckDBPyConnection, config: Config, lake: Lake, names: Iterable[str], condition: AboutKey | None
+    database: DuckDBPyConnection, config: Config, lake: Lake, names: Iterable[str], condition: str | None
 ) -> None:
     """Make views of the tables with these names, in a schema of the pipeline's name."""
     of = lake.changelog
@@ -133,9 +123,7 @@ def _view_tables(
     # the two.
     for name in names:
         if lake[name].exists():
-            # The tables of the state have their own name of the key.
-            key = next((one.key for one in (of, *of.state_changelogs) if name in one.tables), None)
-            scan = TableScan(lake[name].open(), None if key is None or condition is None else condition(key))
+            scan = TableScan(lake[name].open(), condition if name in of.tables else None)
             if name == schemas.BATCHES:
                 _store_batches(database, config, scan)
             else:
@@ -184,9 +172,8 @@ def _view_latest(database: DuckDBPyConnection, config: Config, lake: Lake, last:
     if config.section.shown != "all":
         final = config.section.final_sql(of.end, {} if last is None else last.state)
     if config.section.shown == "marked":
-        lags = f" and {of.unchanged_sql(DUCKDB, LIVE, str)}" if config.section.rows_lag else ""
-        shown, final = f"*, {final}{lags} as final", "true"
-    database.execute(f"create view {of.live} as select {shown} from {of.every} as {LIVE} where ({final}){kept}")
+        shown, final = f"*, {final} as final", "true"
+    database.execute(f"create view {of.live} as select {shown} from {of.every} where ({final}){kept}")
 
 
 def _view_batches(database: DuckDBPyConnection, config: Config, lake: Lake) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sessionlake.config.load import Config
 from sessionlake.errors import NoBatchesError
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.changelog import LIVE, changelog_of, shown_sql
+from sessionlake.warehouse.changelog import changelog_of, shown_sql
 from sessionlake.warehouse.dialects import DUCKDB, SPARK, TRINO, Dialect
 from sessionlake.warehouse.lake import Lake
 
@@ -68,8 +68,6 @@ def view_queries(
     rule = config.quarantined_sql(dialect.micros)
     conditions = [*([settled.final] if section.shown == "final" else []), *([f"{rule} is null"] if rule else [])]
     mark = settled.final if section.shown == "marked" else None
-    if mark is not None and section.rows_lag:
-        mark = f"{mark} and {of.unchanged_sql(dialect, LIVE, table)}"
     queries = {of.live: shown_sql(every, " and ".join(conditions) or None, mark), of.every: every}
     before: list[str] = []
     for name, query in section.further_views(engine, dialect.micros, view(of.every)).items():

@@ -3,7 +3,7 @@
 One SQL text serves Spark and DuckDB here, and other engines by `sessionlake views`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -29,8 +29,6 @@ CAUSE, UPDATE = "cause", "update"
 """The column of a keyed changelog with the cause of the change, and the cause of those that an event makes."""
 WRITTEN, INSERTED = "written_at", "inserted_at"
 """The columns of a keyed changelog and snapshot that say when a row was written last, and when its key got one."""
-LIVE = "live"
-"""The name of the query of the latest rows in conditions over it."""
 HIDDEN_WRITTEN = "hidden_written_us"
 """The number of a state that is the time at which or before it rows were written that have expired without a delete."""
 
@@ -249,23 +247,6 @@ where not exists (select 1 from tail where {same}){kept}
 union all
 select {", ".join(dated)} from ranked where _rank = 1{put}"""
 
-    def unchanged_sql(self, dialect: Dialect, live: str, table: Callable[[str], str]) -> str:
-        """Return the condition of a row, of the query named `live`, whose result has not changed since it was sent, by the state's tables.
-
-        `table` names a table in the query by its own name. The tables of the state may be of a later batch than the rows.
-        """
-        state = self.state_changelogs[0]
-        named = zip(self.identity_in(dialect), state.identity_in(dialect), strict=True)
-        same = " and ".join(f"held.{theirs} = {live}.{ours}" for ours, theirs in named)
-        kept, changed = (
-            f"select 1 from {table(name)} as held where {same}" for name in (state.snapshot, state.changes)
-        )
-        revision = f"{live}.revision"
-        return (
-            f"(exists ({kept} and held.revision = {revision}) or exists ({changed} and held.op = 'upsert' and held.batch_id = {revision})) "
-            f"and not exists ({changed} and held.batch_id > {revision})"
-        )
-
     def _with_key_columns(self, columns: Sequence[str]) -> list[str]:
         """Return a table's columns and, after the key, those of the key's columns that the table lacks."""
         lacking = [name for name in self.key_columns if name not in columns]
@@ -467,4 +448,4 @@ def shown_sql(live: str, where: str | None = None, final: str | None = None) -> 
     if where is None and final is None:
         return live
     mark = "" if final is None else f", coalesce({final}, false) as final"
-    return f"select *{mark} from (\n{live}\n) as {LIVE}" + ("" if where is None else f" where {where}")
+    return f"select *{mark} from (\n{live}\n) as live" + ("" if where is None else f" where {where}")
