@@ -218,14 +218,14 @@ class TestInABrowser:
         with serving(stream.config) as url:
             visit(browser, url)
             browser.find("//div[@id='open']//button[text()='b']")
-            browser.run("[...document.querySelectorAll('.key')].findLast(key => key.textContent === 'b').focus()")
+            browser.run("[...document.querySelectorAll('#open .key')].findLast(key => key.textContent === 'b').focus()")
             # The newest one of b is the last of those of no length; then it is the longest, and comes first.
             stream.run([("b", 13 * MINUTE)])
-            wait_for(lambda: browser.run("return document.querySelector('.key').textContent") == "b", 30)
+            wait_for(lambda: browser.run("return document.querySelector('#open .key').textContent") == "b", 30)
             assert browser.run(FOCUSED) == "b"
             # Where its row goes, the row at its place has it.
             stream.run([("c", 40 * MINUTE), ("d", 41 * MINUTE)])
-            wait_for(lambda: browser.run("return document.querySelector('.key').textContent") == "c", 30)
+            wait_for(lambda: browser.run("return document.querySelector('#open .key').textContent") == "c", 30)
             assert browser.run(FOCUSED) == "c"
 
     def test_a_key_is_in_the_address_for_sharing_and_for_going_back(self, stream: Stream, browser: Browser) -> None:
