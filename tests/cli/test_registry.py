@@ -51,6 +51,8 @@ MORE = {
     "register": ["--schema", "lake"],
 }
 WITHOUT_CONFIG = {"demo", "init"}
+LOOKS_FURTHER = "check"
+"""Looks at the aggregates and the SQL of a config, too, whatever else is wrong."""
 
 
 def outcomes(*calls: list[str]) -> dict[str, list[object]]:
@@ -73,7 +75,9 @@ def test_the_list_of_commands_needs_no_pydantic() -> None:
 def test_a_faulty_config_imports_nothing_heavy(tmp_path: Path) -> None:
     file = tmp_path / "clicks.toml"
     file.write_text(CONFIG.replace("30 minutes", "soon"))
-    calls = [[name, str(file), *MORE.get(name, [])] for name in COMMANDS if name not in WITHOUT_CONFIG]
+    calls = [
+        [name, str(file), *MORE.get(name, [])] for name in COMMANDS if name not in {*WITHOUT_CONFIG, LOOKS_FURTHER}
+    ]
     assert outcomes(*calls) == {" ".join(call): [2, []] for call in calls}
 
 

@@ -91,7 +91,7 @@ class _Trial:
     draw: random.Random
 
     def lifted(self, rows: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], _Part]]:
-        """Return rows, each with its aggregate; without those at which the class raises, or of which it wants none."""
+        """Return rows, each with its aggregate; without the rows for which the class raises or takes nothing."""
         found = []
         for row in rows[:1000]:
             read = {name: row[name] for name in self.aggregate.inputs} if self.aggregate.inputs else row

@@ -96,7 +96,7 @@ def run_all_once(
     """Run all pipelines once, each after those that it reads, at most `most` at a time, by default as many as there are cores.
 
     The open results of the `drained` ones are closed at the end. If `asked` is set, those that run end with the batch.
-    Failures that are `told` already are not printed again.
+    Failures in `told` are printed already.
     """
     from sessionlake.project.together import Together
 
@@ -236,7 +236,7 @@ def staggered(config: Config, place: int) -> Config:
 
 
 def _none_can_run(project: Project, errors: Mapping[str, Exception]) -> "Mapping[str, Ended[RunSummary]]":
-    """Return how the pipelines of a project end of which none can run: those without an error read one that has, or that is skipped."""
+    """Return how the pipelines of a project end if none can run: a pipeline without an error reads one that has an error, or is skipped."""
     from sessionlake.project.together import Ended, How
 
     ended: dict[str, Ended[RunSummary]] = {}

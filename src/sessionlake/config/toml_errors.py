@@ -11,7 +11,7 @@ _ESCAPED = ("Invalid hex value", "Unescaped '\\' in a string")
 def likely_cause(said: str, line: str) -> str | None:
     r"""Return the likely fault of a line at which the parser `said` something, with a remedy; None if there is no likely one.
 
-    The value is not told: it may be a secret.
+    The message leaves out the value, which may be a secret.
 
     >>> likely_cause("Invalid value", "kind = files")
     'kind: the text has no quotes; write kind = "..."'

@@ -85,7 +85,7 @@ def try_rows(config: Config, sources: Mapping[str, Source]) -> Tried:
     thread = threading.Thread(
         target=lambda: found.append(_tried(config, sources)), name="sessionlake-sample", daemon=True
     )
-    # Not in the thread, which may go on when all is told.
+    # Not in the thread, which may go on when the command ends.
     with redirect_stdout(sys.stderr):
         thread.start()
         thread.join(SECONDS)

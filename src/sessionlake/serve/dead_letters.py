@@ -83,7 +83,7 @@ class DeadLetters:
     def _batches(self, where: str, given: dict[str, Any], begun: int | None) -> str:
         """Return the condition of the batches that a page is of, so that the texts of all others stay unread.
 
-        `begun` is the batch of which some rows were on the page before.
+        `begun` is the batch that has some of its rows on the page before.
         """
         query = (
             f"select {_BATCH}, count(*) from {DEAD_LETTERS} where {where} group by 1 order by 1 desc limit $limit + 1"

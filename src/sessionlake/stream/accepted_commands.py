@@ -40,7 +40,7 @@ def kept_before(config: Config, bound: Mapping[str, Any], watermark_us: int | No
 
 
 def must_name_origin(config: Config) -> bool:
-    """Whether `rebuild` must be told where the events are to come from, because a topic may have dropped some."""
+    """Whether `rebuild` needs the source of its events named, because a topic may have dropped some."""
     return bool(config.topics)
 
 

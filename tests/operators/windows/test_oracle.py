@@ -92,7 +92,7 @@ def test_a_window_goes_out_iff_it_has_unsent_changes_and_at_the_latest_by_its_cl
             held = content(model, taken, row.key, row.start)
             assert (row.count, row.sum) == (len(held), sum(held))
             # A window only ever gains events, so that one without changes is one with the content it was sent with.
-            assert sent.get(row[:2]) != held
+            assert row.trigger == "full" or sent.get(row[:2]) != held
             sent[row[:2]] = held
         for key, start in candidates(model, taken):
             if start + model.length <= model.close():
