@@ -76,7 +76,6 @@ def check_loaded(config: Config, file: ConfigFile | None) -> Checked:
     """Return what `check` returns of a config that is right by itself, on a machine without `misfits`."""
     # Imported here, not above: problems of the config itself are reported without loading the modules of Spark.
     from sessionlake.preflight.checks import java_problems, problems_of_pipeline  # noqa: PLC0415
-    from sessionlake.preflight.laws import law_problems  # noqa: PLC0415
     from sessionlake.preflight.places import little_room  # noqa: PLC0415
     from sessionlake.preflight.sample import Tried, try_rows  # noqa: PLC0415
     from sessionlake.preflight.sinks import sink_problems  # noqa: PLC0415
@@ -87,7 +86,7 @@ def check_loaded(config: Config, file: ConfigFile | None) -> Checked:
     of_pipeline = problems_of_pipeline(config, OF_CHECK, sources)
     tried = Tried() if of_pipeline else try_rows(config, sources)
     problems = [*java_problems(), *of_pipeline, *sink_problems(config), *tried.problems]
-    warnings = [*map(Problem.of, config.warnings()), *little_room(config), *law_problems(config), *tried.warnings]
+    warnings = [*map(Problem.of, config.warnings()), *little_room(config), *tried.warnings]
     if file is not None:
         problems, warnings = file.located(problems), file.located(warnings)
     return Checked(tuple(problems), tuple(warnings), {} if problems else {**summary_of(config), **tried.told})

@@ -24,6 +24,7 @@ from sessionlake.local.shards import LocalShards
 from sessionlake.local.stream import LocalBatch, LocalStream
 from sessionlake.operators.registry import kind_of
 from sessionlake.preflight.checks import last_known_batch
+from sessionlake.preflight.laws import law_problems
 from sessionlake.preflight.lookups import held_lookups
 from sessionlake.preflight.sources import Sampled, UnsampledError, UnseenError
 from sessionlake.sources.base import Source
@@ -104,6 +105,8 @@ def _tried(config: Config, sources: Mapping[str, Source]) -> Tried:
         tried.told["sample"] = "none: only Spark can read the source"
     except Exception as error:  # noqa: BLE001 (a look at rows must not end a check)
         tried.told["sample"] = f"none: {type(error).__name__}: {first_line(error)}"
+    # Here, because classes may print, and may not end.
+    tried.warnings += law_problems(config)
     return tried
 
 
