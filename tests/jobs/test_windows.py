@@ -108,7 +108,7 @@ def test_every_way_of_reading_shows_the_windows_that_were_sent_and_which_are_fin
     assert sorted(map(tuple, rows)) == final
     statement = live_view(ran, "spark").removesuffix(";").replace("view windows_live", "temp view other", 1)
     spark.sql(statement)
-    assert spark.sql("select * from other").columns == frame.columns
+    assert [name for name in spark.sql("select * from other").columns if name != "state"] == frame.columns
     # The saved batches are all there is: the view, which knows no others, says the same.
     assert spark.sql("select * from other").where("final").count() == len(final)
     with duckdb.connect() as database:
