@@ -45,15 +45,14 @@ def test_a_class_that_keeps_the_laws_passes(name: str, key: str | None) -> None:
 def test_a_class_that_breaks_one_gets_a_counterexample(name: str, told: str, key: str | None) -> None:
     found = broken_law(built(name), table(), key=key, seconds=5)
     assert found is not None
-    assert found.merges_wrongly
-    assert re.search(told, found.told), found.told
-    assert "\n" not in found.told
+    assert re.search(told, found), found
+    assert "\n" not in found
 
 
 def test_the_counterexample_is_one() -> None:
     found = broken_law(built("AverageOfAverages"), table(), seconds=5)
     assert found is not None
-    sums = re.findall(r"(merger\(.*?\)) gives ([\d.]+)", found.told)
+    sums = re.findall(r"(merger\(.*?\)) gives ([\d.]+)", found)
     assert len(sums) == 2
 
     def merger(left: float, right: float) -> float:
@@ -63,14 +62,13 @@ def test_the_counterexample_is_one() -> None:
     assert sums[0][1] != sums[1][1]
 
 
-def test_a_step_that_needs_the_ones_before_is_told_and_is_no_wrong_merge() -> None:
+def test_a_step_that_needs_the_ones_before_is_told() -> None:
     found = broken_law(built("Rises"), table(), seconds=5)
     assert found is not None
-    assert not found.merges_wrongly
     assert re.match(
         r"^aggregator\(\{\"v\": \d\}, \[\d, 0\]\) gives 1, and merger\(\[\d, 0\], \[\d, 0\]\) gives 0, where .* write evaluate$",
-        found.told,
-    ), found.told
+        found,
+    ), found
 
 
 def test_classes_of_the_pages_keep_the_laws() -> None:

@@ -34,20 +34,8 @@ class _Raised(str):
     __slots__ = ()
 
 
-@dataclass(frozen=True)
-class BrokenLaw:
-    """A law that a class breaks."""
-
-    told: str
-    """The counterexample and the remedy in one line, without the aggregate's name."""
-    merges_wrongly: bool
-    """Whether results depend on how events are parted; if not, the class only means something else in Kafka Streams."""
-
-
-def broken_law(
-    aggregate: Merging, rows: pa.Table, *, key: str | None = None, seconds: float = _SECONDS
-) -> BrokenLaw | None:
-    """Return the first law that a class breaks on some of the rows; None if none is found within so many seconds of the CPU.
+def broken_law(aggregate: Merging, rows: pa.Table, *, key: str | None = None, seconds: float = _SECONDS) -> str | None:
+    """Return a counterexample to the first law that a class breaks, and the remedy; None if none is found within so many seconds of the CPU.
 
     `rows` have the columns that the class reads. Rows of one `key` are tried together, those of all keys if it is None or no key
     has two. A row at which the class raises is left out, for it would be a dead letter.
@@ -143,7 +131,7 @@ class _Trial:
         return time.process_time() > self.until
 
 
-def _order(trial: _Trial, lifted: Sequence[tuple[dict[str, Any], _Part]]) -> BrokenLaw | None:
+def _order(trial: _Trial, lifted: Sequence[tuple[dict[str, Any], _Part]]) -> str | None:
     """Try whether the merge of some aggregates depends on their order or grouping, first of two, then of more."""
     parts = list(dict.fromkeys(part for _, part in lifted))
     for at in range(_TRIALS):
@@ -153,7 +141,7 @@ def _order(trial: _Trial, lifted: Sequence[tuple[dict[str, Any], _Part]]) -> Bro
         chosen = [trial.draw.choice(parts) for _ in range(count)]
         found = _differs(trial, chosen, trial.draw.random())
         if found is not None:
-            return BrokenLaw(_fewest(trial, chosen) or found, merges_wrongly=True)
+            return _fewest(trial, chosen) or found
     return None
 
 
@@ -191,7 +179,7 @@ def _fewest(trial: _Trial, parts: Sequence[_Part]) -> str | None:
     return None
 
 
-def _grown(trial: _Trial, lifted: Sequence[tuple[dict[str, Any], _Part]]) -> BrokenLaw | None:
+def _grown(trial: _Trial, lifted: Sequence[tuple[dict[str, Any], _Part]]) -> str | None:
     """Try whether `aggregator` on a grown aggregate does what `merger` does with the one of its event.
 
     A class whose `aggregator` takes no notice of the aggregate makes that of one event, which is all that a pipeline asks for.
@@ -214,10 +202,10 @@ def _grown(trial: _Trial, lifted: Sequence[tuple[dict[str, Any], _Part]]) -> Bro
                 f"{_gives(merged)}, where {part.text} is that of the event alone; a pipeline gives aggregator no "
                 "grown aggregate, so let merger do the rest, or write evaluate"
             )
-    return None if found is None or not notices else BrokenLaw(found, merges_wrongly=False)
+    return found if notices else None
 
 
-def _inverse(trial: _Trial, lifted: Sequence[tuple[dict[str, Any], _Part]]) -> BrokenLaw | None:
+def _inverse(trial: _Trial, lifted: Sequence[tuple[dict[str, Any], _Part]]) -> str | None:
     """Try whether an aggregate and its inverse make that of no events, byte for byte."""
     aggregate = trial.aggregate
     inverse = getattr(aggregate.user, "inverse", None)
@@ -226,13 +214,12 @@ def _inverse(trial: _Trial, lifted: Sequence[tuple[dict[str, Any], _Part]]) -> B
     none = trial.part(aggregate._dump(aggregate.user.initializer()))  # noqa: SLF001
     for _, part in lifted[: _TRIALS // 3]:
         left = trial.merged(part, trial.part_of(inverse, trial.load(part.stored)))
-        if trial.is_over or left == none:
+        if trial.is_over:
+            return None
+        if left == none:
             continue
         told = _gives(left if isinstance(left, _Raised) else trial.load(left.stored))
-        return BrokenLaw(
-            f"merger({part.text}, inverse({part.text})) {told}, and initializer() gives {none.text}; make them equal, or remove inverse",
-            merges_wrongly=True,
-        )
+        return f"merger({part.text}, inverse({part.text})) {told}, and initializer() gives {none.text}; make them equal, or remove inverse"
     return None
 
 

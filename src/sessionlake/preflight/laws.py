@@ -15,9 +15,12 @@ from sessionlake.config.load import Config
 from sessionlake.config.problems import Problem
 from sessionlake.errors import SessionlakeError
 from sessionlake.operators.registry import kind_of
-from sessionlake.preflight.sources import UnseenError, sources_without_spark
+from sessionlake.preflight.sources import UnseenError
+from sessionlake.sources.base import Source
 from sessionlake.stream.ingest import EVENTS
 
+KEYS = ""
+"""The column of the events' keys: no column of a source has this name."""
 _ROWS = 12
 _VALUES: tuple[tuple[Callable[[pa.DataType], bool], tuple[Any, ...]], ...] = (
     (pa.types.is_string, ("a", "b", "ab", "1")),
@@ -32,30 +35,33 @@ _VALUES: tuple[tuple[Callable[[pa.DataType], bool], tuple[Any, ...]], ...] = (
 """Values of rows that are made up, by their types; each has nulls beside them."""
 
 
-def law_problems(config: Config, rows: pa.Table | None = None, key: str | None = None) -> list[Problem]:
+def law_problems(config: Config, sources: Mapping[str, Source], events: pa.Table | None = None) -> list[Problem]:
     """Return a problem for each class of a pipeline that breaks a law of merges, with a counterexample in one line.
 
-    `rows` are sample rows with the columns of events in the pipeline's types, the computed ones too, and `key` is the column of their key. Without rows
-    some are made up, of the columns' types. A class whose rows can't be had is left out.
+    `events` are sample events with the columns that aggregates read, and their keys as the column KEYS. A class that they are too few
+    for is tried on rows that are made up, of the columns' types. A class whose rows can't be had is left out.
     """
     if not any(":" in text for text in config.aggregates.values()):
         return []
     with suppress(UnseenError, SessionlakeError):
-        kind = kind_of(config).make(config, sources_without_spark(config), None)
-        classes = [aggregate for aggregate in kind.aggregates if isinstance(aggregate, Merging)]
-        given = _made_up(kind.inputs[EVENTS].types) if rows is None and classes else rows
-        return [problem for aggregate in classes if (problem := _broken(aggregate, given, key, made_up=rows is None))]
+        kind = kind_of(config).make(config, sources, None)
+        made_up = _made_up(kind.inputs[EVENTS].types)
+        classes = (aggregate for aggregate in kind.aggregates if isinstance(aggregate, Merging))
+        return [problem for aggregate in classes if (problem := _broken(aggregate, events, made_up)) is not None]
     return []
 
 
-def _broken(aggregate: Merging, rows: pa.Table | None, key: str | None, *, made_up: bool) -> Problem | None:
-    if rows is None or not {*aggregate.inputs} <= {*rows.column_names}:
-        return None
-    found = broken_law(aggregate, rows, key=key)
-    if found is None:
-        return None
-    of = "made-up rows" if made_up else "sample rows"
-    return Problem(f"aggregates.{aggregate.name}", f"{aggregate.path}, tried on {of}: {found.told}")
+def _broken(aggregate: Merging, events: pa.Table | None, made_up: pa.Table | None) -> Problem | None:
+    for rows, key, of in ((events, KEYS, "sample rows"), (made_up, None, "made-up rows")):
+        if rows is None or rows.num_rows < 2 or not {*aggregate.inputs} <= {*rows.column_names}:
+            continue
+        told = broken_law(aggregate, rows, key=key)
+        return (
+            None
+            if told is None
+            else Problem(f"aggregates.{aggregate.name}", f"{aggregate.path}, tried on {of}: {told}")
+        )
+    return None
 
 
 def _made_up(types: Mapping[str, pa.DataType]) -> pa.Table | None:

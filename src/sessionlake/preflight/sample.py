@@ -7,7 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -24,19 +24,20 @@ from sessionlake.local.shards import LocalShards
 from sessionlake.local.stream import LocalBatch, LocalStream
 from sessionlake.operators.registry import kind_of
 from sessionlake.preflight.checks import last_known_batch
-from sessionlake.preflight.laws import law_problems
+from sessionlake.preflight.laws import KEYS, law_problems
 from sessionlake.preflight.lookups import held_lookups
 from sessionlake.preflight.sources import Sampled, UnsampledError, UnseenError
 from sessionlake.sources.base import Source
 from sessionlake.sources.decoding.decoded import NO_ROW, WRONG_TYPE, shorten
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.stream.causes import causes_of, ordered
-from sessionlake.stream.ingest import DEAD, FUTURE
+from sessionlake.stream.ingest import DEAD, EVENTS, FUTURE, EventSpec, judge
 from sessionlake.stream.kind import Kind
 from sessionlake.stream.named_columns import aggregate_reads, users_of
 from sessionlake.stream.pinned import Pinned
 from sessionlake.stream.pipeline import operator_of
 from sessionlake.stream.unique.events import taken
+from sessionlake.stream.watermark import NO_WATERMARK
 from sessionlake.warehouse.schemas import SIDE, count_of
 
 ROWS = 1000
@@ -94,9 +95,9 @@ def try_rows(config: Config, sources: Mapping[str, Source]) -> Tried:
 
 
 def _tried(config: Config, sources: Mapping[str, Source]) -> Tried:
-    tried = Tried()
+    tried, events = Tried(), None
     try:
-        _try(config, sources, tried)
+        events = _try(config, sources, tried)
     except SessionlakeError as error:
         tried.problems += problems_of(error)
     except UnsampledError as error:
@@ -105,12 +106,13 @@ def _tried(config: Config, sources: Mapping[str, Source]) -> Tried:
         tried.told["sample"] = "none: only Spark can read the source"
     except Exception as error:  # noqa: BLE001 (a look at rows must not end a check)
         tried.told["sample"] = f"none: {type(error).__name__}: {first_line(error)}"
-    # Here, because classes may print, and may not end.
-    tried.warnings += law_problems(config)
+    with suppress(Exception):  # as above
+        tried.warnings += law_problems(config, sources, events)
     return tried
 
 
-def _try(config: Config, sources: Mapping[str, Source], tried: Tried) -> None:
+def _try(config: Config, sources: Mapping[str, Source], tried: Tried) -> pa.Table | None:
+    """Try the rows, and return the events among them, without the sides of a join."""
     for source in sources.values():
         cast("Sampled", source).look()
     kind = kind_of(config).make(config, held_lookups(sources), Pinned.of(last_known_batch(config)))
@@ -122,10 +124,21 @@ def _try(config: Config, sources: Mapping[str, Source], tried: Tried) -> None:
         if not first:
             tried.told[_told_as(config, name)] = "none: the source has no rows yet"
     if not given:
-        return
+        return None
     batch = _run(kind, given)
     for name in dict.fromkeys(name for name, _ in given):
         _tell(config, name, _outcome(config, name, given, batch), tried)
+    return _events(kind.inputs[EVENTS], [rows for _, rows in given]) if EVENTS in kind.inputs else None
+
+
+def _events(spec: EventSpec, given: list[Rows]) -> pa.Table:
+    found = []
+    for rows in given:
+        looked_up, _ = spec.lookups.added(rows, {})
+        judged = judge(spec, looked_up, time.time_ns() // 1000, NO_WATERMARK)
+        events = spec.shape.events(judged.events(judged.good))
+        found.append(pa.table({**events.columns, KEYS: events.keys}))
+    return pa.concat_tables(found)
 
 
 def _require_looked_up(kind: Kind) -> None:
