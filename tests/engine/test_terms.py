@@ -1,4 +1,4 @@
-"""The term of a driver: what it commits before its first batch, after which Delta refuses the commits of the drivers before it."""
+"""The term of a driver: what it commits before a batch, after which Delta refuses the commits of the drivers before it."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from sessionlake.errors import FencedError, PipelineStateError
@@ -223,3 +224,7 @@ def test_start_that_computes_nothing_stops_nobody(spark: SparkSession, half: Lak
     for name in names:
         terms = [v for v in range(before[name] + 1) if tables[name].term_in(v) is not None]
         assert len(terms) == 2, f"one for each run with a batch, on {name}"
+        properties = DeltaTable(lake.warehouse / name).metadata().configuration
+        assert properties["delta.checkpointInterval"] == "100", (
+            f"a term on each start would make one of ten starts slow, on {name}"
+        )

@@ -5,8 +5,9 @@ import secrets
 import socket
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
@@ -125,12 +126,8 @@ class Coordinator:
             batch_id, commit_id, state, clock_us, last, dict(files), pins, keeps_replaced=p.keeps_replaced
         )
         # Terms are needed before the first commit, not before the rows are computed.
-        with ThreadPoolExecutor(1) as pool:
-            terms = pool.submit(self._begin_term)
-            try:
-                outcome = self._compute(p, rows(pins), context, is_small=is_small and self._fits_one_task(p))
-            finally:
-                terms.result()
+        with self._beginning_term():
+            outcome = self._compute(p, rows(pins), context, is_small=is_small and self._fits_one_task(p))
         failpoints.hit("computed")
         if p.input_of(batch_id) != planned:
             raise FencedError(
@@ -155,8 +152,18 @@ class Coordinator:
         self.stats = outcome.stats
         self.on_commit(batch)
 
+    @contextmanager
+    def _beginning_term(self) -> Iterator[None]:
+        """Begin this driver's term while the block runs; whatever becomes of that is waited for, and an error of the term comes first."""
+        with ThreadPoolExecutor(1) as pool:
+            terms = pool.submit(self._begin_term)
+            try:
+                yield
+            finally:
+                terms.result()
+
     def _begin_term(self) -> None:
-        """Begin this driver's term on each table that it writes, before the first batch that it computes.
+        """Begin this driver's term on each table that it writes, before the first batch that it commits.
 
         Raises FencedError if another driver has committed since this one looked at the tables: what it knows of them is old.
         From here on the drivers before it commit nothing. A start that computes no batch begins no term, and stops nobody.
