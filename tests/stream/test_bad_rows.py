@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -194,8 +195,8 @@ def test_files_that_are_gone_or_links_are_counted_dead_letters(tmp_path: Path) -
     assert dead["source"].to_pylist() == ["/gone.json", str(link)]
     assert dead["reason"].to_pylist() == ["file is gone: it was there when the batch was planned", LINK]
     assert dead["raw"].null_count == 2
-    counts = [dict(piece.stats) for piece in found if isinstance(piece, Counted)]
-    assert counts == [{"input": 1, "dead": 1}, {"input": 1, "dead": 1}]
+    counts = sum((Counter(piece.stats) for piece in found if isinstance(piece, Counted)), Counter[str]())
+    assert counts == {"input": 2, "dead": 2, "cause:file is gone": 1, f"cause:{LINK}": 1}
 
 
 def test_a_fault_of_ours_names_the_rows_it_is_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
