@@ -103,6 +103,8 @@ def _print(plan: "Plan") -> None:
         console.print(f"  {of:<{widths[0]}}  {name:<{widths[1]}}  {hide(told)}", soft_wrap=True)
     if not rows:
         console.print("  nothing differs")
+    if plan.kept is not None:
+        console.print(plan.kept, soft_wrap=True)
     if plan.restored_bytes is not None:
         console.print(f"stores: restored from about {_size(plan.restored_bytes)}", soft_wrap=True)
     refused = ", ".join(dict.fromkeys(plan.refused))

@@ -216,9 +216,15 @@ class Config(Section):
         """Return SQL of the reason for which a row is in quarantine, null for none; see `OperatorSection`."""
         return self.section.quarantined_sql(micros)
 
-    def as_taken(self, bound: Mapping[str, Any]) -> Self:
-        """Return the config with the section that a batch with these bound settings had (`OperatorSection.as_taken`)."""
-        section = self.section.as_taken(bound)
+    def as_taken(self, bound: Mapping[str, Any], live: Mapping[str, Any]) -> Self:
+        """Return the config with the section that a batch with these settings had (`OperatorSection.as_taken`)."""
+        return self._having(self.section.as_taken(bound, live))
+
+    def with_grace(self, grace_us: int) -> Self:
+        """Return the config with a grace, if none is written (`OperatorSection.with_grace`)."""
+        return self._having(self.section.with_grace(grace_us))
+
+    def _having(self, section: OperatorSection) -> Self:
         return self if section is self.section else self.model_copy(update={"section": section})
 
     def rebuild_settings(self) -> dict[str, Any]:

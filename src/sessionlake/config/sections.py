@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, S
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from sessionlake.config.durations import parse_duration
+from sessionlake.config.durations import parse_duration, spoken_duration
 from sessionlake.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -193,6 +193,8 @@ class OperatorSection(Section):
     """Whether events can come too late to be taken in."""
     CLOSES: ClassVar[bool] = True
     """Whether rows ever become final."""
+    HAD_NO_GRACE: ClassVar[bool] = False
+    """Whether the default of grace was zero once, which warehouses of then keep (docs/rules.md, rule 269)."""
     NEVER_CHANGES: ClassVar[bool] = False
     """Whether events change no row that is there, so that each is final at once."""
 
@@ -208,10 +210,19 @@ class OperatorSection(Section):
         del bound, reached_us, told
         return None
 
-    def as_taken(self, bound: Mapping[str, Any]) -> Self:
-        """Return the section as a batch with these bound settings had it: readers may have one of before a change that the stream has taken."""
-        del bound
+    def as_taken(self, bound: Mapping[str, Any], live: Mapping[str, Any]) -> Self:
+        """Return the section as a batch with these settings had it: readers may have one of before a change that the stream has taken."""
+        del bound, live
         return self
+
+    def with_grace(self, grace_us: int) -> Self:
+        """Return the section with a grace, if none is written and the operator has one."""
+        del grace_us
+        return self
+
+    def grace_told(self) -> str | None:
+        """Return in words the grace of a section that does not write it; None if it does, or if no event is ever late."""
+        return None
 
     def kept_before(self, bound: Mapping[str, Any], until_us: int) -> Mapping[str, str] | None:
         """Return the keys of the section of `before` that keeps the settings of `bound` for event times before one; None if none can."""
@@ -419,3 +430,44 @@ class OperatorSection(Section):
     def live_settings(self) -> dict[str, Any]:
         """Return the settings, besides those of every operator, that may change from batch to batch; JSON values."""
         return {}
+
+
+class GracedSection(OperatorSection):
+    """The section of an operator whose results take events for a grace after they end.
+
+    Without a grace events change results as long as the retention allows (docs/rules.md, rule 269).
+    """
+
+    CHANGES: ClassVar[tuple[str, str]]
+    """What events change, and the end after which the grace begins, in words."""
+
+    grace: Duration | None = None
+    """How long after its end a result takes events, for example "10 minutes"; as long as the retention allows if it is left out."""
+
+    @property
+    def default_grace_us(self) -> int:
+        """What the retention leaves for a grace, microseconds."""
+        raise NotImplementedError
+
+    @property
+    def grace_us(self) -> int:
+        """Grace."""
+        return self.default_grace_us if self.grace is None else parse_duration(self.grace)
+
+    def as_taken(self, bound: Mapping[str, Any], live: Mapping[str, Any]) -> Self:
+        """Return the section with the batch's grace, if it writes none: the warehouse may be one that keeps zero."""
+        return self.with_grace(live["grace_us"]) if "grace_us" in live else super().as_taken(bound, live)
+
+    def with_grace(self, grace_us: int) -> Self:
+        """Return the section with a grace, if none is written."""
+        return self if self.grace is not None else self.model_copy(update={"grace": f"{grace_us} microseconds"})
+
+    def grace_told(self) -> str | None:
+        """Return in words the grace that follows from the retention; None if one is written."""
+        if self.grace is not None:
+            return None
+        changed, end = self.CHANGES
+        return (
+            f"is not written: events change {changed} until {spoken_duration(self.default_grace_us)} after {end}, "
+            "as long as the retention allows"
+        )

@@ -24,10 +24,11 @@ def read_live(spark: SparkSession, config: Config) -> DataFrame:
     They are shown as the operator's section says (`OperatorSection.shown`): all, those that are final and so can't change
     by events any more, or all with a column `final`. NoBatchesError if there are none yet.
     """
-    tables, section = Tables.of(spark, config), config.section
+    tables = Tables.of(spark, config)
     of = tables.changelog
     _require_batches(tables)
     last = find_last_batch(tables)
+    section = _as_then(config, last).section
     rows = merged_rows(tables)
     rule = config.quarantined_sql(SPARK.micros)
     if rule is not None:
@@ -36,6 +37,11 @@ def read_live(spark: SparkSession, config: Config) -> DataFrame:
         return rows
     final = F.expr(section.final_sql(of.end, {} if last is None else last.state))
     return rows.where(final) if section.shown == "final" else rows.withColumn("final", final)
+
+
+def _as_then(config: Config, last: BatchCommit | None) -> Config:
+    """Return a config with the operator's section as a batch had it."""
+    return config if last is None else config.as_taken(last.settings.rebuild, last.settings.live)
 
 
 def create_schemas(spark: SparkSession, configs: Iterable[Config]) -> None:
@@ -83,8 +89,9 @@ def _pinned_queries(tables: Tables, config: Config, schema: str) -> dict[str, st
     def pinned(name: str) -> str:
         return f"{tables[name].sql_name()} version as of {versions[name]}"
 
-    last = tables[of.changes].last_commit(versions[of.changes])
-    state = {} if last is None else BatchCommit.of(last, of.changes).state
+    commit = tables[of.changes].last_commit(versions[of.changes])
+    last = None if commit is None else BatchCommit.of(commit, of.changes)
+    config, state = _as_then(config, last), {} if last is None else last.state
     settled = Settled(
         config.section.final_sql(of.end, state),
         hidden_us(tables, versions[of.changes]) if of.keeps_deletions else None,

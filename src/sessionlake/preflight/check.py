@@ -75,7 +75,7 @@ def _with_texts(problems: list[Problem], file: ConfigFile | None) -> list[Proble
 def check_loaded(config: Config, file: ConfigFile | None) -> Checked:
     """Return what `check` returns of a config that is right by itself, on a machine without `misfits`."""
     # Imported here, not above: problems of the config itself are reported without loading the modules of Spark.
-    from sessionlake.preflight.checks import java_problems, problems_of_pipeline  # noqa: PLC0415
+    from sessionlake.preflight.checks import java_problems, last_known_batch, problems_of_pipeline  # noqa: PLC0415
     from sessionlake.preflight.places import little_room  # noqa: PLC0415
     from sessionlake.preflight.sample import Tried, try_rows  # noqa: PLC0415
     from sessionlake.preflight.sinks import sink_problems  # noqa: PLC0415
@@ -89,7 +89,11 @@ def check_loaded(config: Config, file: ConfigFile | None) -> Checked:
     warnings = [*map(Problem.of, config.warnings()), *little_room(config), *tried.warnings]
     if file is not None:
         problems, warnings = file.located(problems), file.located(warnings)
-    return Checked(tuple(problems), tuple(warnings), {} if problems else {**summary_of(config), **tried.told})
+    if problems:
+        return Checked(tuple(problems), tuple(warnings))
+    # Only a grace that is not written depends on the tables.
+    last = None if config.section.grace_told() is None else last_known_batch(config)
+    return Checked((), tuple(warnings), {**summary_of(config, last), **tried.told})
 
 
 def misfits() -> list[Problem]:

@@ -20,6 +20,7 @@ from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.extents import Extents
+from sessionlake.warehouse.grace import grace_told, keeps_zero, of_warehouse
 from sessionlake.warehouse.lake import Lake
 
 _RESTORING = (Class.ADDED, Class.DROPPED, Class.RESTORE)
@@ -37,6 +38,8 @@ class Plan:
     changes: tuple[Change, ...]
     restored_bytes: int | None = None
     """About how many bytes of the tables the stores are restored from; None if they need not be."""
+    kept: str | None = None
+    """A line about a default that only older warehouses have; None if the config's own hold."""
 
     @property
     def refused(self) -> tuple[str, ...]:
@@ -52,6 +55,7 @@ class Plan:
             "runs": not self.refused,
             "restored_bytes": self.restored_bytes,
             "changes": [change.fields() for change in self.changes],
+            "kept": self.kept,
         }
 
 
@@ -64,6 +68,8 @@ def read_plan(config: Config, path: str | None = None) -> Plan:
     last = find_last_batch(lake)
     if last is None:
         return Plan(config.pipeline.name, None, None, ())
+    kept = grace_told(config, last) if keeps_zero(config, last) else None
+    config = of_warehouse(config, last)
     made, unequal = _made(config, kind, last)
     found = changes(config, last, kind.bound_settings(), None if made is None else _store_layout(made, last))
     extents = Extents(lake)
@@ -72,7 +78,7 @@ def read_plan(config: Config, path: str | None = None) -> Plan:
         found = Additions(config, last, lake, extents, made, path).told(found)
     restores = any(change.of in _RESTORING for change in found)
     restored = _restored_bytes(config, kind, extents, last) if restores else None
-    return Plan(config.pipeline.name, last.batch_id, last.watermark_us, tuple(found), restored)
+    return Plan(config.pipeline.name, last.batch_id, last.watermark_us, tuple(found), restored, kept)
 
 
 def _made(config: Config, kind: type[Kind], last: BatchCommit) -> tuple[Made | None, list[Change]]:

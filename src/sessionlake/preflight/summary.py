@@ -8,15 +8,20 @@ from sessionlake.config.lookups import LookupSection
 from sessionlake.config.names import DEAD_LETTER
 from sessionlake.config.source import SourceSection
 from sessionlake.config.upstream import Upstream
+from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.changelog import changelog_of
+from sessionlake.warehouse.grace import grace_told, of_warehouse
 
 
-def summary_of(config: Config) -> dict[str, str]:
-    """Return the input, the computation and the output of a pipeline: one sentence each, by subject."""
+def summary_of(config: Config, last: BatchCommit | None = None) -> dict[str, str]:
+    """Return the input, the computation and the output of a pipeline: one sentence each, by subject; `last` is its last commit, if it has one."""
+    late, config = grace_told(config, last), of_warehouse(config, last)
     found = dict(_inputs(config))
     found["computes"] = config.section.in_words()
     if config.aggregates:
         found["columns"] = ", ".join(f"{name} = {text}" for name, text in config.aggregates.items())
+    if late is not None:
+        found["late events"] = late
     if config.section.EXPIRES and changelog_of(config).has_times:
         found["older events"] = (
             f"more than {spoken_duration(config.retention_us)} before the watermark: {_BEYOND[config.beyond_retention]}"

@@ -112,7 +112,7 @@ def _entries(config: Config, place: Place) -> Iterator[Entry]:
     def named(name: str) -> str:
         return place.named(_own(config, name))
 
-    settled = settled_by_batches(config, "spark", named)
+    settled = settled_by_batches(config, lake, "spark", named)
     queries = view_queries(config, "spark", snapshot_columns(lake), named, named, settled)
     for one in described(config):
         yield _entry(config, place, one, queries)

@@ -157,7 +157,7 @@ def batches_sql(table: str, columns: Collection[str]) -> str:
 
 def _view_latest(database: DuckDBPyConnection, config: Config, lake: Lake, last: BatchCommit | None) -> None:
     of = lake.changelog
-    config = config if last is None else config.as_taken(last.settings.rebuild)
+    config = config if last is None else config.as_taken(last.settings.rebuild, last.settings.live)
     columns = lake[of.snapshot].open().schema().to_arrow().names
     fold = lake[of.snapshot].app_version(FOLD)
     hidden_us = None if last is None else last.state.get(HIDDEN_WRITTEN)

@@ -65,7 +65,7 @@ class TablesAtBatch:
 
     @property
     def _section(self) -> OperatorSection:
-        return self.config.section.as_taken(self.commit.settings.rebuild)
+        return self.config.section.as_taken(self.commit.settings.rebuild, self.commit.settings.live)
 
     def position(self, row: dict[str, Any]) -> tuple[str | int, ...]:
         """Return the values of a row that a cursor keeps."""

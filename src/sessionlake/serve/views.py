@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from sessionlake.config.load import Config
 from sessionlake.errors import NoBatchesError
 from sessionlake.warehouse import schemas
+from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.changelog import changelog_of, shown_sql
 from sessionlake.warehouse.dialects import DUCKDB, SPARK, TRINO, Dialect
+from sessionlake.warehouse.grace import of_warehouse
 from sessionlake.warehouse.lake import Lake
 
 DIALECTS: dict[str, tuple[Dialect, Callable[[str], str] | None]] = {
@@ -32,10 +34,11 @@ class Settled:
     """The batch up to which changes are in the snapshot, if it is known."""
 
 
-def settled_by_batches(config: Config, engine: str, table: Named) -> Settled:
+def settled_by_batches(config: Config, lake: Lake, engine: str, table: Named) -> Settled:
     """Return the conditions by the saved rows of `batches`, which may be behind: no row is called final too early."""
     dialect, _ = DIALECTS[engine]
-    of, section, batches = changelog_of(config), config.section, table(schemas.BATCHES)
+    of, batches = changelog_of(config), table(schemas.BATCHES)
+    section = of_warehouse(config, find_last_batch(lake)).section
     final = section.final_sql(of.end, {})
     if of.has_times:
         lag_us = section.to_close_us + dialect.rounding_us
@@ -93,7 +96,7 @@ def view_statements(config: Config, engine: str, schema: str | None = None) -> d
     def table(name: str) -> str:
         return by_path(lake[name].uri) if by_path is not None and schema is None else view(name)
 
-    settled = settled_by_batches(config, engine, table)
+    settled = settled_by_batches(config, lake, engine, table)
     queries = view_queries(config, engine, snapshot_columns(lake), table, view, settled)
     return {name: f"create or replace view {view(name)} as\n{query};" for name, query in queries.items()}
 

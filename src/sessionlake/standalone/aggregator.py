@@ -99,7 +99,7 @@ class WindowedAggregator(Standalone[Windower | Counter | Sessionizer]):
             "columns": list(columns),
         }
         self._judged = Judgement.of(beyond_retention, max_future_skew, _skew_us(definition))
-        super().__init__(directory, asked, schema, downstream, batch)
+        super().__init__(directory, lambda _: asked, schema, downstream, batch)
 
     def add_message(
         self, message: Row, *, position: int | None = None, partition: int = 0, clock_us: int | None = None

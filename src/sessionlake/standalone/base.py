@@ -2,7 +2,7 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -92,7 +92,7 @@ class Standalone(ABC, Generic[_O]):
     def __init__(
         self,
         directory: str | Path,
-        definition: Mapping[str, Any],
+        define: Callable[[Mapping[str, Any]], Mapping[str, Any]],
         schema: Mapping[str, str] | None,
         downstream: Downstream | None,
         batch: int,
@@ -106,7 +106,7 @@ class Standalone(ABC, Generic[_O]):
         self._segments = opened_database(path)
         self._is_open = True
         try:
-            self._saved = read_checkpoint(self._segments, path, definition)
+            self._saved = read_checkpoint(self._segments, path, define)
             self._last = {name: dict(each) for name, each in self._saved.positions.items()}
             self._types = self._saved.known_types()
             self._check_schema()

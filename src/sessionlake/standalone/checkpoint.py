@@ -2,7 +2,7 @@
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -72,15 +72,20 @@ def opened_database(path: Path) -> BufferedSegments:
         ) from error
 
 
-def read_checkpoint(db: BufferedSegments, path: Path, definition: Mapping[str, Any]) -> Checkpoint:
-    """Return the checkpoint of the last flush; ConfigError if the directory was created for another definition."""
+def read_checkpoint(
+    db: BufferedSegments, path: Path, define: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+) -> Checkpoint:
+    """Return the checkpoint of the last flush; ConfigError if the directory was created for another definition.
+
+    `define` returns the definition, given the one that the directory was made for, which is empty if there is none.
+    """
     found = db.meta(NAME)
     if found is None:
         if db.meta(COMMIT) is not None:
             raise ConfigError(f"directory: {str(path)!r} is a shard of a pipeline; choose another directory")
-        return Checkpoint(definition, unique_secret=unique_secret(None))
+        return Checkpoint(define({}), unique_secret=unique_secret(None))
     saved = Checkpoint(**json.loads(found))
-    wanted = json.loads(json.dumps(definition))
+    wanted = json.loads(json.dumps(define(saved.definition)))
     for name in (*wanted, *saved.definition):
         old, new = saved.definition.get(name), wanted.get(name)
         if old != new:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from sessionlake.aggregates.codec import STATE_LAYOUT
 from sessionlake.columnar.equality import text_of
+from sessionlake.config.durations import parse_duration
 from sessionlake.engine.operator import Operator
 from sessionlake.errors import ConfigError
 from sessionlake.local.columns import Types
@@ -44,7 +45,8 @@ class JoinWindow(Standalone[Joiner]):
     "string" | "boolean" | "timestamp" | "date"} is for both sides; a side's first message fixes the types of other columns.
 
     Outputs are dicts with the columns of join_changelog, times in microseconds; late and refused messages have their `side`.
-    `max_future_skew` is as of a `WindowedAggregator`, by default the grace, a minute at least.
+    By time, `grace` is what the retention leaves if none is given (docs/rules.md, rule 269). `max_future_skew` is as of a
+    `WindowedAggregator`, by default the grace that is given, a minute at least.
     `batch` is how many messages of both sides `add_message` gathers to one batch (`Standalone`).
     ConfigError for an invalid join, or for one that is not the directory's.
 
@@ -72,7 +74,7 @@ class JoinWindow(Standalone[Joiner]):
         advance: str | int | None = None,
         offset: str | int | None = None,
         gap: str | int | None = None,
-        grace: str = "0 seconds",
+        grace: str | None = None,
         retention_time: str | None = None,
         retention_count: int | None = None,
         idle: str = "1 minute",
@@ -95,9 +97,18 @@ class JoinWindow(Standalone[Joiner]):
             idle=idle,
             emit=emit or Emit(),
         )
-        asked = {"layout": STATE_LAYOUT, **self._join.shown()}
-        self._judged = Judgement.of(beyond_retention, max_future_skew, self._join.settings["grace_us"])
-        super().__init__(directory, asked, schema, downstream, batch)
+        given_us = 0 if grace is None else parse_duration(grace, "grace")
+        self._judged = Judgement.of(beyond_retention, max_future_skew, given_us)
+        super().__init__(directory, self._definition if grace is None else self._shown, schema, downstream, batch)
+
+    def _definition(self, made: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the definition, with the default of grace that the directory was made with."""
+        self._join = self._join.with_grace(made.get("grace_us", self._join.settings["grace_us"]))
+        return self._shown(made)
+
+    def _shown(self, made: Mapping[str, Any]) -> Mapping[str, Any]:
+        del made
+        return {"layout": STATE_LAYOUT, **self._join.shown()}
 
     def add_message(
         self, side: str, message: Row, *, position: int | None = None, partition: int = 0, clock_us: int | None = None

@@ -1,7 +1,7 @@
 """The settings of a join as its arguments say them: checked as the section [join] of a config is."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 from sessionlake.config.durations import format_duration, parse_duration
@@ -15,6 +15,7 @@ from sessionlake.operators.joins.spec import (
     TIME_AXIS,
     TUMBLING,
     UNBOUNDED,
+    default_grace,
     least_retention,
 )
 from sessionlake.operators.shared.sides.names import LEFT, RIGHT
@@ -48,7 +49,7 @@ class JoinSettings:
         by: str,
         kind: str,
         lengths: Mapping[str, Length],
-        grace: str,
+        grace: str | None,
         retention_time: str | None,
         retention_count: int | None,
         idle: str,
@@ -65,7 +66,7 @@ class JoinSettings:
             "by": by,
             "kind": kind,
             **{name: length or 0 for name, length in known.items()},
-            "grace_us": parse_duration(grace, "grace"),
+            "grace_us": 0 if grace is None else parse_duration(grace, "grace"),
             "retention_us": 0 if retention_time is None else parse_duration(retention_time, "retention_time"),
             "retention_count": retention_count or 0,
             "idle_us": parse_duration(idle, "idle"),
@@ -80,7 +81,16 @@ class JoinSettings:
         )
         found._check_sides()
         found._check_retention(by_time=by_time)
-        return found
+        return found if grace is not None or not by_time else found.with_grace(found._default_grace_us())
+
+    def with_grace(self, grace_us: int) -> Self:
+        """Return settings with another grace."""
+        return replace(self, settings={**self.settings, "grace_us": grace_us})
+
+    def _default_grace_us(self) -> int:
+        settings, sizes = self.settings, (self.sizes[LEFT], self.sizes[RIGHT])
+        retention = settings["retention_us"], settings["retention_count"]
+        return default_grace(settings["kind"], sizes, self._least_retention(), *retention)
 
     def shown(self) -> dict[str, Any]:
         """Return all settings as JSON values, by the names of the arguments."""

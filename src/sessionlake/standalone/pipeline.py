@@ -52,8 +52,13 @@ class Pipeline(Standalone[Operator[Any]]):
         self._lookups = lookups
         self._config = local_config(config)
         self._of = changelog_of(self._config)
-        asked = {"layout": STATE_LAYOUT, **self._config.rebuild_settings(), **self._config.live_settings()}
-        super().__init__(directory, asked, schema, downstream, batch)
+        super().__init__(directory, self._definition, schema, downstream, batch)
+
+    def _definition(self, made: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the definition, with the default of grace that the directory was made with."""
+        if made.get("grace_us", self._config.grace_us) != self._config.grace_us:
+            self._config = self._config.with_grace(made["grace_us"])
+        return {"layout": STATE_LAYOUT, **self._config.rebuild_settings(), **self._config.live_settings()}
 
     def add_message(
         self,

@@ -50,6 +50,7 @@ from sessionlake.stream.watermark import watermark_of
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit, Settings
 from sessionlake.warehouse.batches import batches_after, check_history, find_last_batch
+from sessionlake.warehouse.grace import grace_told, of_warehouse
 from sessionlake.warehouse.tables import Tables, spark_schema
 
 _BATCHES_EVERY = 50
@@ -170,6 +171,9 @@ class _Run:
         checkpoint = check_checkpoint(self.tables, config, last)
         # An interrupted batch is run to its end as it was begun, and so is the one to compare with.
         before = interrupted(self.tables, config, kind, checkpoint, last) or last
+        if (told := grace_told(config, before)) is not None:
+            _log.warning("sessionlake: %s", told)
+        self.config = config = of_warehouse(config, before)
         check_changes(config, before, kind.bound_settings(), runs=True, drops=drop_aggregates)
         self.cuts = check_cut(self.tables, config, kind, before)
         for told in taken(config, before, kind.bound_settings()):

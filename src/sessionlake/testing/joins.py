@@ -86,7 +86,7 @@ class JoinHarness(OperatorHarness[Joiner, JoinTables]):
         advance: str | int = 0,
         offset: str | int = 0,
         gap: str | int = 0,
-        grace: str = "0 seconds",
+        grace: str | None = None,
         retention_time: str = "0 seconds",
         retention_count: int = 0,
         idle: str = "1 minute",
@@ -98,6 +98,7 @@ class JoinHarness(OperatorHarness[Joiner, JoinTables]):
         max_future_skew: str | None = None,
         schema: Mapping[str, str] | None = None,
     ) -> None:
+        self._is_graced = grace is not None
         self._on, self._casts = pairs_on("on", on), tuple(map(cast_columns, on))
         self._sides = {LEFT: left, RIGHT: right}
         self._settings: dict[str, Any] = {
@@ -106,7 +107,7 @@ class JoinHarness(OperatorHarness[Joiner, JoinTables]):
             "outer": {"inner": (), "full": SIDES}.get(type, (type,)),
             "unmatched": unmatched,
             **{n: _length(v) for n, v in {"size": size, "advance": advance, "offset": offset, "gap": gap}.items()},
-            "grace_us": parse_duration(grace),
+            "grace_us": 0 if grace is None else parse_duration(grace),
             "retention_us": parse_duration(retention_time),
             "retention_count": retention_count,
             "idle_us": parse_duration(idle),
@@ -201,7 +202,8 @@ class JoinHarness(OperatorHarness[Joiner, JoinTables]):
             size = given.get("size")
             sides[side] = Side(given["name"], None if size is None else _length(size), names, self._events(columns))
         left, right = comparable("on", self._on, self._casts, sides[LEFT], sides[RIGHT])
-        return Joiner(JoinSpec(self._on, left, right, **self._settings))
+        spec = JoinSpec(self._on, left, right, **self._settings)
+        return Joiner(spec if self._is_graced else replace(spec, grace_us=spec.default_grace_us))
 
     def _chunks(self, side: str, rows: Sequence[Row]) -> Iterator[Rows]:
         columns = self._build().columns(side)

@@ -39,6 +39,8 @@ class Settings:
     empty if they are those of `rebuild` for all batches."""
     by_value: bool = False
     """Whether keys and ids have the texts of rule 465; commits of before it lack the field."""
+    graced: bool = False
+    """Whether a config without a grace has what its retention leaves (rule 269); commits of before it lack the field, and have none."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,7 @@ class BatchCommit:
                 settings.get("unique_secret", ""),
                 settings.get("shapes", ()),
                 settings.get("by_value", False),
+                settings.get("graced", False),
             ),
             places=Places(
                 tuple(places.get("executors", ())),
@@ -159,6 +162,7 @@ class BatchCommit:
                 **({"unique_secret": settings.unique_secret} if settings.unique_secret else {}),
                 **({"shapes": list(settings.shapes)} if settings.shapes else {}),
                 **({"by_value": True} if settings.by_value else {}),
+                **({"graced": True} if settings.graced else {}),
             },
             "places": {
                 "executors": list(places.executors),

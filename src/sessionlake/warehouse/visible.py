@@ -255,7 +255,10 @@ class View:
 def section_at(tables: Tables, section: OperatorSection, at: Visible) -> OperatorSection:
     """Return the section as the batch had it: the reader's may be of before a change that the stream has taken since."""
     commit = tables[tables.changelog.changes].commit(at.version)
-    return section if commit is None else section.as_taken(commit.metadata["settings"]["rebuild"])
+    if commit is None:
+        return section
+    settings = commit.metadata["settings"]
+    return section.as_taken(settings["rebuild"], settings["live"])
 
 
 def lost(read_at: str, tables: Tables) -> PipelineStateError:

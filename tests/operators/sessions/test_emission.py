@@ -231,13 +231,3 @@ def test_no_more_events_are_kept_than_retention_count_says(emit: EmitSection | N
         assert output.counts["accepted"] == 1
         run.lose_stores()
         assert sorted({row["start_us"] // MINUTE - NOON for row in run.sessions()}) == [30, 50, 70]
-
-
-def test_a_config_with_a_retention_and_no_grace_is_warned() -> None:
-    (line,) = parse_config(_config({"retention": "7 days"}), Path("/")).warnings()
-    assert line == (
-        "session.grace: is missing beside a retention; write grace = '0 seconds' to go on as now, or grace = '6 days 23 hours 50 minutes', "
-        "which a later release takes: retention - gap"
-    )
-    assert parse_config(_config({"retention": "7 days", "grace": "0 seconds"}), Path("/")).warnings() == []
-    assert parse_config(_config({}), Path("/")).warnings() == []

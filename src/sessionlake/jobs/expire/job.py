@@ -141,7 +141,8 @@ def _pin(lake: Tables, config: Config, named: Mapping[str, str]) -> dict[str, An
     # snapshot must include the changes that were trimmed from the changelog.
     sequence = lake[schemas.CORRECTIONS].app_version(JOB)
     names = (schemas.CORRECTIONS, *lake.changelog.tables)
-    last, section = last_batch(lake), config.section
+    last = last_batch(lake)
+    section = config.section.as_taken(last.settings.rebuild, last.settings.live)
     closed_us = section.closed_us(last.watermark_us)
     final: dict[str, Any] = {} if section.removes_open or closed_us is None else {"closed_us": closed_us}
     if not lake.changelog.has_times:

@@ -65,10 +65,11 @@ def publish_final(
     while True:
         last = last_batch(tables)
         if last.batch_id > reached.batch_id:
-            close = max(reached.close_us, closed_us(config, last))
+            as_then = config.as_taken(last.settings.rebuild, last.settings.live)
+            close = max(reached.close_us, closed_us(as_then, last))
             now = Reached(last.batch_id, close, last.version, last.state.get(POSITIONS, {}))
             became_final = finals if tables.changelog.has_times else full
-            found = became_final(tables, config.section.as_taken(last.settings.rebuild), reached, now)
+            found = became_final(tables, as_then.section, reached, now)
             send(without_quarantined(found, config), tables.changelog, sink)
             # Killed here, the same are sent again, as they are by then: a reader sees nothing that was not so.
             failpoints.hit("published_final")

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from sessionlake.config.durations import parse_duration, spoken_duration
-from sessionlake.config.sections import Duration, EventSection, Section
+from sessionlake.config.sections import Duration, EventSection, GracedSection, Section
 from sessionlake.errors import ConfigError
 from sessionlake.operators.joins.sides import RESERVED, JoinSideSection, LeftSection, RightSection
 from sessionlake.operators.joins.spec import (
@@ -17,7 +17,9 @@ from sessionlake.operators.joins.spec import (
     TIME_AXIS,
     UNBOUNDED,
     check_full,
+    default_grace,
     least_retention,
+    reaches_back,
 )
 from sessionlake.operators.shared.sides.names import LEFT, RIGHT
 from sessionlake.operators.shared.sides.section import SidedSection
@@ -48,13 +50,15 @@ class JoinEmitSection(Section):
         return Policies(early, self.full or END, late, parse_duration(self.tick_offset))
 
 
-class JoinSection(SidedSection):
+class JoinSection(SidedSection, GracedSection):
     """Pairs of messages of two streams."""
 
     AT: ClassVar[str] = "join"
     BESIDE: ClassVar[tuple[str, ...]] = ("emit",)
     INSTEAD: ClassVar[Mapping[str, str]] = {"ttl": "join.retention_time or join.retention_count"}
     RESERVED: ClassVar[frozenset[str]] = RESERVED
+    CHANGES: ClassVar[tuple[str, str]] = ("pairs", "the last possible partner of a message")
+    HAD_NO_GRACE: ClassVar[bool] = True
 
     left: LeftSection
     right: RightSection
@@ -72,8 +76,6 @@ class JoinSection(SidedSection):
     """The start of the grid of tumbling and hopping windows, for example "6 hours" after the epoch."""
     gap: str | int | None = None
     """Of session joins: neighbors in a session are at most so far apart."""
-    grace: Duration = "0 seconds"
-    """By time: how long after its last possible partner a message may come."""
     retention_time: Duration | None = None
     """By time: how long messages are kept."""
     retention_count: int | None = Field(default=None, ge=1)
@@ -89,9 +91,29 @@ class JoinSection(SidedSection):
         return {LEFT: self.left, RIGHT: self.right}
 
     @property
-    def grace_us(self) -> int:
-        """Grace."""
-        return parse_duration(self.grace)
+    def default_grace_us(self) -> int:
+        """What the retention leaves; none by count, and as in `default_grace`."""
+        if self.by != TIME_AXIS:
+            return 0
+        return default_grace(self.kind, self._sizes, self._least_us, self.retention_us, self.retention_count)
+
+    @property
+    def skew_us(self) -> int:
+        """The grace if one is written, otherwise none: a minute, so that an early message does not make others late."""
+        return 0 if self.grace is None else self.grace_us
+
+    def grace_told(self) -> str | None:
+        """Return in words the grace that is not written; None if one is, or by count, by which nothing is late."""
+        if self.by != TIME_AXIS or self.grace is not None:
+            return None
+        if not self._reaches_back and self.retention_count is None:
+            return super().grace_told()
+        cost = (
+            "shortens the time by which partners may lie apart"
+            if self._reaches_back
+            else "keeps its messages, however many they are"
+        )
+        return f"is not written, so it is 0 seconds: a grace {cost}; write grace = '1 hour' for messages that come so late, or '0 seconds'"
 
     @property
     def retention_us(self) -> int:
@@ -131,14 +153,14 @@ class JoinSection(SidedSection):
     @property
     def _reaches_back(self) -> bool:
         """Whether retention and grace decide how far apart partners may lie."""
-        return self.kind == SESSION or UNBOUNDED in (self.left.size, self.right.size)
+        return reaches_back(self.kind, self._sizes)
 
     @property
     def closes_late_us(self) -> int:
         """How long after its message a row of an outer join may be deleted, or sent, without the grace."""
         if not self.outer:
             return 0
-        return (self.retention_us if self._reaches_back else self._least_retention()) - self.grace_us
+        return self.retention_us - self.grace_us if self._reaches_back else self._least_us
 
     def closing_sql(self, micros: str, end: str) -> str:
         """Return the pair's time, and of outer joins the time after which it can't be taken back."""
@@ -191,7 +213,8 @@ class JoinSection(SidedSection):
             if self.emit.full
             else ""
         )
-        late = f"; messages are late {self.grace} after their last possible partner" if self.by == TIME_AXIS else ""
+        waits = spoken_duration(self.grace_us)
+        late = f"; messages are late {waits} after their last possible partner" if self.by == TIME_AXIS else ""
         return f"pairs of {self.left.name} and {self.right.name}{on}: {near}{late}"
 
     def check(self) -> None:
@@ -276,22 +299,27 @@ class JoinSection(SidedSection):
         for name, stands in (("retention_time", beside), ("grace", not by_time and self.grace_us > 0)):
             if stands:
                 raise ConfigError(f"join.{name}: does not go with by = {self.by!r}; remove it")
-        bounded = self.kind != SESSION and UNBOUNDED not in (self.left.size, self.right.size)
-        if by_time and self.retention_count is not None and not bounded:
+        if by_time and self.retention_count is not None and self._reaches_back:
             raise ConfigError(
                 "join.retention_count: is needed only with sizes on both sides, or with windows; here any stored message may have "
                 "partners, remove it"
             )
-        least = self._least_retention()
+        least = self._least_us + (0 if self.grace is None else self.grace_us)
         if retention < least:
             text = f"'{spoken_duration(least)}'" if by_time else str(least)
             raise ConfigError(
                 f"join.{needed}: {getattr(self, needed)!r} is shorter than sizes and grace ask for; write {text} or more"
             )
 
-    def _least_retention(self) -> int:
+    @property
+    def _sizes(self) -> tuple[int | None, int | None]:
+        return self.size_of(LEFT), self.size_of(RIGHT)
+
+    @property
+    def _least_us(self) -> int:
+        """How long messages must be kept at least, on the axis, without a grace."""
         lengths = {name: self.on_axis(name, getattr(self, name)) for name in ("size", "advance", "gap")}
-        return least_retention(self.kind, (self.size_of(LEFT), self.size_of(RIGHT)), **lengths) + self.grace_us
+        return least_retention(self.kind, self._sizes, **lengths)
 
     @property
     def bound_in_time(self) -> bool:

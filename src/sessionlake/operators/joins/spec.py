@@ -68,6 +68,22 @@ def least_retention(kind: str, sizes: tuple[int | None, int | None], size: int, 
     return 2 * gap if kind == SESSION else grid_width(size, advance if kind == HOPPING else size)
 
 
+def default_grace(
+    kind: str, sizes: tuple[int | None, int | None], least_us: int, retention_us: int, retention_count: int | None
+) -> int:
+    """Return the grace of a join by time that none is written for: what the retention leaves (docs/rules.md, rule 269).
+
+    Zero if the retention decides how far apart partners may lie, which a grace would shorten; and with a retention by number, which
+    would keep all messages of the grace. `least_us` is `least_retention`.
+    """
+    return 0 if retention_count or reaches_back(kind, sizes) else max(0, retention_us - least_us)
+
+
+def reaches_back(kind: str, sizes: tuple[int | None, int | None]) -> bool:
+    """Say whether retention and grace decide how far apart partners may lie: in sessions, and beside an unbounded side."""
+    return kind == SESSION or (kind == SLIDING and None in sizes)
+
+
 def check_full(kind: str, by: str, early: str, full: str | None) -> None:
     """Refuse to hold pairs back until their window is full if they have none that gets full, or are sent before; ConfigError."""
     if full is None:
@@ -149,6 +165,15 @@ class JoinSpec:
     def until_full(self) -> bool:
         """Whether pairs wait until their window is full; only of windows by time."""
         return self.emit.early == OFF
+
+    @property
+    def default_grace_us(self) -> int:
+        """The grace if none is written; see `default_grace`."""
+        if not self.by_time:
+            return 0
+        sizes = (self.left.size, self.right.size)
+        least_us = least_retention(self.kind, sizes, self.size, self.advance, self.gap)
+        return default_grace(self.kind, sizes, least_us, self.retention_us, self.retention_count)
 
     @property
     def keeping(self) -> RetainedCounts | None:

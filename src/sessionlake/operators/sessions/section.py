@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Discriminator, Field, Tag, TypeAdapter
 
 from sessionlake.config.durations import format_duration, parse_duration, spoken_duration
-from sessionlake.config.sections import Duration, OperatorSection, Section
+from sessionlake.config.sections import Duration, GracedSection, Section
 from sessionlake.config.times import format_time
 from sessionlake.errors import ConfigError
 from sessionlake.operators.sessions.changelog import QUARANTINED, QUARANTINED_KEYS, quarantined_keys_sql
@@ -106,7 +106,7 @@ Emit = Annotated[
 ]
 
 
-class SessionSection(OperatorSection):
+class SessionSection(GracedSection):
     """The session windows."""
 
     RESERVED: ClassVar[frozenset[str]] = frozenset(
@@ -114,6 +114,8 @@ class SessionSection(OperatorSection):
     )
     BESIDE: ClassVar[tuple[str, ...]] = ("aggregates", "quarantine", "ttl", "emit")
     ALSO_KEYS: ClassVar[frozenset[str]] = frozenset(("emit",))
+    CHANGES: ClassVar[tuple[str, str]] = ("a session", "it could have gone on")
+    HAD_NO_GRACE: ClassVar[bool] = True
     CUTS: ClassVar[tuple[str, ...]] = (
         "session.gap",
         "session.max_length",
@@ -122,7 +124,6 @@ class SessionSection(OperatorSection):
     )
 
     gap: Duration
-    grace: Duration = "0 seconds"
     retention: Duration | None = None
     retention_count: int | None = Field(default=None, ge=1)
     """How many accepted events are kept at most, about: older ones are beyond retention as well."""
@@ -169,14 +170,19 @@ class SessionSection(OperatorSection):
         return parse_duration(self.gap)
 
     @property
-    def grace_us(self) -> int:
-        """Grace after session_end + gap."""
-        return parse_duration(self.grace)
+    def default_grace_us(self) -> int:
+        """Retention - gap (max_gap); none if there is no retention either."""
+        return 0 if self.retention is None else max(0, self.retention_us - self.widest_us)
 
     @property
     def retention_us(self) -> int:
         """Retention; gap (max_gap) + grace if none is given."""
         return self.widest_us + self.grace_us if self.retention is None else parse_duration(self.retention)
+
+    @property
+    def skew_us(self) -> int:
+        """The grace; the gap if none is written, so that an early event does not close sessions of now."""
+        return self.gap_us if self.grace is None else self.grace_us
 
     @property
     def harmless_us(self) -> int:
@@ -319,14 +325,14 @@ class SessionSection(OperatorSection):
         sent = "closes" if emit.full == CLOSE else "ends"
         return f", each sent as it {sent}" + ("" if emit.early == OFF else ", and changes before that")
 
-    def warnings(self) -> Iterator[str]:
-        """Warn if a retention is written and no grace: a later release will take a longer one than 0 (docs/rules.md, rule 269)."""
-        later_us = self.retention_us - self.widest_us
-        if self.retention is not None and "grace" not in self.model_fields_set and later_us > 0:
-            yield (
-                "session.grace: is missing beside a retention; write grace = '0 seconds' to go on as now, or "
-                f"grace = '{spoken_duration(later_us)}', which a later release takes: retention - {'gap' if self.max_gap is None else 'max_gap'}"
-            )
+    def grace_told(self) -> str | None:
+        """Return in words the grace that follows from the retention, or from its lack; None if one is written."""
+        if self.grace is not None or self.retention is not None:
+            return super().grace_told()
+        return (
+            f"is not written, nor a retention: a session takes no event that comes more than {spoken_duration(self.widest_us)} after "
+            "its last one; write retention = '7 days' for such events, or grace = '0 seconds'"
+        )
 
     def checks(self) -> Iterator[Callable[[], None]]:
         """Yield the checks of [session], [quarantine] and [ttl]."""
@@ -358,7 +364,7 @@ class SessionSection(OperatorSection):
             self._check_emit(self.emit)
 
     def _check_emit(self, emit: EmitSection) -> None:
-        emit.check("session.grace", "session", graced="grace" in self.model_fields_set)
+        emit.check("session.grace", "session", graced=self.grace is not None)
         if emit.policies.updates:
             raise ConfigError(
                 "emit: early = late = 'batch' sends every change with its batch, as sessions do without it; "
@@ -451,13 +457,14 @@ class SessionSection(OperatorSection):
             **{name: f'"{spoken_duration(us)}"' for name, us in kept.items() if us is not None},
         }
 
-    def as_taken(self, bound: Mapping[str, Any]) -> Self:
-        """Return the section with the gaps and limits of bound settings."""
+    def as_taken(self, bound: Mapping[str, Any], live: Mapping[str, Any]) -> Self:
+        """Return the section with the gaps and limits of a batch's settings, and its grace if none is written."""
+        graced = super().as_taken(bound, live)
         theirs, ours = (limits_over_time(some, NEVER_US) for some in (bound, self.bound_settings()))
         if theirs == ours or bound.get("session.gap") is None:
-            return self
+            return graced
         before = [EarlierSection.of(limits) for limits in theirs[:-1]]
-        return self.model_copy(update={**as_keys(theirs[-1]), "before": before})
+        return graced.model_copy(update={**as_keys(theirs[-1]), "before": before})
 
     def live_settings(self) -> dict[str, Any]:
         """Return the thresholds of [quarantine], and [ttl]."""

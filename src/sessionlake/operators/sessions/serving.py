@@ -49,7 +49,7 @@ class SessionDecoder(OpenRowDecoder):
 
     def __init__(self, config: Config, commit: BatchCommit) -> None:
         live = commit.settings.live
-        config = config.as_taken(commit.settings.rebuild)
+        config = config.as_taken(commit.settings.rebuild, commit.settings.live)
         self._windows = replace(SessionWindows.of(config), grace_us=live["grace_us"], retention_us=live["retention_us"])
         pinned = Pinned.of_settings(commit.settings, commit.batch_id)
         self._aggregates = pinned.built(config, event_types(commit))

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from sessionlake.config.durations import parse_duration, spoken_duration
-from sessionlake.config.sections import Duration, OperatorSection
+from sessionlake.config.sections import Duration, GracedSection
 from sessionlake.errors import ConfigError
 from sessionlake.operators.shared.windowing.emit_section import EmitSection
 from sessionlake.operators.shared.windowing.policies import CLOSE, OFF
@@ -17,10 +17,11 @@ MAX_SLICES = 4096
 """Slices of a window, and windows of a slice."""
 
 
-class WindowSection(OperatorSection):
+class WindowSection(GracedSection):
     """Windows on the axis of event time; each kind has a class."""
 
     BESIDE: ClassVar[tuple[str, ...]] = ("aggregates", "emit")
+    CHANGES: ClassVar[tuple[str, str]] = ("a window", "its end")
     INSTEAD: ClassVar[Mapping[str, str]] = {"ttl": "window.retention_time or window.retention_count"}
     KEYED: ClassVar[bool] = False
     RESERVED: ClassVar[frozenset[str]] = frozenset(
@@ -40,8 +41,6 @@ class WindowSection(OperatorSection):
     kind: str
     by: Literal["time"] = "time"
     size: Duration
-    grace: Duration | None = None
-    """How long after its end a window takes events, for example "10 minutes"; the retention if none is given."""
     retention_time: Duration
     """How far before the watermark an event may lie, for example "1 day". An older event is a dead letter."""
     retention_count: int | None = Field(default=None, ge=1)
@@ -60,9 +59,9 @@ class WindowSection(OperatorSection):
         raise NotImplementedError
 
     @property
-    def grace_us(self) -> int:
-        """Grace after a window's end."""
-        return self.retention_us if self.grace is None else parse_duration(self.grace)
+    def default_grace_us(self) -> int:
+        """The retention."""
+        return self.retention_us
 
     @property
     def retention_us(self) -> int:
