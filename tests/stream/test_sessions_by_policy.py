@@ -1,6 +1,7 @@
 """Sessions that are sent by policy on Spark: the rows of every batch with lost stores, and the jobs one after the other."""
 
 import shutil
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from sessionlake.observe.status import read_status
 from sessionlake.operators.run import run
 from sessionlake.operators.sessions.changelog import SESSIONS, STORED
 from sessionlake.reading import read
+from sessionlake.serve.database import open_database
 from sessionlake.warehouse.changelog import Changelog
+from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import merged_rows
 from tests.engine.crash_support import FIRST, SECOND, T0, run_once
@@ -55,6 +58,27 @@ def test_every_batch_sends_what_a_flag_a_session_says_with_lost_stores(spark: Sp
     lake.check()
     assert lake.sent() == lake.answer()
     assert read(spark, lake.config).count() == len(lake.latest("session_key", "session_start"))
+
+
+def finals(spark: SparkSession, lake: PolicyLake) -> list[tuple[str, int, bool]]:
+    """Return key, start and `final` of each row of sessions_live, the same by Spark and by DuckDB."""
+    start = F.unix_micros("session_start")
+    found = sorted(tuple(row) for row in read(spark, lake.config).select("session_key", start, "final").collect())
+    text = "select session_key, epoch_us(session_start), final from sessions_live order by all"
+    with closing(open_database(lake.config, Lake.of(lake.config))) as database:
+        assert database.execute(text).fetchall() == found
+    return found
+
+
+def test_a_row_is_final_once_its_session_is_closed_as_it_was_sent(spark: SparkSession, lake: PolicyLake) -> None:
+    some = finals(spark, lake)
+    assert not all(final for *_, final in some)
+    run(spark, lake.config, once=True, drain=True)
+    every = finals(spark, lake)
+    assert every
+    assert all(final for *_, final in every)
+    compact(spark, lake.config)
+    assert finals(spark, lake) == every
 
 
 def test_the_jobs_know_both_tables(spark: SparkSession, tmp_path: Path) -> None:

@@ -244,6 +244,11 @@ class OperatorSection(Section):
         return True
 
     @property
+    def rows_lag(self) -> bool:
+        """Whether a result may have changed since its row was sent: then a row is final only if the state's tables have it as it is."""
+        return False
+
+    @property
     def not_final(self) -> str:
         """Why the shown row of a closed result may be an earlier form of one that goes on, in words with the remedy; empty if it never is."""
         return ""

@@ -1,6 +1,7 @@
 """The results of a pipeline with Spark: sessions_live, windows_live ..., exact at any time, and those of several as schemas of SQL."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -13,6 +14,7 @@ from sessionlake.serve.views import Settled, view_queries
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import batches_after, find_last_batch
+from sessionlake.warehouse.changelog import shown_sql
 from sessionlake.warehouse.dialects import SPARK
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import fold_point, hidden_us, merged_rows
@@ -35,8 +37,15 @@ def read_live(spark: SparkSession, config: Config) -> DataFrame:
         rows = rows.where(f"{rule} is null")
     if section.shown == "all":
         return rows
-    final = F.expr(section.final_sql(of.end, {} if last is None else last.state))
-    return rows.where(final) if section.shown == "final" else rows.withColumn("final", final)
+    final = section.final_sql(of.end, {} if last is None else last.state)
+    if section.shown == "final":
+        return rows.where(F.expr(final))
+    if not section.rows_lag:
+        return rows.withColumn("final", F.expr(final))
+    # Rows are read before the state, so no row is called final too early.
+    given: dict[str, Any] = {name: tables[name].read() for name in of.state_changelogs[0].tables}
+    held = of.held_sql(SPARK, lambda name: f"{{{name}}}")
+    return spark.sql(shown_sql("select * from {live}", None, final, held), live=rows, **given)
 
 
 def _as_then(config: Config, last: BatchCommit | None) -> Config:
@@ -83,7 +92,8 @@ def _pinned_queries(tables: Tables, config: Config, schema: str) -> dict[str, st
     find_last_batch(tables)  # refuses tables that are half restored
     of = tables.changelog
     # In this order: rows that are trimmed from the changelog are in the snapshot.
-    names = [name for name in (*of.tables, *schemas.SHARED) if tables[name].exists()]
+    stored = [name for one in of.state_changelogs for name in one.tables] if config.section.rows_lag else []
+    names = [name for name in (*of.tables, *stored, *schemas.SHARED) if tables[name].exists()]
     versions = {name: tables[name].latest_version() for name in names}
 
     def pinned(name: str) -> str:

@@ -1,6 +1,6 @@
 """A DuckDB database whose views are the tables of a pipeline."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import cache
 from tempfile import TemporaryDirectory
 
@@ -13,11 +13,13 @@ from sessionlake.errors import NoBatchesError
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import batches_after, find_last_batch
-from sessionlake.warehouse.changelog import FOLD, HIDDEN_WRITTEN
+from sessionlake.warehouse.changelog import FOLD, HIDDEN_WRITTEN, shown_sql
 from sessionlake.warehouse.dialects import DUCKDB
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.scan import TableScan, sql_text
 
+AboutKey = Callable[[str], str]
+"""SQL about the key that says which rows are asked for, given the key's column."""
 _PARTS = "parts of {}"
 """An attached database for the two halves of a pipeline's `batches`, because `show tables` does not list its tables. No pipeline has a name with a space."""
 _BUILT_IN = ("memory", "temp", "system", "main", "information_schema", "pg_catalog", "default", "global_temp")
@@ -26,12 +28,12 @@ _LOCKED = "set enable_external_access = false; set lock_configuration = true"
 
 
 def open_database(
-    config: Config, lake: Lake, condition: str | None = None, *, allow_files: bool = False, spills: bool = True
+    config: Config, lake: Lake, condition: AboutKey | None = None, *, allow_files: bool = False, spills: bool = True
 ) -> DuckDBPyConnection:
     """Return a database with a view of each table that is there, and those of the latest rows (`Changelog.live`, `every`); times are UTC.
 
-    The views stay at the versions at which they were made, and read nothing before they are queried. `condition`, SQL
-    about the key, says which rows are asked for. Queries reach no other files, no network and no extensions, unless
+    The views stay at the versions at which they were made, and read nothing before they are queried. `condition`
+    says which rows are asked for. Queries reach no other files, no network and no extensions, unless
     `allow_files`; SQL of others must not spill, because it could write where DuckDB does. NoBatchesError if there are none yet.
     """
     database = _connected()
@@ -57,10 +59,10 @@ def open_databases(configs: Iterable[Config], *, allow_files: bool = False, spil
     return _closed(database, allow_files=allow_files, spills=spills)
 
 
-def open_rows(config: Config, lake: Lake, last: BatchCommit, condition: str | None = None) -> DuckDBPyConnection:
+def open_rows(config: Config, lake: Lake, last: BatchCommit, condition: AboutKey | None = None) -> DuckDBPyConnection:
     """Return a database with views of the latest rows only, like `open_database`; rows are shown as of the batch `last`."""
     database = _connected()
-    _view_tables(database, config, lake, lake.changelog.tables, condition)
+    _view_tables(database, config, lake, (*lake.changelog.tables, *_of_state(config, lake)), condition)
     _view_latest(database, config, lake, last)
     return _closed(database, allow_files=False, spills=True)
 
@@ -70,6 +72,13 @@ def open_table(table: DeltaTable, name: str, condition: str | None = None) -> Du
     database = _connected()
     database.from_arrow(TableScan(table, condition)).create_view(name)
     return _closed(database, allow_files=False, spills=True)
+
+
+def _of_state(config: Config, lake: Lake) -> tuple[str, ...]:
+    """Return the tables of the state if they say which rows are final."""
+    if not config.section.rows_lag:
+        return ()
+    return tuple(name for one in lake.changelog.state_changelogs for name in one.tables)
 
 
 def _connected() -> DuckDBPyConnection:
@@ -101,15 +110,16 @@ def _temporary_directory() -> "TemporaryDirectory[str]":
     return TemporaryDirectory(prefix="sessionlake-")
 
 
-def _add_pipeline(database: DuckDBPyConnection, config: Config, lake: Lake, condition: str | None) -> None:
+def _add_pipeline(database: DuckDBPyConnection, config: Config, lake: Lake, condition: AboutKey | None) -> None:
     """Make the views of a pipeline, in a schema of its name, which is the current one then."""
-    _view_tables(database, config, lake, (*lake.changelog.tables, *schemas.SHARED), condition)
+    names = (*lake.changelog.tables, *_of_state(config, lake), *schemas.SHARED)
+    _view_tables(database, config, lake, names, condition)
     _view_latest(database, config, lake, find_last_batch(lake))
     _view_batches(database, config, lake)
 
 
 def _view_tables(
-    database: DuckDBPyConnection, config: Config, lake: Lake, names: Iterable[str], condition: str | None
+    database: DuckDBPyConnection, config: Config, lake: Lake, names: Iterable[str], condition: AboutKey | None
 ) -> None:
     """Make views of the tables with these names, in a schema of the pipeline's name."""
     of = lake.changelog
@@ -123,7 +133,9 @@ def _view_tables(
     # the two.
     for name in names:
         if lake[name].exists():
-            scan = TableScan(lake[name].open(), condition if name in of.tables else None)
+            # The tables of the state have their own name of the key.
+            key = next((one.key for one in (of, *of.state_changelogs) if name in one.tables), None)
+            scan = TableScan(lake[name].open(), None if key is None or condition is None else condition(key))
             if name == schemas.BATCHES:
                 _store_batches(database, config, scan)
             else:
@@ -163,17 +175,19 @@ def _view_latest(database: DuckDBPyConnection, config: Config, lake: Lake, last:
     hidden_us = None if last is None else last.state.get(HIDDEN_WRITTEN)
     live = of.live_sql(DUCKDB, columns, after=-1 if fold is None else fold, hidden_us=hidden_us)
     database.execute(f"create view {of.every} as {live}")
-    shown, final, kept = "*", "true", ""
     rule = config.quarantined_sql(DUCKDB.micros)
-    if rule is not None:
-        kept = f" and {rule} is null"
+    conditions = [] if rule is None else [f"{rule} is null"]
     for name, query in config.section.further_views("duckdb", DUCKDB.micros, of.every).items():
         database.execute(f"create view {name} as {query}")
-    if config.section.shown != "all":
-        final = config.section.final_sql(of.end, {} if last is None else last.state)
-    if config.section.shown == "marked":
-        shown, final = f"*, {final} as final", "true"
-    database.execute(f"create view {of.live} as select {shown} from {of.every} where ({final}){kept}")
+    final = config.section.final_sql(of.end, {} if last is None else last.state)
+    if config.section.shown == "final":
+        conditions.append(f"({final})")
+    mark, held = final if config.section.shown == "marked" else None, None
+    if config.section.rows_lag:
+        folded = lake[of.state_changelogs[0].snapshot].app_version(FOLD)
+        held = of.held_sql(DUCKDB, str, after=-1 if folded is None else folded)
+    shown = shown_sql(f"select * from {of.every}", " and ".join(conditions) or None, mark, held)
+    database.execute(f"create view {of.live} as {shown}")
 
 
 def _view_batches(database: DuckDBPyConnection, config: Config, lake: Lake) -> None:

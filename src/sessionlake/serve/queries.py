@@ -101,8 +101,12 @@ def answer_key(
         raise ConfigError(
             f"--from: {config.entry.rows.computed} lie at no times; leave --from and --to out, or select by {of.start}"
         )
-    asked = f"starts_with({of.key}, {sql_text(prefix)})" if key is None else f"{of.key} = {sql_text(key)}"
-    with closing(open_database(config, lake, condition=asked)) as database:
+
+    def about(name: str) -> str:
+        return f"starts_with({name}, {sql_text(prefix)})" if key is None else f"{name} = {sql_text(key)}"
+
+    asked = about(of.key)
+    with closing(open_database(config, lake, condition=about)) as database:
         bounds = {"low": from_us, "high": to_us}
         given = {name: us for name, us in bounds.items() if us is not None}
         conditions = {"low": f" and epoch_us({of.end}) {reaches} $low", "high": f" and epoch_us({of.start}) < $high"}

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from threading import Timer
 from typing import Any
 
@@ -13,7 +14,7 @@ from duckdb import DuckDBPyConnection
 from sessionlake.config.load import Config
 from sessionlake.config.sections import OperatorSection
 from sessionlake.errors import LakeError
-from sessionlake.serve.database import open_rows
+from sessionlake.serve.database import AboutKey, open_rows
 from sessionlake.serve.questions import Question
 from sessionlake.serve.refusals import RefusedError
 from sessionlake.serve.result_rows import OPEN, QUARANTINED
@@ -40,7 +41,7 @@ class TablesAtBatch:
         of, section = self.lake.changelog, self.config.section
         given: dict[str, Any] = {"limit": asked.limit}
         where = list(_about_keys(of.key, asked))
-        pushed = " and ".join(f"({condition})" for condition in where) or None
+        pushed = partial(_about_key, asked) if where else None
         if asked.from_us is not None:
             reaches = ">=" if section.ends_inclusive else ">"
             where.append(f"epoch_us({of.end}) {reaches} {asked.from_us}")
@@ -98,7 +99,7 @@ class TablesAtBatch:
                 conditions.append(section.final_sql(of.end, self.commit.state))
         return f"from {view}" + (f" where {' and '.join(conditions)}" if conditions else "")
 
-    def _rows(self, pushed: str | None, query: str, given: dict[str, Any]) -> pa.Table:
+    def _rows(self, pushed: AboutKey | None, query: str, given: dict[str, Any]) -> pa.Table:
         with (
             closing(open_rows(self.config, self.lake, self.commit, pushed)) as database,
             in_time(database, self.config),
@@ -142,6 +143,11 @@ def open_tables_at_batch(config: Config) -> TablesAtBatch:
             return TablesAtBatch(config, lake, commit)
         # The snapshot was opened after a later batch had been folded into it: its rows would be of two batches.
     raise LakeError("tables: are folded faster than they can be opened; ask again")
+
+
+def _about_key(asked: Question, name: str) -> str:
+    """Return all conditions about the key as one."""
+    return " and ".join(f"({condition})" for condition in _about_keys(name, asked))
 
 
 def _about_keys(name: str, asked: Question) -> Iterator[str]:

@@ -71,7 +71,8 @@ def view_queries(
     rule = config.quarantined_sql(dialect.micros)
     conditions = [*([settled.final] if section.shown == "final" else []), *([f"{rule} is null"] if rule else [])]
     mark = settled.final if section.shown == "marked" else None
-    queries = {of.live: shown_sql(every, " and ".join(conditions) or None, mark), of.every: every}
+    held = of.held_sql(dialect, table) if section.rows_lag else None
+    queries = {of.live: shown_sql(every, " and ".join(conditions) or None, mark, held), of.every: every}
     before: list[str] = []
     for name, query in section.further_views(engine, dialect.micros, view(of.every)).items():
         # They name each other by their own names, which may not be those in the engine.

@@ -3,7 +3,7 @@
 One SQL text serves Spark and DuckDB here, and other engines by `sessionlake views`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,10 @@ CAUSE, UPDATE = "cause", "update"
 """The column of a keyed changelog with the cause of the change, and the cause of those that an event makes."""
 WRITTEN, INSERTED = "written_at", "inserted_at"
 """The columns of a keyed changelog and snapshot that say when a row was written last, and when its key got one."""
+LIVE = "live"
+"""The name of the query of the latest rows in conditions over it."""
+UNCHANGED = "held.revision is not null"
+"""The condition of a row whose result has not changed since it was sent, beside `Changelog.held_sql`."""
 HIDDEN_WRITTEN = "hidden_written_us"
 """The number of a state that is the time at which or before it rows were written that have expired without a delete."""
 
@@ -247,6 +251,20 @@ where not exists (select 1 from tail where {same}){kept}
 union all
 select {", ".join(dated)} from ranked where _rank = 1{put}"""
 
+    def held_sql(self, dialect: Dialect, table: Callable[[str], str], after: int | None = None) -> str:
+        """Return the join of the query named LIVE with the state, which finds UNCHANGED rows: those that are in it at their revision.
+
+        `table` names a table in the query by its own name, `after` is the fold point of the state's snapshot. The tables of the
+        state may be of a later batch than the rows.
+        """
+        state = self.state_changelogs[0]
+        names = state.identity_in(dialect)
+        rows = state.live_sql(
+            dialect, [*names, "revision"], snapshot=table(state.snapshot), changelog=table(state.changes), after=after
+        )
+        same = [f"held.{theirs} = {LIVE}.{ours}" for ours, theirs in zip(self.identity_in(dialect), names, strict=True)]
+        return f"left join (\n{rows}\n) as held on {' and '.join([*same, f'held.revision = {LIVE}.revision'])}"
+
     def _with_key_columns(self, columns: Sequence[str]) -> list[str]:
         """Return a table's columns and, after the key, those of the key's columns that the table lacks."""
         lacking = [name for name in self.key_columns if name not in columns]
@@ -443,9 +461,14 @@ def changelog_of(config: "Config") -> Changelog:
     return replace(found, key_columns=columns) if columns else found
 
 
-def shown_sql(live: str, where: str | None = None, final: str | None = None) -> str:
-    """Return the query of the rows of another one, `live`, that fulfil a condition, with a further column `final`, a condition, if given."""
+def shown_sql(live: str, where: str | None = None, final: str | None = None, held: str | None = None) -> str:
+    """Return the query of the rows of another one, `live`, that fulfil a condition, with a further column `final`, a condition, if given.
+
+    With `held`, which is `Changelog.held_sql`, a row is final only if it is UNCHANGED, too.
+    """
     if where is None and final is None:
         return live
-    mark = "" if final is None else f", coalesce({final}, false) as final"
-    return f"select *{mark} from (\n{live}\n) as live" + ("" if where is None else f" where {where}")
+    whole = final if held is None else f"{final} and {UNCHANGED}"
+    mark = "" if final is None else f", coalesce({whole}, false) as final"
+    joined = "" if held is None else f"\n{held}"
+    return f"select {LIVE}.*{mark} from (\n{live}\n) as {LIVE}{joined}" + ("" if where is None else f" where {where}")

@@ -1,7 +1,7 @@
 """Random streams of sessions that are sent by policy, played beside the model of docs/rules.md, rules 260 to 265."""
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -161,8 +161,12 @@ def _part(random_: random.Random, now: int, max_length: int | None, before: tupl
     return Part(random_.choice("abc"), start, last, random_.randint(1, 9))
 
 
-def played(given: Stream, weaker: str = "") -> Iterator[tuple[Output, Outcome]]:
-    """Yield the outputs of each batch beside those of the model; at the end all is closed."""
+def played(
+    given: Stream,
+    weaker: str = "",
+    looks: Callable[[SessionizerHarness, EmissionModel], None] | None = None,
+) -> Iterator[tuple[Output, Outcome]]:
+    """Yield the outputs of each batch beside those of the model, and let `looks` look at both; at the end all is closed."""
     model, seed = given.model(weaker), random.Random(len(given.batches))
     last = Batch((), given.batches[-1].clock, advance=END)
     with given.harness() as run:
@@ -182,6 +186,8 @@ def played(given: Stream, weaker: str = "") -> Iterator[tuple[Output, Outcome]]:
                 advance=batch.advance,
                 flush=batch.flush,
             )
+            if looks is not None:
+                looks(run, model)
             yield output, told
         assert [(row["key"], row["start_us"] // S) for row in run.sent()] == sorted(
             (s.key, start) for s in model.sessions for start in s.shown

@@ -265,10 +265,15 @@ class SessionSection(GracedSection):
 
     @property
     def shown(self) -> Literal["all", "final", "marked"]:
-        """All, or with emit = "final" those that are final; with [emit] all, marked if the row of a session that goes on is never shown."""
-        if self.sends_finals:
+        """All, or with emit = "final" those that are final; with [emit] all, marked."""
+        if self.policies is not None:
             return "marked"
         return "final" if self.emit == "final" else "all"
+
+    @property
+    def rows_lag(self) -> bool:
+        """With [emit]: a session may have grown since it was sent, also if it had ended by then."""
+        return self.policies is not None
 
     @property
     def stores_are_rows(self) -> bool:
