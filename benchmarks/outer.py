@@ -38,7 +38,7 @@ def config(type_: str | None, unmatched: str | None) -> dict[str, Any]:
         event = {"time": "at", "time_unit": "us"}
         return {"name": name, "size": "2 minutes", "columns": ["v"], "source": source, "event": event}
 
-    join = {"on": ["id"], "retention_time": "10 minutes", "idle": "1 minute", "left": side("orders")}
+    join = {"on": ["id"], "retention": "10 minutes", "idle": "1 minute", "left": side("orders")}
     join |= {"right": side("shipments"), **({} if type_ is None else {"type": type_})}
     return {"join": join, **({} if unmatched is None else {"emit": {"unmatched": unmatched}})}
 

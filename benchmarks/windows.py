@@ -32,12 +32,10 @@ Found = dict[str, Any]
 HOUR_US = 3_600_000_000
 ROUNDS = 5
 IDLE_S = 60
-TIME = {"kind": "tumbling", "size": "1 hour", "grace": "1 hour", "retention_time": "10 days"}
+TIME = {"kind": "tumbling", "size": "1 hour", "grace": "1 hour", "retention": "10 days"}
 SECTIONS: dict[str, Found] = {
     "time": {"window": TIME},
-    "count": {
-        "window": {"kind": "tumbling", "by": "count", "size": 2, "retention_count": 2, "retention_time": "10 days"}
-    },
+    "count": {"window": {"kind": "tumbling", "by": "count", "size": 2, "retention_count": 2, "retention": "10 days"}},
     "state": {"window": TIME, "emit": {"early": "batch", "late": "batch"}},
     "idle": {"window": TIME, "emit": {"early": "1 minute"}},
 }

@@ -22,7 +22,7 @@ class JoinLake(OperatorLake):
 [join]
 on = ["key"]
 grace = "15 minutes"
-retention_time = "40 minutes"
+retention = "40 minutes"
 idle = "1000 days"
 
 [join.left]

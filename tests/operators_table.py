@@ -84,7 +84,7 @@ kind = "hopping"
 size = "20 minutes"
 advance = "10 minutes"
 grace = "15 minutes"
-retention_time = "40 minutes"
+retention = "40 minutes"
 
 [emit]
 early = "off"
@@ -128,7 +128,7 @@ by = "count"
 per = "partition"
 size = 30
 advance = 10
-retention_time = "40 minutes"
+retention = "40 minutes"
 retention_count = 90
 
 [emit]

@@ -22,7 +22,7 @@ SETTINGS = "local[2], 2 shards, 4 files a batch, Delta"
 
 def _times(workload: str) -> dict[str, str]:
     of = WORKLOADS[workload]
-    return {"grace": f"{of.grace_ms} ms", "retention_time": of.retention}
+    return {"grace": f"{of.grace_ms} ms", "retention": of.retention}
 
 
 def _tumbling(workload: str) -> dict[str, dict[str, Any]]:
@@ -55,7 +55,7 @@ SECTIONS: dict[str, dict[str, Any]] = {
             "by": "count",
             "size": _COUNT,
             "retention_count": _COUNT,
-            "retention_time": WORKLOADS["count"].retention,
+            "retention": WORKLOADS["count"].retention,
         },
         "emit": {"early": "off"},
     },

@@ -262,7 +262,7 @@ def test_windows_are_proposed_with_ten_events_each_on_average(tmp_path: Path, ki
     section = config.section.model_dump()
     assert (section["kind"], section["size"]) == (kind, "1 hour")
     assert section.get("advance") == ("5 minutes" if kind == "hopping" else None)
-    assert (section["grace"], section["retention_time"]) == ("1 minute", "30 days")
+    assert (section["grace"], section["retention"]) == ("1 minute", "30 days")
 
 
 def test_windows_of_a_sample_without_events_are_the_usual_ones(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ SESSIONS: dict[str, Any] = {
     "event": {"key": "user", "time": "at"},
     "session": {"gap": "10 minutes", "grace": "5 minutes"},
 }
-WINDOW = {"kind": "tumbling", "size": "1 day", "retention_time": "30 days"}
+WINDOW = {"kind": "tumbling", "size": "1 day", "retention": "30 days"}
 DAYS: dict[str, Any] = {
     "pipeline": {"warehouse": "lake/days"},
     "source": {"kind": "results", "of": "clicks", "rows": "final"},
@@ -122,7 +122,7 @@ def test_it_is_named_by_name_or_path_and_read_where_it_is(write: Write, tmp_path
 def test_a_side_of_a_join_can_be_results(write: Write) -> None:
     side = {"event": {"time": "session_end"}, "source": DAYS["source"], "size": "1 hour", "columns": ["event_count"]}
     sides = {at: {"name": name, **side} for at, name in (("left", "former"), ("right", "latter"))}
-    join = {"on": ["session_key"], "grace": "1 hour", "retention_time": "7 days", "idle": "1 day", **sides}
+    join = {"on": ["session_key"], "grace": "1 hour", "retention": "7 days", "idle": "1 day", **sides}
     root = write(clicks=SESSIONS, pairs={"pipeline": {"warehouse": "lake/pairs"}, "join": join})
     config = load_config(root / "pairs.toml")
     assert {*config.upstream} == {"join.left.source", "join.right.source"}

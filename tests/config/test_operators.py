@@ -20,11 +20,11 @@ SIDES = {
 }
 EXAMPLES: dict[str, dict[str, Any]] = {
     "session": {"gap": "30 minutes"},
-    "window": {"kind": "tumbling", "size": "1 hour", "retention_time": "1 day"},
-    "count": {"kind": "sliding", "by": "count", "size": 3, "retention_time": "1 day", "retention_count": 9},
+    "window": {"kind": "tumbling", "size": "1 hour", "retention": "1 day"},
+    "count": {"kind": "sliding", "by": "count", "size": 3, "retention": "1 day", "retention_count": 9},
     "table": {},
     "group": {},
-    "join": {"on": ["id"], "retention_time": "1 day", **SIDES},
+    "join": {"on": ["id"], "retention": "1 day", **SIDES},
     "table_join": {"on": ["id"], **{at: {k: v for k, v in side.items() if k != "size"} for at, side in SIDES.items()}},
     "process": {"class": "shop:Funnel", "retention": "1 day", "output": {"step": "string"}},
 }

@@ -109,7 +109,7 @@ def test_keys_of_a_connection_are_defaults(write: Write) -> None:
 def test_the_sides_of_a_join_and_a_sink_have_connections_too(write: Write) -> None:
     side = 'size = "1 hour"\ncolumns = ["v"]\nsource = { connection = "files" }\nevent = { time = "at" }\n'
     sink = '[sink.kafka]\nconnection = "sending"\ntopic = "pairs"\n'
-    text = f'[join]\non = ["user"]\nretention_time = "1 day"\n[join.left]\nname = "l"\n{side}[join.right]\nname = "r"\n{side}{sink}'
+    text = f'[join]\non = ["user"]\nretention = "1 day"\n[join.left]\nname = "l"\n{side}[join.right]\nname = "r"\n{side}{sink}'
     root = write(project=f'{PROJECT}[connections.sending]\nbootstrap_servers = "k:1"\n', pairs=text)
     config = load_config(root / "pairs.toml")
     assert {one.source.path for one in config.inputs.values()} == {f"{root}/events"}

@@ -9,7 +9,7 @@ from sessionlake.config.load import Config, parse_config
 from tests.support import make_config
 
 WARNED = "lets one early event make events of now late, which it can't up to"
-HOUR = {"kind": "tumbling", "size": "1 hour", "retention_time": "1 day"}
+HOUR = {"kind": "tumbling", "size": "1 hour", "retention": "1 day"}
 SOURCE = {"kind": "files", "path": "events", "format": "json"}
 
 
@@ -26,7 +26,7 @@ def windows(root: Path, skew: dict[str, Any], **window: Any) -> Config:
 def join(root: Path, skew: str, **join: Any) -> Config:
     side = {"source": SOURCE, "event": {"time": "time", "max_future_skew": skew}}
     sides = {"left": {"name": "l", "size": "1 hour", **side}, "right": {"name": "r", "size": "2 hours", **side}}
-    given = {"on": ["id"], "retention_time": "1 day", **sides, **join}
+    given = {"on": ["id"], "retention": "1 day", **sides, **join}
     return parse_config({"pipeline": {"name": "test", "warehouse": "warehouse"}, "join": given}, root)
 
 

@@ -48,7 +48,7 @@ Processors(processor=Own, retention="1 day", output={"n": "long"})
 Pipeline("a", operator=Sessions(gap=60), warehouse="lake")
 Pipeline("a", operator=Sessions(gapp="1 hour"), warehouse="lake")
 Pipeline("a", operator=Files("events"), warehouse="lake")
-Pipeline("a", operator=Windows(kind="hoping", size="1 hour", retention_time="1 day"))
+Pipeline("a", operator=Windows(kind="hoping", size="1 hour", retention="1 day"))
 Pipeline("a", operator=Sessions(gap="1 hour"), warehouse="lake", shard=2, aggregates={"n": Count(where=1)})
 """
 SEEN = """\
@@ -168,6 +168,6 @@ def test_a_text_in_a_call_stays_that_text(text: str) -> None:
 def test_they_say_themselves() -> None:
     assert repr(sessionlake.Files("e", format="json")) == "Files(path='e', format='json')"
     assert repr(sessionlake.Sum("v", where="v > 1")) == "Sum('v', where='v > 1')"
-    assert "gap, grace" in (sessionlake.Sessions.__doc__ or "")
+    assert "grace, gap" in (sessionlake.Sessions.__doc__ or "")
     with pytest.raises(AttributeError, match="module 'sessionlake' has no attribute 'Sesions'"):
         _ = sessionlake.Sesions  # type: ignore[attr-defined]

@@ -74,16 +74,16 @@ def clicks(**given: Any) -> Pipeline:
         ),
         (
             {
-                "operator": Windows(kind="hopping", size="1 hour", advance="30 minutes", retention_time="1 day"),
+                "operator": Windows(kind="hopping", size="1 hour", advance="30 minutes", retention="1 day"),
                 "emit": Emit(early="batch"),
                 "quality": Quality(max_late_rate=0.5, aggregates={}),
                 "serve": None,
             },
-            '[window]\nkind = "hopping"\nsize = "1 hour"\nadvance = "30 minutes"\nretention_time = "1 day"\n[emit]\nearly = "batch"\n[quality]\nmax_late_rate = 0.5',
+            '[window]\nkind = "hopping"\nsize = "1 hour"\nadvance = "30 minutes"\nretention = "1 day"\n[emit]\nearly = "batch"\n[quality]\nmax_late_rate = 0.5',
         ),
         (
-            {"operator": CountedWindows(kind="sliding", size=10, retention_time="1 day", retention_count=10)},
-            '[window]\nkind = "sliding"\nby = "count"\nsize = 10\nretention_time = "1 day"\nretention_count = 10',
+            {"operator": CountedWindows(kind="sliding", size=10, retention="1 day", retention_count=10)},
+            '[window]\nkind = "sliding"\nby = "count"\nsize = 10\nretention = "1 day"\nretention_count = 10',
         ),
         (
             {"operator": KeyedTable(columns=["a", "b"]), "ttl": Ttl(pattern="index", ttl="1 day")},
@@ -101,7 +101,7 @@ def test_it_is_the_config_of_the_file(given: dict[str, Any], text: str, tmp_path
 
 
 def test_a_join_has_two_sources(tmp_path: Path) -> None:
-    operator = Joins(on=["id"], left=Left(name="l", **SIDE), right=Right(name="r", **SIDE), retention_time="1 day")
+    operator = Joins(on=["id"], left=Left(name="l", **SIDE), right=Right(name="r", **SIDE), retention="1 day")
     config = Pipeline("pairs", warehouse="lake", operator=operator, directory=tmp_path).config
     assert {name: side.source.path for name, side in config.inputs.items()} == dict.fromkeys(
         ("left", "right"), str(tmp_path / "events")
@@ -127,8 +127,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"operator": Sessions(gapp="1 hour")}, '[session]\ngapp = "1 hour"'),
     ({"operator": Sessions(gap=3)}, "[session]\ngap = 3"),
     (
-        {"operator": Windows(kind="hoping", size="1 hour", retention_time="1 day")},
-        '[window]\nby="time"\nkind="hoping"\nsize="1 hour"\nretention_time="1 day"',
+        {"operator": Windows(kind="hoping", size="1 hour", retention="1 day")},
+        '[window]\nby="time"\nkind="hoping"\nsize="1 hour"\nretention="1 day"',
     ),
     (
         {"operator": Sessions(gap="1 hour"), "serv": {"port": 1}, "ttl": {"pattern": "lru"}},

@@ -128,7 +128,7 @@ def test_windows_of_sessions_archive(spark: SparkSession, tmp_path: Path) -> Non
     run_files(spark, tmp_path, path, "1", rows[40:])
     write_config(
         tmp_path,
-        window={"kind": "tumbling", "size": "30 us", "grace": "40 us", "retention_time": "400 us"},
+        window={"kind": "tumbling", "size": "30 us", "grace": "40 us", "retention": "400 us"},
         emit={"early": "batch"},
         aggregates=aggregates,
     )
@@ -188,7 +188,7 @@ def test_what_the_archive_lacks_is_refused_in_one_line(spark: SparkSession, tmp_
     refused("does not have column 'other'", from_what_is_there=True)
     write_config(
         tmp_path,
-        window={"by": "count", "kind": "tumbling", "size": 3, "retention_count": 9, "retention_time": "1 s"},
+        window={"by": "count", "kind": "tumbling", "size": 3, "retention_count": 9, "retention": "1 s"},
         aggregates=aggregates,
     )
     refused("depends on the order of messages", from_what_is_there=True)

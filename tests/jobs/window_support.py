@@ -33,7 +33,7 @@ def window_config(root: Path, **sections: dict[str, Any]) -> Config:
         "source": {"kind": "files", "path": "events", "format": "json", "max_files_per_batch": 1},
         "event": {"key": "key", "time": "time_us", "time_unit": "us"},
         "emit": {"early": "batch", "late": "batch"},
-        "window": {"kind": "tumbling", "size": "10 us", "offset": "3 us", "grace": "20 us", "retention_time": "60 us"},
+        "window": {"kind": "tumbling", "size": "10 us", "offset": "3 us", "grace": "20 us", "retention": "60 us"},
         "aggregates": {"total": "sum(v)"},
         "expire": {"max_share": 1.0},
     }

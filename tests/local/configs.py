@@ -10,12 +10,12 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "session": {**EVENTS, "session": {"gap": "1 minute", "grace": "1 hour", "retention": "1 day"}},
     "window": {
         **EVENTS,
-        "window": {"kind": "tumbling", "size": "1 minute", "grace": "1 hour", "retention_time": "1 day"},
+        "window": {"kind": "tumbling", "size": "1 minute", "grace": "1 hour", "retention": "1 day"},
         "emit": {"early": "batch", "late": "batch"},
     },
     "count": {
         **EVENTS,
-        "window": {"kind": "tumbling", "by": "count", "size": 2, "retention_time": "1 day", "retention_count": 100},
+        "window": {"kind": "tumbling", "by": "count", "size": 2, "retention": "1 day", "retention_count": 100},
         "emit": {"early": "batch"},
     },
     "table": {"source": SOURCE, "event": EVENT, "table": {"columns": ["v"], "retention": "1 day"}},
@@ -25,7 +25,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "on": ["key"],
             "left": {"name": "l", "size": "1 minute", **SIDE},
             "right": {"name": "r", "size": "1 minute", **SIDE},
-            "retention_time": "1 day",
+            "retention": "1 day",
         }
     },
     "table_join": {

@@ -92,7 +92,7 @@ def table_join_of(a: pa.DataType, b: pa.DataType, on: str = "k = m") -> Typed:
 def join_of(a: pa.DataType, b: pa.DataType, on: str = "k = m") -> Typed:
     side = {"size": "1 hour", "columns": ["at"], "source": FILES, "event": {"time": "at", "time_unit": "us"}}
     config = {
-        "join": {"on": [on], "retention_time": "3 hours", "left": {"name": "a", **side}, "right": {"name": "b", **side}}
+        "join": {"on": [on], "retention": "3 hours", "left": {"name": "a", **side}, "right": {"name": "b", **side}}
     }
     return Typed(config, {"left": {"k": a, "at": pa.int64()}, "right": {"m": b, "at": pa.int64()}})
 
@@ -200,6 +200,6 @@ def test_a_double_may_not_be_cast_there() -> None:
 
 def test_sides_without_values_have_the_types_of_the_other_one() -> None:
     left, right = {"name": "a", "size": "1 hour"}, {"name": "b", "size": "1 hour"}
-    with JoinHarness(on=["id"], left=left, right=right, retention_time="3 hours") as harness:
+    with JoinHarness(on=["id"], left=left, right=right, retention="3 hours") as harness:
         harness.process([{"id": "x", "time_us": 0}], [])
         assert len(harness.process([], [{"id": "x", "time_us": 0}]).pairs) == 1

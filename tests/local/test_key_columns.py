@@ -25,10 +25,10 @@ SUM = {"aggregates": {"total": "sum(v)"}}
 SCHEMA = {"at": "long", "v": "long", "tag": "string"}
 SECTIONS: dict[str, dict[str, Any]] = {
     "session": {**SUM, "session": {"gap": "10 minutes", "grace": "5 minutes", "retention": "1 hour"}},
-    "window": {**SUM, "window": {"kind": "tumbling", "size": "10 minutes", "retention_time": "1 hour"}},
+    "window": {**SUM, "window": {"kind": "tumbling", "size": "10 minutes", "retention": "1 hour"}},
     "count": {
         **SUM,
-        "window": {"kind": "tumbling", "by": "count", "size": 2, "retention_time": "1 hour", "retention_count": 10},
+        "window": {"kind": "tumbling", "by": "count", "size": 2, "retention": "1 hour", "retention_count": 10},
     },
     "table": {"table": {"columns": ["v"]}},
     "group": {**SUM, "group": {}},
@@ -58,7 +58,7 @@ def config_of(operator: str, key: Any, **event: Any) -> dict[str, Any]:
                 **{at: {k: v for k, v in s.items() if k != "size"} for at, s in sides.items()},
             }
         }
-    return {"join": {"on": on, "retention_time": "1 hour", **sides}}
+    return {"join": {"on": on, "retention": "1 hour", **sides}}
 
 
 def alone(tenant: str | None, user: str | None) -> str | None:

@@ -26,7 +26,7 @@ SHIPMENTS: list[tuple[str, dict[str, Any]]] = [
 CLOCKS = ["9:00:00", "9:00:10", "9:00:59", "9:01:00", "9:01:01", "9:02:00", "9:02:01", "9:03:00"]
 """With the ticks of each minute, which are batches without input."""
 BY: dict[str, dict[str, Any]] = {
-    "time": {"by": "time", "retention_time": "1 hour", "grace": "0 seconds"},
+    "time": {"by": "time", "retention": "1 hour", "grace": "0 seconds"},
     "count": {"by": "count", "retention_count": 1000},
 }
 SIZES: dict[str, Any] = {"time": "2 minutes", "count": 3}

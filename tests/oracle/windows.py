@@ -85,7 +85,7 @@ class Window:
 class WindowModel:
     """Play batches of events to one explicit machine per window.
 
-    `retention` is `retention_time`, `beyond_retention` "dead_letter" or "drop", `early` "off", "batch" or a period,
+    `retention` is `retention`, `beyond_retention` "dead_letter" or "drop", `early` "off", "batch" or a period,
     `full` "end" or "close", `late` "batch", "close" or a period. `offset` moves the grid, `tick_offset` the ticks. `keep` is
     `retention_count`: events are let go of by whole cells, as long as a window or a 64th of the retention.
     """

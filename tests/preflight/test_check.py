@@ -240,8 +240,8 @@ def test_a_job_is_refused_as_by_itself(tmp_path: Path) -> None:
 
 
 OTHERS = {
-    "window": '[window]\nkind = "hopping"\nsize = "1 hour"\nadvance = "5 minutes"\ngrace = "10 minutes"\nretention_time = "1 day"\n',
-    "count": '[window]\nby = "count"\nkind = "tumbling"\nsize = 10\nretention_time = "1 day"\nretention_count = 100\n',
+    "window": '[window]\nkind = "hopping"\nsize = "1 hour"\nadvance = "5 minutes"\ngrace = "10 minutes"\nretention = "1 day"\n',
+    "count": '[window]\nby = "count"\nkind = "tumbling"\nsize = 10\nretention = "1 day"\nretention_count = 100\n',
     "table": '[table]\ndelete_when = "v < 0"\n',
     "group": "[group]\n",
 }
@@ -269,7 +269,7 @@ name = "pairs"
 warehouse = "warehouse"
 [join]
 on = ["user"]
-retention_time = "1 day"
+retention = "1 day"
 left = {{ name = "l", size = "5 minutes", columns = ["{left}"], source = {source}, event = {event} }}
 right = {{ name = "r", size = "1 minute", columns = ["v"], source = {source}, event = {event} }}
 """
@@ -285,7 +285,7 @@ def test_a_joins_side_is_told_by_its_own_key(project: Project, left: str) -> Non
     found = check(project.path)
     if left == "v":
         near = "l stays joinable for 5 minutes, r for 1 minute"
-        late = "messages are late 0 seconds after their last possible partner"
+        late = "messages are late 23 hours 54 minutes after their last possible partner"
         assert found.summary["computes"] == f"pairs of l and r with equal user: {near}; {late}"
     else:
         assert [(problem.key, problem.line) for problem in found.problems] == [("join.left.columns", 8)]

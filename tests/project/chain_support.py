@@ -91,7 +91,7 @@ HOURS = f"""\
 {results_of("clicks", "final")}[window]
 kind = "tumbling"
 size = "1 hour"
-retention_time = "30 days"
+retention = "30 days"
 
 [aggregates]
 sessions = "count()"

@@ -34,7 +34,7 @@ time = "at"
 """
 PIPELINES = {
     "sittings": f'{SOURCE}[session]\ngap = "10 minutes"\ngrace = "0 seconds"\nretention = "1 day"\n[aggregates]\ntotal = "sum(v)"\n',
-    "hours": f'{SOURCE}[window]\nkind = "tumbling"\nsize = "1 hour"\ngrace = "1 hour"\nretention_time = "1 day"\n[emit]\nearly = "batch"\nlate = "batch"\n[aggregates]\ntotal = "sum(v)"\n',
+    "hours": f'{SOURCE}[window]\nkind = "tumbling"\nsize = "1 hour"\ngrace = "1 hour"\nretention = "1 day"\n[emit]\nearly = "batch"\nlate = "batch"\n[aggregates]\ntotal = "sum(v)"\n',
     "latest": f'{SOURCE}[table]\ncolumns = ["v"]\n',
     # Late events of the sessions, in sessions of their own: a pipeline behind another one.
     "stragglers": '[source]\nkind = "delta"\npath = "lake/sittings/late_events"\n[event]\nkey = "key"\ntime = "event_time"\n[session]\ngap = "1 hour"\n',

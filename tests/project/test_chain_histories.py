@@ -93,7 +93,7 @@ FRONTS = {
 kind = "tumbling"
 size = "40 minutes"
 grace = "1 hour"
-retention_time = "4 hours"
+retention = "4 hours"
 {AGGREGATES}
 [emit]
 early = "batch"

@@ -97,7 +97,7 @@ def test_what_is_wrong_in_any_file_stops_all_before_spark_starts(root: Path) -> 
     done = call("check", str(root), code=2)
     lines = [line.replace(f"{root}/", "") for line in done.output.splitlines()]
     assert len(lines) == 2
-    assert lines[0].startswith("sessionlake: hours.toml:10: window.retention_time: 'a day' is not a duration")
+    assert lines[0].startswith("sessionlake: hours.toml:10: window.retention: 'a day' is not a duration")
     assert lines[1].startswith("sessionlake: latest.toml:7: table.columns: 'w' is no column of")
     assert run(root, "--once").returncode == 2
     assert not (root / "lake").exists()

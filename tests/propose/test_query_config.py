@@ -259,7 +259,7 @@ JOIN = (
 def test_a_join_on_equality_and_a_range_of_times() -> None:
     made = made_of(JOIN, sample_of(SAMPLE), sample_of(SAMPLE))
     section = config_of(made).section.model_dump()
-    assert (section["on"], section["kind"], section["grace"], section["retention_time"]) == (
+    assert (section["on"], section["kind"], section["grace"], section["retention"]) == (
         ["user_id"],
         "sliding",
         "10 minutes",
@@ -285,7 +285,7 @@ def test_a_join_on_equality_and_a_range_of_times() -> None:
 def test_messages_of_a_join_are_kept_for_as_long_as_ids_are_remembered() -> None:
     made = made_of(f"{JOIN}\n-- unique b.event_id 3 days", sample_of(SAMPLE), sample_of(SAMPLE))
     section = config_of(made).section.model_dump()
-    assert (section["right"]["event"]["unique_for"], section["retention_time"]) == ("3 days", "3 days")
+    assert (section["right"]["event"]["unique_for"], section["retention"]) == ("3 days", "3 days")
 
 
 def test_pairs_are_those_of_a_plain_loop() -> None:
@@ -330,7 +330,7 @@ def test_ranges_of_a_join(times: str, sizes: tuple[str, str], where: str | None)
     made = made_of(query, sample_of(SAMPLE), sample_of(SAMPLE))
     section = config_of(made).section.model_dump()
     assert (section["left"]["size"], section["right"]["size"], section["on"]) == (*sizes, ["tenant"])
-    assert section["retention_time"] == ("30 days" if "unbounded" in sizes else "1 day")
+    assert section["retention"] == ("30 days" if "unbounded" in sizes else "1 day")
     assert made.select == f"select a_event_id as event_id\nfrom joins_live{'' if where is None else f' where {where}'}"
 
 

@@ -148,7 +148,7 @@ def test_each_answer_is_of_its_batch(spark: SparkSession, tmp_path: Path) -> Non
 
 
 def test_windows_and_rows_of_a_table(spark: SparkSession, tmp_path: Path) -> None:
-    window = {"kind": "tumbling", "size": "10 us", "grace": "5 us", "retention_time": "1 hour"}
+    window = {"kind": "tumbling", "size": "10 us", "grace": "5 us", "retention": "1 hour"}
     for folder in ("w", "t"):
         (tmp_path / folder).mkdir()
     windows = config_of(tmp_path / "w", window=window, aggregates={"total": "sum(v)"})

@@ -18,7 +18,7 @@ SESSION = {"session": {"gap": "1 minute", "grace": "1 hour", "retention": "1 day
 SUMS = {"aggregates": {"n": "count_distinct(version)", "total": "sum(amount)"}}
 SIDE = {"source": SOURCE, "event": {"time": "ts"}, "columns": ["amount"]}
 LOOKUP = {"name": "t", "path": "table", "format": "csv", "on": "version", "columns": ["amount"]}
-JOIN = {"on": ["version"], "retention_time": "1 day", "left": {"name": "l", "size": "1 minute", **SIDE}}
+JOIN = {"on": ["version"], "retention": "1 day", "left": {"name": "l", "size": "1 minute", **SIDE}}
 CONFIGS: dict[str, tuple[dict[str, Any], str]] = {
     "no key": ({**SESSION, **SUMS, "event": EVENT}, "double"),
     "key": ({**SESSION, **SUMS, "event": {"key": "version", "time": "ts"}}, "string"),

@@ -41,11 +41,11 @@ WINDOWS: dict[str, tuple[Any, dict[str, str]]] = {
 }
 SESSIONS = SessionWindows.with_gap("5 us").grace("5 us").until("40 us")
 JOINS: dict[str, dict[str, Any]] = {
-    "sliding": {"by": "time", "grace": "5 us", "retention_time": "40 us"},
+    "sliding": {"by": "time", "grace": "5 us", "retention": "40 us"},
     "count": {"by": "count", "retention_count": 20},
-    "hopping": {"kind": "hopping", "size": "8 us", "advance": "6 us", "grace": "5 us", "retention_time": "40 us"},
-    "tumbling": {"kind": "tumbling", "size": "8 us", "grace": "5 us", "retention_time": "40 us"},
-    "session": {"kind": "session", "gap": "3 us", "grace": "5 us", "retention_time": "40 us"},
+    "hopping": {"kind": "hopping", "size": "8 us", "advance": "6 us", "grace": "5 us", "retention": "40 us"},
+    "tumbling": {"kind": "tumbling", "size": "8 us", "grace": "5 us", "retention": "40 us"},
+    "session": {"kind": "session", "gap": "3 us", "grace": "5 us", "retention": "40 us"},
 }
 SIZES: dict[str, tuple[Any, Any]] = {"sliding": ("6 us", "3 us"), "count": (4, 3)}
 POLICIES = {"sliding": PERIODS, "count": {"early": "7 us", "late": "7 us"}, "hopping": EACH, "session": PERIODS} | {

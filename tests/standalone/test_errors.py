@@ -22,7 +22,7 @@ def aggregator(path: Path, definition: Any = WINDOWS, **options: Any) -> Windowe
 
 def join(path: Path, **options: Any) -> JoinWindow:
     sides = {"left": {"name": "a", "size": "1 minute"}, "right": {"name": "b", "size": "1 minute"}}
-    return JoinWindow(path, **{"on": ["id"], "retention_time": "1 hour", **sides, **options})
+    return JoinWindow(path, **{"on": ["id"], "retention": "1 hour", **sides, **options})
 
 
 def line(call: Callable[[], object], kind: type[SessionlakeError] = ConfigError) -> str:
@@ -108,8 +108,8 @@ def test_aggregators_that_cannot_be(tmp_path: Path, options: dict[str, Any], mes
     ("options", "message"),
     [
         ({"kind": "outer"}, "kind: 'outer' is unknown; write sliding, tumbling, hopping, session"),
-        ({"retention_time": None}, "retention_time: is missing, or shorter than sizes and grace ask for; write '2min' or more"),
-        ({"grace": "59 minutes"}, "retention_time: is missing, or shorter than sizes and grace ask for; write '1h 1min' or more"),
+        ({"retention": None}, "retention: is missing, or shorter than sizes and grace ask for; write '2min' or more"),
+        ({"grace": "59 minutes"}, "retention: is missing, or shorter than sizes and grace ask for; write '1h 1min' or more"),
         ({"retention_count": 5, "left": {"name": "a"}}, "retention_count: is needed only with sizes on both sides, or with windows; here any stored message may have partners, leave it out"),
         ({"left": {"name": "a", "size": 3}}, "left.size: 3 is no duration; write one, as in '1 minute'"),
         ({"left": {"name": "b", "size": "1 s"}}, "right.name: 'b' is that of left, too; write another one"),

@@ -35,7 +35,7 @@ def numbered(path: Path, **options: Any) -> WindowedAggregator:
 def join(path: Path, **options: Any) -> JoinWindow:
     side = {"name": "a", "size": "1 minute"}
     sides = {"left": side, "right": {**side, "name": "b"}}
-    return JoinWindow(path, on=["id"], grace="5 minutes", retention_time="1 hour", **sides, **options)
+    return JoinWindow(path, on=["id"], grace="5 minutes", retention="1 hour", **sides, **options)
 
 
 def add(run: Standalone[Any], message: Row) -> None:
@@ -94,5 +94,5 @@ def test_harnesses_refuse_such_rows_where_they_are_asked_to() -> None:
         assert [dead["reason"] for dead in table.process([row], clock_us=NOW).dead] == [FUTURE]
     side = {"name": "a", "size": "1 minute"}
     sides = {"left": side, "right": {**side, "name": "b"}}
-    with JoinHarness(on=["id"], retention_time="1 hour", max_future_skew="1 minute", **sides) as both:
+    with JoinHarness(on=["id"], retention="1 hour", max_future_skew="1 minute", **sides) as both:
         assert [dead["reason"] for dead in both.process([row], [], NOW).dead] == [FUTURE]

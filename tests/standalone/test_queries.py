@@ -162,9 +162,9 @@ def joined(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[JoinWindo
     """Return a join on two fields, of which the left side has 16 messages: at time i and with number i + 1 of the i % 4th key."""
     sides: dict[str, Any] = {"left": {"name": "l", "columns": ["v"]}, "right": {"name": "r"}}
     settings: dict[str, dict[str, Any]] = {
-        "time": {"retention_time": "1 hour"},
+        "time": {"retention": "1 hour"},
         "count": {"by": "count", "retention_count": 100},
-        "session": {"kind": "session", "gap": "3 us", "retention_time": "1 hour"},
+        "session": {"kind": "session", "gap": "3 us", "retention": "1 hour"},
     }
     if request.param != "session":
         sides = {name: {**side, "size": {"time": "3 us", "count": 4}[request.param]} for name, side in sides.items()}
@@ -218,7 +218,7 @@ def test_windows_of_a_side(joined: JoinWindow) -> None:
 def test_windows_of_a_side_on_a_grid(tmp_path: Path) -> None:
     sides = {"left": {"name": "l"}, "right": {"name": "r"}}
     with JoinWindow(
-        tmp_path / "w", on=["id"], kind="hopping", size="4 us", advance="2 us", retention_time="1 hour", **sides
+        tmp_path / "w", on=["id"], kind="hopping", size="4 us", advance="2 us", retention="1 hour", **sides
     ) as run:
         for time in (3, 4, 9):
             run.add_message("left", {"id": 1, "time_us": time}, clock_us=0)

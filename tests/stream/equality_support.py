@@ -21,7 +21,7 @@ def by_key(tmp_path: Path, key: Any = "k", **event: Any) -> Config:
 
 def joined(tmp_path: Path, operator: str) -> Config:
     side = {"columns": ["v"], "source": FILES, "event": TIME, **({"size": "1 hour"} if operator == "join" else {})}
-    more = {"retention_time": "3 hours"} if operator == "join" else {}
+    more = {"retention": "3 hours"} if operator == "join" else {}
     sides = {"left": {"name": "a", **side}, "right": {"name": "b", **side}}
     return config_of(tmp_path, {operator: {"on": ["x = y"], **more, **sides}})
 

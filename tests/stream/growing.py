@@ -14,7 +14,7 @@ from tests.support import write_rows
 
 EVENT = {"key": "key", "time": "time_us", "time_unit": "us", "id": "id"}
 KEPT = {"grace": "500 us", "retention": "5000 us"}
-WINDOW = {"grace": "500 us", "retention_time": "5000 us"}
+WINDOW = {"grace": "500 us", "retention": "5000 us"}
 BY_POLICY = {"session": {"gap": "10 us", **KEPT}, "emit": {"early": "1 second", "full": "end"}}
 AT_ONCE = {"emit": {"early": "batch"}}
 FORMS: Mapping[str, dict[str, Any]] = {
@@ -28,7 +28,7 @@ FORMS: Mapping[str, dict[str, Any]] = {
             "by": "count",
             "size": 4,
             "advance": 2,
-            "retention_time": "1 day",
+            "retention": "1 day",
             "retention_count": 1000,
         },
         **AT_ONCE,

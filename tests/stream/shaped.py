@@ -28,11 +28,11 @@ OPERATORS: Mapping[str, Mapping[str, Any]] = {
         "aggregates": AGGREGATES,
     },
     "windows": {
-        "window": {"kind": "hopping", "size": "20 seconds", "advance": "10 seconds", "retention_time": "1 hour"},
+        "window": {"kind": "hopping", "size": "20 seconds", "advance": "10 seconds", "retention": "1 hour"},
         "aggregates": AGGREGATES,
     },
     "counts": {
-        "window": {"by": "count", "kind": "tumbling", "size": 3, "retention_time": "1 hour", "retention_count": 30},
+        "window": {"by": "count", "kind": "tumbling", "size": 3, "retention": "1 hour", "retention_count": 30},
         "aggregates": AGGREGATES,
     },
     "groups": {"group": {}, "aggregates": AGGREGATES},

@@ -29,7 +29,7 @@ PAIRS: dict[str, Any] = {
         "on": ["user"],
         "left": {"name": "l", "size": "1 minute", **SIDE},
         "right": {"name": "r", "size": "1 minute", **SIDE},
-        "retention_time": "1 day",
+        "retention": "1 day",
     }
 }
 

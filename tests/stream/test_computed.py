@@ -116,7 +116,7 @@ def test_what_stored_results_depend_on_is_refused_by_the_name_of_its_reader(
 
 JOIN = {
     "on": ["user"],
-    "retention_time": "1 hour",
+    "retention": "1 hour",
     "left": {"name": "l", "source": SOURCE, "size": "1 minute", "columns": ["cost"]},
     "right": {"name": "r", "source": SOURCE, "size": "1 minute", "event": {"time": "at", "time_unit": "us"}},
 }

@@ -33,7 +33,7 @@ def joined(tmp_path: Path, left: str | None, right: str | None, **more: Any) -> 
         at: {"name": at, **SIDE, **({} if size is None else {"size": size})}
         for at, size in (("left", left), ("right", right))
     }
-    settings = {"on": ["id"], "retention_time": "10 hours", **more, **sides}
+    settings = {"on": ["id"], "retention": "10 hours", **more, **sides}
     return parse_config({"pipeline": {"name": "p", "warehouse": "w"}, "join": settings}, tmp_path)
 
 
@@ -43,7 +43,7 @@ def single(tmp_path: Path, **section: Any) -> Config:
 
 
 def of_operator(name: str, tmp_path: Path) -> Config:
-    window = {"kind": "tumbling", "size": "1 hour", "retention_time": "10 hours"}
+    window = {"kind": "tumbling", "size": "1 hour", "retention": "10 hours"}
     before = [{"until": "2026-01-01", "gap": "2 hours"}]
     makers = {
         "session": lambda: single(tmp_path, session={"gap": "1 hour", "retention": "10 hours"}),
@@ -116,7 +116,7 @@ def test_messages_of_a_join_come_as_late_as_the_retention_allows() -> None:
     rows = [{"id": 1, "time_us": time} for time in (100, 39, 41, 42, 43)]
     # The last possible partner of 41 lies at 42, strictly before the watermark less 57: 60 less both sizes.
     for grace, late in ((None, [41]), ("57 us", [41]), ("56 us", [41, 42]), ("0 us", [41, 42, 43])):
-        harness = JoinHarness(on=["id"], **sides, retention_time="60 us", grace=grace)
+        harness = JoinHarness(on=["id"], **sides, retention="60 us", grace=grace)
         harness.process(left=rows[:1], right=rows[:1])
         found = harness.process(left=rows[1:], right=[])
         assert [row["time_us"] for row in found.late] == late, grace

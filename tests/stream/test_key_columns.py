@@ -45,7 +45,7 @@ _JOIN = {
     "kind": "tumbling",
     "size": "10 us",
     "grace": "1 hour",
-    "retention_time": "2 hours",
+    "retention": "2 hours",
     "left": {"name": "one", "columns": ["v"], "source": _FILES, "event": _SIDE},
     "right": {"name": "two", "columns": ["v"], "source": _FILES, "event": _SIDE},
 }
@@ -54,7 +54,7 @@ SECTIONS: dict[str, dict[str, Any]] = {
     "window": {
         **_ONE,
         **_SUM,
-        "window": {"kind": "tumbling", "size": "10 us", "retention_time": "1 hour"},
+        "window": {"kind": "tumbling", "size": "10 us", "retention": "1 hour"},
         "emit": _EARLY,
     },
     "count": {
@@ -66,7 +66,7 @@ SECTIONS: dict[str, dict[str, Any]] = {
             "by": "count",
             "per": "key",
             "size": 2,
-            "retention_time": "1 hour",
+            "retention": "1 hour",
             "retention_count": 10,
         },
     },

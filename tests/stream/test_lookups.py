@@ -145,7 +145,7 @@ def test_sides_of_a_join_have_lookups_of_their_own() -> None:
         "source": {**source, "path": "y"},
         "event": event,
     }
-    given = {"join": {"on": ["users_country = country"], "retention_time": "1 day", "left": left, "right": right}}
+    given = {"join": {"on": ["users_country = country"], "retention": "1 day", "left": left, "right": right}}
     with Harness(given, lookups={"users": USERS}) as harness:
         output = harness.process(
             {"left": [{"user": "ann", "at": 0}], "right": [{"country": "DE", "at": 1, "price": 3}]}

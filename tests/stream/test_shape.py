@@ -97,7 +97,7 @@ def test_each_side_of_a_join_has_its_shape(left: list[Row], right: list[Row]) ->
 
     def config(event: Mapping[str, Any]) -> dict[str, Any]:
         sides = {"left": side("l", event, ["cost", "big"]), "right": side("r", {}, ["n"])}
-        return {"join": {**sides, "on": ["user"], "retention_time": "100 seconds"}}
+        return {"join": {**sides, "on": ["user"], "retention": "100 seconds"}}
 
     kept, filtered = shaped(left, COLUMNS, where)
     with Harness(config(SHAPE), schema=SCHEMA) as ours, Harness(config({}), schema=SHAPED_SCHEMA) as plain:

@@ -50,12 +50,12 @@ OPERATORS: dict[str, Row] = {
         "aggregates": SUMS,
     },
     "tumbling": {
-        "window": {"kind": "tumbling", "size": "20 us", "grace": "10 us", "retention_time": "60 us"},
+        "window": {"kind": "tumbling", "size": "20 us", "grace": "10 us", "retention": "60 us"},
         "emit": {"early": "batch", "late": "batch"},
         "aggregates": SUMS,
     },
     "hopping": {
-        "window": {"kind": "hopping", "size": "20 us", "advance": "10 us", "grace": "10 us", "retention_time": "60 us"},
+        "window": {"kind": "hopping", "size": "20 us", "advance": "10 us", "grace": "10 us", "retention": "60 us"},
         "emit": {"early": "off", "late": "close"},
         "aggregates": SUMS,
     },
@@ -71,7 +71,7 @@ SCHEMA = {"key": "string", "time_us": "long", "id": "string", "v": "long", "tag"
 def config(operator: str, **event: Any) -> Row:
     if operator == "join":
         side = {"source": FILES, "columns": ["v"], "event": {"time": "time_us", "time_unit": "us", "id": "id", **event}}
-        join = {"on": ["key"], "grace": "10 us", "retention_time": "60 us", "idle": "1000 days"}
+        join = {"on": ["key"], "grace": "10 us", "retention": "60 us", "idle": "1000 days"}
         return {
             "join": {
                 **join,
@@ -371,9 +371,7 @@ def test_settings_that_are_refused(operator: str, event: Row, line: str, tmp_pat
     sections: dict[str, Row] = {
         **OPERATORS,
         "table": {"table": {"columns": ["v"], "retention": "60 us"}},
-        "count": {
-            "window": {"by": "count", "kind": "tumbling", "size": 3, "retention_count": 9, "retention_time": "60 us"}
-        },
+        "count": {"window": {"by": "count", "kind": "tumbling", "size": 3, "retention_count": 9, "retention": "60 us"}},
     }
     given = {"source": FILES, "event": {**EVENT, **event}, **sections[operator]}
     given["event"] = {name: value for name, value in given["event"].items() if value is not None}
@@ -393,7 +391,7 @@ def test_settings_that_are_refused(operator: str, event: Row, line: str, tmp_pat
 def test_messages_that_wait_for_partners_are_remembered(changed: Row, least: str, tmp_path: Path) -> None:
     given = config("join", unique_for="1 us")["join"]
     if least == "1 minute":
-        given["retention_time"] = "1 minute"
+        given["retention"] = "1 minute"
     if "kind" in changed:
         given = {**given, "left": {**given["left"]}, "right": {**given["right"]}}
         del given["left"]["size"], given["right"]["size"]

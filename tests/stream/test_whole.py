@@ -132,7 +132,7 @@ def test_a_join_and_avro_are_refused_in_one_line(tmp_path: Path) -> None:
         "size": "2 us",
         "columns": ["v"],
     }
-    join = {"on": ["key"], "by": "time", "kind": "sliding", "retention_time": "9 us"}
+    join = {"on": ["key"], "by": "time", "kind": "sliding", "retention": "9 us"}
     sides = {"left": {**side, "name": "l"}, "right": {**side, "name": "r"}}
     pipeline = {"name": "test", "warehouse": "warehouse", "archive": "all"}
     with pytest.raises(ConfigError, match=r"pipeline\.archive: 'all' is for rebuilds, and a \[join\] can't be"):

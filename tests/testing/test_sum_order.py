@@ -44,11 +44,11 @@ WAYS: dict[str, dict[str, Any]] = {
     "session": {"session": {"gap": "30 minutes", "grace": "1 day"}},
     "session by policy": {"session": {"gap": "30 minutes", "grace": "1 day"}, "emit": {"early": "batch"}},
     "window": {
-        "window": {"kind": "tumbling", "size": "1 hour", "grace": "1 day", "retention_time": "2 days"},
+        "window": {"kind": "tumbling", "size": "1 hour", "grace": "1 day", "retention": "2 days"},
         "emit": {"early": "batch"},
     },
     "count": {
-        "window": {"kind": "tumbling", "by": "count", "size": 9, "retention_time": "1 day", "retention_count": 100},
+        "window": {"kind": "tumbling", "by": "count", "size": 9, "retention": "1 day", "retention_count": 100},
         "emit": {"early": "batch"},
     },
     "group": {"group": {}},

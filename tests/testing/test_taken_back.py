@@ -67,7 +67,7 @@ def test_a_row_moves_from_its_group_to_another_one(visits: Path) -> None:
 
 
 def test_a_row_that_can_not_be_subtracted_is_a_dead_letter(visits: Path) -> None:
-    windows = Windows(kind="tumbling", size="1 hour", retention_time="1 day")
+    windows = Windows(kind="tumbling", size="1 hour", retention="1 day")
     with days(visits, "final", windows).test() as harness:
         # By the clock of this batch, 1970, ann's row is of the future.
         output = harness.process([row("ann", 500_000, 3.0)], taken_back=[row("bob", 2, 5.0)])

@@ -1,6 +1,7 @@
 """Durations as people write them ("30 minutes") and as the engine counts them (microseconds)."""
 
 import re
+import warnings
 from fractions import Fraction
 
 from sessionlake.errors import ConfigError
@@ -111,3 +112,14 @@ def rough_duration(micros: int) -> str:
     if hours:
         return f"{hours} h {minutes % 60} min" if minutes % 60 else f"{hours} h"
     return f"{minutes} min" if minutes else f"{seconds} s"
+
+
+def retention_of(retention: str | None, retention_time: str | None) -> str | None:
+    """Return an argument that may be given by its old name, with a warning then; ConfigError if both are given."""
+    if retention_time is None:
+        return retention
+    if retention is not None:
+        raise ConfigError("retention_time: is the old name of retention, which is given, too; leave it out")
+    told = "retention_time: is called retention now; write retention, the old name will go"
+    warnings.warn(told, DeprecationWarning, stacklevel=3)
+    return retention_time

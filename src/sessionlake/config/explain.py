@@ -146,8 +146,9 @@ def _is_duration(field: FieldInfo) -> bool:
 def _field(where: Where, model: Any, raw: object) -> FieldInfo | None:
     """Return the field of a place; None if it is in a table of a user's own names."""
     for member in _models_at(where[:-1], model, raw) if where else ():
-        if str(where[-1]) in member.model_fields:
-            return member.model_fields[str(where[-1])]
+        name = str(where[-1])
+        if (field := member.model_fields.get(getattr(member, "OLD_NAMES", {}).get(name, name))) is not None:
+            return field
     return None
 
 

@@ -270,7 +270,8 @@ class Config(Section):
     def warnings(self) -> list[str]:
         """Return warnings about settings that are allowed but probably not meant."""
         patience, harmless_us = f"{self.operator}.{self.section.PATIENCE}", self.section.harmless_us
-        found = [*self.section.warnings()]
+        found = [f"{self.operator}.{line}" for line in self.section.old_names_told()]
+        found += self.section.warnings()
         found += filter(None, (warned_key(self, side) for side in self.inputs.values()))
         for side in self.inputs.values():
             # No clock judges the rows of another pipeline, and no change of a table is late.

@@ -4,7 +4,17 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    model_validator,
+)
 
 from sessionlake.config.durations import parse_duration, spoken_duration
 from sessionlake.errors import ConfigError
@@ -56,6 +66,8 @@ OF_RESULTS = "200 milliseconds"
 """The trigger of pipelines that read nothing but results of others on a disk: they follow what is committed in front."""
 DURATION = AfterValidator(_duration)
 Duration = Annotated[str, DURATION]
+RETENTION = Field(validation_alias=AliasChoices("retention", "retention_time"))
+"""Of the key `retention` of sections that called it `retention_time` (`OperatorSection.OLD_NAMES`)."""
 Columns = Annotated[str | list[str], BeforeValidator(_names)]
 """One column, or several."""
 
@@ -167,6 +179,8 @@ class OperatorSection(Section):
 
     NOT_UNIQUE: ClassVar[str | None] = None
     """Why duplicates of events can't be taken out; None if they can."""
+    OLD_NAMES: ClassVar[Mapping[str, str]] = {}
+    """Names that keys had before, each with the present one, whose field has both as aliases; they go on with a warning."""
     RESERVED: ClassVar[frozenset[str]] = frozenset()
     """Column names that an aggregate can't have in addition to those of every operator, in lower case."""
     BESIDE: ClassVar[tuple[str, ...]] = ("aggregates",)
@@ -200,6 +214,22 @@ class OperatorSection(Section):
 
     CUTS: ClassVar[tuple[str, ...]] = ()
     """Keys of `bound_settings` that may change from an event time on, which `before` says."""
+
+    _by_old_names: tuple[str, ...] = PrivateAttr(())
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _noting_old_names(cls, given: Any, make: ModelWrapValidatorHandler[Self]) -> Self:
+        made = make(given)
+        if isinstance(given, Mapping) and (old := tuple(name for name in cls.OLD_NAMES if name in given)):
+            made._by_old_names = old  # noqa: SLF001 (a validator of the class)
+        return made
+
+    def old_names_told(self) -> Iterator[str]:
+        """Yield a line for each key that was given by its old name, which it begins with."""
+        for name in self._by_old_names:
+            now = self.OLD_NAMES[name]
+            yield f"{name}: is called {now} now; write {now}, the old name will go"
 
     def same_until(self, bound: Mapping[str, Any], time_us: int | None) -> bool:
         """Say whether the settings of CUTS are those of `bound` for all event times up to one; None if no event has come."""

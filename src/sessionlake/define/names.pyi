@@ -81,15 +81,15 @@ __all__ = [
 class Sessions(Operator):
     """The session windows.
 
-    Its keys are those of [session]: beyond_retention, gap, grace, retention, retention_count, emit, gap_by, max_gap, max_length, max_length_offset, before.
+    Its keys are those of [session]: beyond_retention, grace, gap, retention, retention_count, emit, gap_by, max_gap, max_length, max_length_offset, before.
     """
 
     def __init__(
         self,
         *,
         beyond_retention: Literal["dead_letter", "drop", "emit"] = ...,
+        grace: Duration | None = ...,
         gap: Duration,
-        grace: Duration = ...,
         retention: Duration | None = ...,
         retention_count: int | None = ...,
         emit: Literal["update", "final"] = ...,
@@ -103,17 +103,17 @@ class Sessions(Operator):
 class Windows(Operator):
     """The section [window], of which there are variants.
 
-    Its keys are those of [window]: beyond_retention, kind, size, grace, retention_time, retention_count, offset, advance, exits.
+    Its keys are those of [window]: beyond_retention, grace, kind, size, retention, retention_count, offset, advance, exits.
     """
 
     def __init__(
         self,
         *,
         beyond_retention: Literal["dead_letter", "drop"] = ...,
+        grace: Duration | None = ...,
         kind: Literal["tumbling", "hopping", "sliding"],
         size: Duration,
-        grace: Duration | None = ...,
-        retention_time: Duration,
+        retention: Duration,
         retention_count: int | None = ...,
         offset: Duration = ...,
         advance: Duration = ...,
@@ -123,7 +123,7 @@ class Windows(Operator):
 class CountedWindows(Operator):
     """The section [window], of which there are variants.
 
-    Its keys are those of [window]: beyond_retention, kind, retention_time, retention_count, size, per, offset, advance, max_others.
+    Its keys are those of [window]: beyond_retention, kind, retention, retention_count, size, per, offset, advance, max_others.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class CountedWindows(Operator):
         *,
         beyond_retention: Literal["dead_letter", "drop"] = ...,
         kind: Literal["tumbling", "hopping", "sliding", "session"],
-        retention_time: Duration,
+        retention: Duration,
         retention_count: int,
         size: int = ...,
         per: Literal["key", "partition"] | None = ...,
@@ -167,13 +167,14 @@ class Groups(Operator):
 class Joins(Operator):
     """Pairs of messages of two streams.
 
-    Its keys are those of [join]: beyond_retention, left, right, on, type, by, kind, size, advance, offset, gap, grace, retention_time, retention_count, idle.
+    Its keys are those of [join]: beyond_retention, grace, left, right, on, type, by, kind, size, advance, offset, gap, retention, retention_count, idle.
     """
 
     def __init__(
         self,
         *,
         beyond_retention: Literal["dead_letter", "drop"] = ...,
+        grace: Duration | None = ...,
         left: Left,
         right: Right,
         on: list[str],
@@ -184,8 +185,7 @@ class Joins(Operator):
         advance: Duration | int | None = ...,
         offset: Duration | int | None = ...,
         gap: Duration | int | None = ...,
-        grace: Duration = ...,
-        retention_time: Duration | None = ...,
+        retention: Duration | None = ...,
         retention_count: int | None = ...,
         idle: Duration = ...,
     ) -> None: ...

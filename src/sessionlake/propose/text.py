@@ -180,7 +180,7 @@ def _window(sample: Sample, measured: MeasuredWindows) -> Iterator[str]:
     yield "# grace: how long after its end a window still takes events in. Late ones are kept in `late_events`, and"
     yield from grace(sample, seen, measured.lateness, "size")
     yield ""
-    yield f"retention_time = {quoted(measured.lateness.retention):<18}# how old events may be; at least size and grace"
+    yield f"retention = {quoted(measured.lateness.retention):<23}# how old events may be; at least size and grace"
     yield 'beyond_retention = "dead_letter"   # for older events: dead_letter | drop'
     yield ""
     yield "[emit]"

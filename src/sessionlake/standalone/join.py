@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from sessionlake.aggregates.codec import STATE_LAYOUT
 from sessionlake.columnar.equality import text_of
-from sessionlake.config.durations import parse_duration
+from sessionlake.config.durations import parse_duration, retention_of
 from sessionlake.engine.operator import Operator
 from sessionlake.errors import ConfigError
 from sessionlake.local.columns import Types
@@ -47,6 +47,7 @@ class JoinWindow(Standalone[Joiner]):
     Outputs are dicts with the columns of join_changelog, times in microseconds; late and refused messages have their `side`.
     By time, `grace` is what the retention leaves if none is given (docs/rules.md, rule 269). `max_future_skew` is as of a
     `WindowedAggregator`, by default the grace that is given, a minute at least.
+    `retention_time` is the old name of `retention`.
     `batch` is how many messages of both sides `add_message` gathers to one batch (`Standalone`).
     ConfigError for an invalid join, or for one that is not the directory's.
 
@@ -54,7 +55,7 @@ class JoinWindow(Standalone[Joiner]):
     >>> orders = {"name": "orders", "size": "2 minutes", "columns": ["value"]}
     >>> shipments = {"name": "shipments", "size": "30 seconds", "columns": ["cost"]}
     >>> with TemporaryDirectory() as directory:
-    ...     with JoinWindow(directory, on=["id"], left=orders, right=shipments, retention_time="1 day") as run:
+    ...     with JoinWindow(directory, on=["id"], left=orders, right=shipments, retention="1 day") as run:
     ...         run.add_message("left", {"id": 1, "time_us": 0, "value": 5})
     ...         run.add_message("right", {"id": 1, "time_us": 90_000_000, "cost": 2})
     ...         [(pair["orders_value"], pair["shipments_cost"]) for pair in run.get_result()]
@@ -75,7 +76,7 @@ class JoinWindow(Standalone[Joiner]):
         offset: str | int | None = None,
         gap: str | int | None = None,
         grace: str | None = None,
-        retention_time: str | None = None,
+        retention: str | None = None,
         retention_count: int | None = None,
         idle: str = "1 minute",
         emit: Emit | None = None,
@@ -84,6 +85,7 @@ class JoinWindow(Standalone[Joiner]):
         max_future_skew: str | None = None,
         downstream: Downstream | None = None,
         batch: int = 1,
+        retention_time: str | None = None,
     ) -> None:
         self._join = JoinSettings.of(
             sides={LEFT: left, RIGHT: right},
@@ -92,7 +94,7 @@ class JoinWindow(Standalone[Joiner]):
             kind=kind,
             lengths={"size": size, "advance": advance, "offset": offset, "gap": gap},
             grace=grace,
-            retention_time=retention_time,
+            retention=retention_of(retention, retention_time),
             retention_count=retention_count,
             idle=idle,
             emit=emit or Emit(),

@@ -17,6 +17,7 @@ from sessionlake.operators.joins.spec import (
     UNBOUNDED,
     default_grace,
     least_retention,
+    reaches_back,
 )
 from sessionlake.operators.shared.sides.names import LEFT, RIGHT
 from sessionlake.standalone.emit import Emit
@@ -50,7 +51,7 @@ class JoinSettings:
         kind: str,
         lengths: Mapping[str, Length],
         grace: str | None,
-        retention_time: str | None,
+        retention: str | None,
         retention_count: int | None,
         idle: str,
         emit: Emit,
@@ -67,7 +68,7 @@ class JoinSettings:
             "kind": kind,
             **{name: length or 0 for name, length in known.items()},
             "grace_us": 0 if grace is None else parse_duration(grace, "grace"),
-            "retention_us": 0 if retention_time is None else parse_duration(retention_time, "retention_time"),
+            "retention_us": 0 if retention is None else parse_duration(retention, "retention"),
             "retention_count": retention_count or 0,
             "idle_us": parse_duration(idle, "idle"),
             "emit": emit.of_joins(kind, by),
@@ -109,14 +110,17 @@ class JoinSettings:
 
     def _check_retention(self, *, by_time: bool) -> None:
         settings = self.settings
-        by_name = {"retention_time": settings["retention_us"], "retention_count": settings["retention_count"]}
-        name = "retention_time" if by_time else "retention_count"
-        for wrong in ["retention_time"] * bool(not by_time and by_name["retention_time"]) + ["grace"] * bool(
+        by_name = {"retention": settings["retention_us"], "retention_count": settings["retention_count"]}
+        name = "retention" if by_time else "retention_count"
+        for wrong in ["retention"] * bool(not by_time and by_name["retention"]) + ["grace"] * bool(
             not by_time and settings["grace_us"]
         ):
             raise ConfigError(f"{wrong}: does not go with by = {settings['by']!r}; leave it out")
-        bounded = settings["kind"] != SESSION and (settings["kind"] != SLIDING or None not in self.sizes.values())
-        if by_time and by_name["retention_count"] and not bounded:
+        if (
+            by_time
+            and by_name["retention_count"]
+            and reaches_back(settings["kind"], (self.sizes[LEFT], self.sizes[RIGHT]))
+        ):
             raise ConfigError(
                 "retention_count: is needed only with sizes on both sides, or with windows; here any stored message may have "
                 "partners, leave it out"

@@ -384,8 +384,10 @@ def _live(config: Config, last: BatchCommit) -> Iterator[Change]:
             continue
         for key, old, new in _differences(name, before.get(name), now.get(name)):
             told = f"{_spoken(key, old)} -> {_spoken(key, new)}"
-            if _key_in(config, key) not in bound:
-                yield Change(Class.LIVE, _key_in(config, key), old, new, told)
+            written = _key_in(config, key)
+            # None is a setting to which only tables of some kinds are bound.
+            if bound.get(written) is None and last.settings.rebuild.get(written) is None:
+                yield Change(Class.LIVE, written, old, new, told)
 
 
 def _without_lookups(live: Mapping[str, Any]) -> dict[str, Any]:
@@ -419,9 +421,9 @@ def _key_in(config: Config, key: str) -> str:
     if name in section.BESIDE:
         return key.removesuffix("_us")
     plain = name.removesuffix("_us")
-    for written in (section.PATIENCE if plain == "grace" else plain, f"{plain}_time"):
-        if written in section.model_fields:
-            return f"{config.operator}.{written}"
+    written = section.PATIENCE if plain == "grace" else plain
+    if written in section.model_fields:
+        return f"{config.operator}.{written}"
     if plain in type(config.pipeline).model_fields:
         return f"pipeline.{plain}"
     return f"{config.event_at}.{plain}"

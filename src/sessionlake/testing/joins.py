@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from sessionlake.columnar.arrays import plain_text
-from sessionlake.config.durations import parse_duration
+from sessionlake.config.durations import parse_duration, retention_of
 from sessionlake.config.equal_columns import cast_columns
 from sessionlake.local.stream import LocalBatch
 from sessionlake.operators.joins.control import RESTATE, TOMBSTONE
@@ -50,14 +50,14 @@ class JoinHarness(OperatorHarness[Joiner, JoinTables]):
     {"column": "long" | "double" | "string" | "boolean" | "timestamp" | "date"}.
 
     >>> left, right = {"name": "orders", "size": "2 minutes"}, {"name": "shipments", "size": "30 seconds"}
-    >>> harness = JoinHarness(on=["id"], left=left, right=right, retention_time="1 hour")
+    >>> harness = JoinHarness(on=["id"], left=left, right=right, retention="1 hour")
     >>> output = harness.process([{"id": "a", "time_us": 0}], [{"id": "a", "time_us": 90_000_000}])
     >>> [(row["join_key"], row["left_time"], row["right_time"]) for row in output.pairs]
     [('a', 0, 90000000)]
 
     `type` and `unmatched` make it an outer join, for example one with all orders:
 
-    >>> harness = JoinHarness(on=["id"], left=left, right=right, type="left", retention_time="1 hour")
+    >>> harness = JoinHarness(on=["id"], left=left, right=right, type="left", retention="1 hour")
     >>> output = harness.process([{"id": "a", "time_us": 0}], [])
     >>> [(row["left_time"], row["right_time"]) for row in harness.advance(150_000_001).pairs]
     [(0, None)]
@@ -65,7 +65,7 @@ class JoinHarness(OperatorHarness[Joiner, JoinTables]):
     `early="off"` and `full="end"` or `"close"` send pairs of windows together, when their window is full:
 
     >>> sides = {"left": {"name": "orders"}, "right": {"name": "shipments"}}
-    >>> windows = {"kind": "tumbling", "size": "1 hour", "retention_time": "1 day"}
+    >>> windows = {"kind": "tumbling", "size": "1 hour", "retention": "1 day"}
     >>> harness = JoinHarness(on=["id"], **sides, **windows, early="off", full="end")
     >>> output = harness.process([{"id": "a", "time_us": 0}], [{"id": "a", "time_us": 90_000_000}])
     >>> len(output.pairs), len(harness.advance(3_600_000_000).pairs)
@@ -87,7 +87,7 @@ class JoinHarness(OperatorHarness[Joiner, JoinTables]):
         offset: str | int = 0,
         gap: str | int = 0,
         grace: str | None = None,
-        retention_time: str = "0 seconds",
+        retention: str | None = None,
         retention_count: int = 0,
         idle: str = "1 minute",
         early: str = "batch",
@@ -97,6 +97,7 @@ class JoinHarness(OperatorHarness[Joiner, JoinTables]):
         beyond_retention: str = DEAD_LETTER,
         max_future_skew: str | None = None,
         schema: Mapping[str, str] | None = None,
+        retention_time: str | None = None,
     ) -> None:
         self._is_graced = grace is not None
         self._on, self._casts = pairs_on("on", on), tuple(map(cast_columns, on))
@@ -108,7 +109,7 @@ class JoinHarness(OperatorHarness[Joiner, JoinTables]):
             "unmatched": unmatched,
             **{n: _length(v) for n, v in {"size": size, "advance": advance, "offset": offset, "gap": gap}.items()},
             "grace_us": 0 if grace is None else parse_duration(grace),
-            "retention_us": parse_duration(retention_time),
+            "retention_us": parse_duration(retention_of(retention, retention_time) or "0 seconds"),
             "retention_count": retention_count,
             "idle_us": parse_duration(idle),
             "emit": _policies(early, full, late),

@@ -14,6 +14,8 @@ _NEEDED = (
     *("shards", "layout", "settings", "input", "started_us", "committed_us"),
 )
 """Fields that the metadata of every batch's commit has. The other fields may be missing."""
+_RENAMED = {"join.retention_time": "join.retention"}
+"""Settings that earlier commits have under another name."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ class BatchCommit:
             **{name: metadata[name] for name in _NEEDED if name not in ("shards", "settings")},
             shards=tuple(metadata["shards"]),
             settings=Settings(
-                settings["rebuild"],
+                {_RENAMED.get(name, name): value for name, value in settings["rebuild"].items()},
                 settings["live"],
                 settings["types"],
                 settings.get("computed", {}),

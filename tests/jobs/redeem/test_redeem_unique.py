@@ -29,7 +29,7 @@ MINUTE = 60_000_000
 HOUR = 60 * MINUTE
 FUTURE, WRONG = "too far in the future", "null or empty id"
 SESSION = {"gap": "10 minutes", "grace": "1 hour", "retention": "2 days"}
-WINDOW = {"size": "10 minutes", "offset": "0 us", "grace": "1 hour", "retention_time": "2 days"}
+WINDOW = {"size": "10 minutes", "offset": "0 us", "grace": "1 hour", "retention": "2 days"}
 
 
 def config_of(root: Path, operator: str, skew: str) -> Config:

@@ -25,7 +25,7 @@ WINDOW = {
     "advance": "5 minutes",
     "offset": "0 us",
     "grace": "20 minutes",
-    "retention_time": "1 day",
+    "retention": "1 day",
 }
 FUTURE = "too far in the future"
 

@@ -27,7 +27,7 @@ def count_config(root: Path, *, shards: int = 2, emit: Row | None = None, **wind
 
 def count_sections(*, shards: int = 2, emit: Row | None = None, source: Row | None = None, **window: Any) -> Row:
     """Return the sections of a config."""
-    section = {"kind": "tumbling", "by": "count", "size": 3, "retention_time": "1 hour", "retention_count": 100}
+    section = {"kind": "tumbling", "by": "count", "size": 3, "retention": "1 hour", "retention_count": 100}
     raw: dict[str, Any] = {
         "pipeline": {"name": "test", "warehouse": "warehouse", "shards": shards},
         "source": source or {"kind": "files", "path": "events", "format": "json", "max_files_per_batch": 1},

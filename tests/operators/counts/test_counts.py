@@ -118,7 +118,7 @@ def test_only_windows_by_count_do_without_a_time(tmp_path: Path) -> None:
     assert parse_config(sections, tmp_path).rebuild_settings()["window.per"] == "key"
     # Without a key there is one order only that does not hang on batches: that of each partition.
     assert parse_config({**sections, "event": {}}, tmp_path).rebuild_settings()["window.per"] == "partition"
-    sections["window"] = {"kind": "tumbling", "size": "1 hour", "retention_time": "1 day"}
+    sections["window"] = {"kind": "tumbling", "size": "1 hour", "retention": "1 day"}
     with pytest.raises(ConfigError, match=r"^event\.time: is missing; add it to the config$"):
         parse_config(sections, tmp_path)
 
@@ -176,7 +176,7 @@ def test_messages_of_a_delta_table_come_in_the_order_of_its_versions(spark: Spar
         ),
         ({"retention_count": 2}, {}, "window.retention_count: 2 is less than the 3"),
         ({"retention_count": None}, {}, "window.retention_count: is missing"),
-        ({"retention_time": "0 seconds"}, {}, "window.retention_time: '0 seconds'"),
+        ({"retention": "0 seconds"}, {}, "window.retention: '0 seconds'"),
         ({"grace": "1 minute"}, {}, "window.grace: is not used with by = 'count'; remove it, or write one of 'time'"),
         ({"exits": False}, {}, "window.exits: is not used with by = 'count'"),
         ({"per": "stream"}, {}, "window.per: 'stream' is not allowed"),
@@ -193,7 +193,7 @@ def test_wrong_combinations_are_told_in_one_line(
         "kind": "tumbling",
         "by": "count",
         "size": 3,
-        "retention_time": "1 hour",
+        "retention": "1 hour",
         "retention_count": 100,
         **window,
     }

@@ -30,7 +30,7 @@ def join_raw(**changes: Any) -> dict[str, Any]:
     join: dict[str, Any] = {
         "on": ["id"],
         "grace": "5 us",
-        "retention_time": "40 us",
+        "retention": "40 us",
         "left": {**side, "name": "orders", "size": "10 us", "columns": ["v"], "source": {**files, "path": "left"}},
         "right": {**side, "name": "shipments", "size": "10 us", "columns": ["w"], "source": {**files, "path": "right"}},
     }

@@ -49,7 +49,7 @@ class Case:
             kind=reach.kind,
             **widths,
             grace=f"{self.grace * UNIT} us",
-            retention_time=f"{self.retention * UNIT if self.by_time else 0} us",
+            retention=f"{self.retention * UNIT if self.by_time else 0} us",
             retention_count=(self.most or 0) if self.by_time else self.retention,
             idle=f"{self.idle} us",
             early=self.early if isinstance(self.early, str) else f"{self.early} us",

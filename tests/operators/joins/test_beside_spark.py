@@ -12,7 +12,7 @@ from tests.operators.joins.join_support import join_config, messages, pairs_of, 
 
 @pytest.mark.slow
 def test_pairs_equal_those_of_sparks_streams(spark: SparkSession, tmp_path: Path) -> None:
-    config = join_config(tmp_path, grace="1 ms", retention_time="2 ms")
+    config = join_config(tmp_path, grace="1 ms", retention="2 ms")
     for number in range(4):
         for side, rows in messages(number).items():
             write(tmp_path, side, number, [row for row in rows if "line" not in row])

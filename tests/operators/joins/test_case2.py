@@ -53,7 +53,7 @@ def test_every_row_of_case_2(by: str, emit: str, expected: list[Pair], shards: i
 @pytest.mark.parametrize("by", ["time", "count"])
 def test_case_2_through_spark_and_delta(spark: SparkSession, tmp_path: Path, by: str) -> None:
     """A run stands for each minute: its end is a tick, which a period of a thousand days has none of its own beside."""
-    settings = {**BY[by], "by": by, "grace": None, "retention_time": BY[by].get("retention_time")}
+    settings = {**BY[by], "by": by, "grace": None, "retention": BY[by].get("retention")}
     sides = {
         "left": {"name": "orders", "size": SIZES[by], "columns": ["value"]},
         "right": {"name": "shipments", "size": "unbounded", "columns": ["cost"]},

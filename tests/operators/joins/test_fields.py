@@ -24,14 +24,14 @@ def row(time: int = 0, **fields: Any) -> dict[str, Any]:
 
 
 def test_without_equal_fields_all_in_range_are_partners() -> None:
-    with JoinHarness(on=[], **SIZES, retention_time="1 minute", shards=3) as run:
+    with JoinHarness(on=[], **SIZES, retention="1 minute", shards=3) as run:
         output = run.process([row(0), row(5)], [row(10), row(15)])
     found = [(p["join_key"], p["left_position"], p["right_position"]) for p in output.pairs]
     assert sorted(found) == [("", 1, 1), ("", 2, 1), ("", 2, 2)]
 
 
 def test_several_equal_fields_may_be_called_otherwise_and_texts_do_not_run_together() -> None:
-    with JoinHarness(on=["a = c", "b"], **SIZES, retention_time="1 minute") as run:
+    with JoinHarness(on=["a = c", "b"], **SIZES, retention="1 minute") as run:
         left = [row(a='x","', b="y"), row(a="x", b='","y'), row(a="x", b=None)]
         output = run.process(left, [row(c="x", b='","y'), row(c='x","', b="z")])
     assert [(p["join_key"], p["left_position"], p["right_position"]) for p in output.pairs] == [
@@ -41,7 +41,7 @@ def test_several_equal_fields_may_be_called_otherwise_and_texts_do_not_run_toget
 
 
 def test_a_message_without_its_equal_field_is_a_dead_letter_of_its_side() -> None:
-    with JoinHarness(on=["k"], **SIZES, retention_time="1 minute", schema={"k": "string"}) as run:
+    with JoinHarness(on=["k"], **SIZES, retention="1 minute", schema={"k": "string"}) as run:
         output = run.process([row(k=None), row(k="")], [row(k="a")])
         assert [(r["side"], r["reason"]) for r in output.dead] == [("left", "null key"), ("left", "empty key")]
         assert (output.counts["dead:left"], output.counts["dead"], output.counts["accepted:right"]) == (2, 2, 1)
@@ -64,7 +64,7 @@ VALUES: dict[str, list[Any]] = {
 @pytest.mark.parametrize("type_", VALUES)
 def test_values_of_any_type_and_nulls_come_back_from_stores_and_tables(type_: str, disks: str) -> None:
     sides = {"left": {**SIZES["left"], "columns": ["v"]}, "right": SIZES["right"]}
-    with JoinHarness(on=["k"], **sides, retention_time="1 minute", schema={"k": "long", "v": type_}) as run:
+    with JoinHarness(on=["k"], **sides, retention="1 minute", schema={"k": "long", "v": type_}) as run:
         run.process([row(k=i, v=value) for i, value in enumerate(VALUES[type_])], [])
         if disks == "lost":
             run.lose_stores()
@@ -78,7 +78,7 @@ def test_values_of_any_type_and_nulls_come_back_from_stores_and_tables(type_: st
 def test_a_column_that_stores_can_not_hold_is_refused_in_one_line() -> None:
     types = {"k": pa.string(), "t": pa.int64(), "v": pa.list_(pa.int64())}
     columns = EventColumns("k", "t", "us", None, ("v",), types)
-    with JoinHarness(on=["k"], **SIZES, retention_time="1 minute") as run:
+    with JoinHarness(on=["k"], **SIZES, retention="1 minute") as run:
         run.tick(0)
         spec = vars(run)["_operator"].spec
     with pytest.raises(
@@ -104,7 +104,7 @@ def test_a_shard_that_is_computed_twice_gives_the_same_and_leaves_its_store(kind
         ([row(t, k=t % 3) for t in range(n, n + 30, 7)], [row(t, k=t % 3) for t in range(n, n + 30, 5)])
         for n in (0, 9, 4)
     ]
-    settings = {"on": ["k"], **sides, "kind": kind, **more, "retention_time": "1 minute", "early": "1 ms"}
+    settings = {"on": ["k"], **sides, "kind": kind, **more, "retention": "1 minute", "early": "1 ms"}
     with JoinHarness(**settings) as once, JoinHarness(**settings) as twice:
         assert once.tick(0) == twice.tick(0)
         vars(twice)["_operator"] = Twice(vars(twice)["_operator"].spec)

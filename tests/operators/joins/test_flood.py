@@ -16,7 +16,7 @@ STEP = 6 * SECOND
 def flood(most: int) -> tuple[JoinHarness, int, set[tuple[int, int]]]:
     """Play ten minutes a batch, a message of each side every six seconds; return what is kept, and the pairs."""
     sides = {"left": {"name": "a", "size": "1 minute"}, "right": {"name": "b", "size": "1 minute"}}
-    join = JoinHarness(on=["id"], grace="2 minutes", retention_time="1 day", retention_count=most, **sides)
+    join = JoinHarness(on=["id"], grace="2 minutes", retention="1 day", retention_count=most, **sides)
     times, pairs = list[int](), set[tuple[int, int]]()
     for number in range(BATCHES):
         some = [START + (number * EACH + n) * STEP for n in range(EACH)]

@@ -160,7 +160,7 @@ def test_policies_that_change_send_every_pair_once(
 
 
 def tumbling(**settings: Any) -> JoinHarness:
-    windows = {"kind": "tumbling", "size": "10 minutes", "grace": "5 minutes", "retention_time": "1 hour"}
+    windows = {"kind": "tumbling", "size": "10 minutes", "grace": "5 minutes", "retention": "1 hour"}
     sides = {"left": {"name": "orders"}, "right": {"name": "shipments"}}
     return JoinHarness(on=["id"], **sides, **{**windows, "early": "off", "full": "end", **settings})
 
@@ -253,7 +253,7 @@ def test_windows_of_less_than_a_second_have_a_list_together_and_are_sent_one_by_
 @pytest.mark.parametrize("lost", [False, True])
 def test_messages_do_not_stay_for_longer_because_pairs_wait(*, lost: bool) -> None:
     """There is always a window that is not full, and its messages hold back none that are older than the retention."""
-    with tumbling(retention_time="15 minutes") as run:
+    with tumbling(retention="15 minutes") as run:
         for hour in range(12, 20):
             run.process([message(f"{hour}:01"), message(f"{hour}:11")], [message(f"{hour}:04"), message(f"{hour}:14")])
             if lost:

@@ -35,7 +35,7 @@ def test_every_event_makes_the_pairs_that_kafka_forwards_while_nothing_is_late(
         left={"name": "a", "size": f"{after} ms", "columns": ["v"]},
         right={"name": "b", "size": f"{before} ms", "columns": ["v"]},
         grace=f"{SPREAD} ms",
-        retention_time="1 minute",
+        retention="1 minute",
         shards=shards,
         schema={"k": "string", "v": "long"},
     ) as join:

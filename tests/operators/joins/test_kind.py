@@ -79,13 +79,13 @@ def test_messages_below_the_horizon_are_needed_no_more(tmp_path: Path) -> None:
     state = {"horizons": {"left": 2 * DAY_US + 5, "right": None}}
     (left,) = Joins.unneeded(config, state).values()
     assert left == f"(side = 'left' and time < timestamp_micros({2 * DAY_US}))"
-    count = {"by": "count", "retention_time": None, "grace": None, "retention_count": 20}
+    count = {"by": "count", "retention": None, "grace": None, "retention_count": 20}
     numbered = made(tmp_path, **count, left={"size": 3}, right={"size": 4})._config
     both = Joins.unneeded(numbered, {"horizons": {"left": 7, "right": 0}})
     assert both == {"join_messages": f"(side = 'left' and (position & {(1 << 40) - 1}) < 7)"}
 
 
 def test_messages_of_an_outer_join_are_needed_for_as_long_as_they_are_partners(tmp_path: Path) -> None:
-    config = made(tmp_path, type="left", idle="1 s", retention_time="1 day")._config
+    config = made(tmp_path, type="left", idle="1 s", retention="1 day")._config
     (left,) = Joins.unneeded(config, {"horizons": {"left": 3 * DAY_US + 5, "right": None}}).values()
     assert left == f"(side = 'left' and time < timestamp_micros({2 * DAY_US}))"

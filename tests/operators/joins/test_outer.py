@@ -119,9 +119,7 @@ def test_late_messages_handed_in_again_take_rows_back(
 
 def outer(**settings: Any) -> JoinHarness:
     sides = {"left": {"name": "orders", "size": "2 minutes"}, "right": {"name": "shipments", "size": "1 minute"}}
-    return JoinHarness(
-        on=["id"], **sides, **{"type": "left", "grace": "5 minutes", "retention_time": "1 hour", **settings}
-    )
+    return JoinHarness(on=["id"], **sides, **{"type": "left", "grace": "5 minutes", "retention": "1 hour", **settings})
 
 
 @pytest.mark.parametrize(("watermark", "sent"), [("12:08", 0), ("12:08+", 1)])
@@ -150,7 +148,7 @@ def test_a_tombstone_names_a_row_without_a_partner_by_0() -> None:
 
 def test_a_session_is_alone_two_gaps_after_its_end() -> None:
     sides = {"left": {"name": "a"}, "right": {"name": "b"}}
-    with JoinHarness(on=["id"], **sides, kind="session", gap="1 minute", type="left", retention_time="1 hour") as run:
+    with JoinHarness(on=["id"], **sides, kind="session", gap="1 minute", type="left", retention="1 hour") as run:
         run.process([message("12:00")], [])
         run.process([message("12:01")], [])
         assert not run.advance(at("12:03")).pairs
@@ -163,7 +161,7 @@ def test_a_session_is_alone_two_gaps_after_its_end() -> None:
 def test_a_session_that_late_messages_open_again_is_not_sent_again() -> None:
     sides = {"left": {"name": "a"}, "right": {"name": "b"}}
     second = 1_000_000
-    with JoinHarness(on=["id"], **sides, kind="session", gap="10 seconds", type="left", retention_time="1 hour") as run:
+    with JoinHarness(on=["id"], **sides, kind="session", gap="10 seconds", type="left", retention="1 hour") as run:
         run.process([{"id": 1, "time_us": 0}], [{"id": 2, "time_us": 0}])
         assert [row["left_position"] for row in run.advance(25 * second).pairs] == [1]
         late = run.process([{"id": 1, "time_us": t * second} for t in (16, 0, 8)], []).late
@@ -175,7 +173,7 @@ def test_a_session_that_late_messages_open_again_is_not_sent_again() -> None:
 def test_a_restore_knows_a_partner_that_has_left_the_stores() -> None:
     sides = {"left": {"name": "a", "size": "10 seconds"}, "right": {"name": "b", "size": "10 seconds"}}
     second = 1_000_000
-    with JoinHarness(on=["id"], **sides, type="left", retention_time="20 seconds") as run:
+    with JoinHarness(on=["id"], **sides, type="left", retention="20 seconds") as run:
         assert len(run.process([{"id": 1, "time_us": 10 * second}], [{"id": 1, "time_us": 0}]).pairs) == 1
         run.advance(25 * second)
         run.lose_stores()
@@ -185,7 +183,7 @@ def test_a_restore_knows_a_partner_that_has_left_the_stores() -> None:
 def test_a_restore_takes_back_the_row_of_a_session_that_is_open_again() -> None:
     second = 1_000_000
     sides = {"left": {"name": "a"}, "right": {"name": "b"}}
-    with JoinHarness(on=["id"], **sides, kind="session", gap="10 seconds", type="left", retention_time="1 hour") as run:
+    with JoinHarness(on=["id"], **sides, kind="session", gap="10 seconds", type="left", retention="1 hour") as run:
         run.process([{"id": 1, "time_us": 0}], [])
         assert len(run.advance(25 * second).pairs) == 1
         late = run.process([{"id": 1, "time_us": t * second} for t in (16, 8)], []).late

@@ -10,7 +10,7 @@ from tests.operators.joins.streams_support import at, message
 
 def join(**settings: Any) -> JoinHarness:
     sides = {"left": {"name": "orders", "size": "2 minutes"}, "right": {"name": "shipments", "size": "1 minute"}}
-    return JoinHarness(on=["id"], **sides, **{"grace": "5 minutes", "retention_time": "1 hour", **settings})
+    return JoinHarness(on=["id"], **sides, **{"grace": "5 minutes", "retention": "1 hour", **settings})
 
 
 @pytest.mark.parametrize(("shipment", "pairs"), [("12:02", 1), ("12:02+", 0), ("11:59", 1), ("11:59-", 0)])
@@ -69,7 +69,7 @@ def test_beyond_retention_is_dropped_where_the_config_says_so() -> None:
 @pytest.mark.parametrize("lost", [False, True])
 def test_messages_are_partners_from_the_horizon_on(*, lost: bool) -> None:
     """Retention is as short as sizes and grace allow: the horizon is 12:22."""
-    with join(retention_time="8 minutes") as run:
+    with join(retention="8 minutes") as run:
         run.process([], [message("12:22-"), message("12:22")])
         run.process([message("12:30")], [message("12:30")])
         if lost:

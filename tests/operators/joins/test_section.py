@@ -12,7 +12,7 @@ from tests.operators.joins.join_support import join_config, join_raw
 from tests.oracle.joins import Reach
 
 TOPIC = {"kind": "kafka", "topic": "t", "bootstrap_servers": "${env:SERVERS}", "format": "json"}
-COUNT = {"by": "count", "retention_time": None, "grace": None, "retention_count": 20}
+COUNT = {"by": "count", "retention": None, "grace": None, "retention_count": 20}
 SIZES = {"left": {"size": 3}, "right": {"size": "unbounded"}}
 NO_SIZES = {"left": {"size": None}, "right": {"size": None}}
 TUMBLING = {**NO_SIZES, "kind": "tumbling", "size": "10 us"}
@@ -36,7 +36,7 @@ def test_each_side_is_a_config_of_its_own() -> None:
 
 
 def test_future_skew_is_a_side_s_own_and_else_the_grace_but_a_minute_at_least() -> None:
-    config = parse(grace="2 hours", retention_time="1 day", left={"event": {"time": "t", "max_future_skew": "3 hours"}})
+    config = parse(grace="2 hours", retention="1 day", left={"event": {"time": "t", "max_future_skew": "3 hours"}})
     live = config.live_settings()
     assert (live["left"]["max_future_skew_us"], live["right"]["max_future_skew_us"]) == (10_800_000_000, 7_200_000_000)
     assert parse().inputs["left"].max_future_skew_us == 60_000_000
@@ -66,11 +66,11 @@ def test_tables_are_bound_to_what_pairs_are_of_and_not_to_what_may_change() -> N
         {**TUMBLING, "type": "full", "idle": "1 s", "emit": {"full": "close", "early": "off", "unmatched": "close"}},
         {**COUNT, **SIZES},
         {**COUNT, **SIZES, "retention_count": 3},
-        {"retention_time": "25 us"},
-        {"retention_time": "25 us", "retention_count": 1},
-        {**NO_SIZES, "kind": "hopping", "size": "10 us", "advance": "5 us", "retention_time": "20 us"},
-        {**NO_SIZES, "kind": "tumbling", "size": "10 us", "retention_time": "15 us"},
-        {**NO_SIZES, "kind": "session", "gap": "10 us", "retention_time": "25 us"},
+        {"retention": "25 us"},
+        {"retention": "25 us", "retention_count": 1},
+        {**NO_SIZES, "kind": "hopping", "size": "10 us", "advance": "5 us", "retention": "20 us"},
+        {**NO_SIZES, "kind": "tumbling", "size": "10 us", "retention": "15 us"},
+        {**NO_SIZES, "kind": "session", "gap": "10 us", "retention": "25 us"},
         {"on": []},
         {"on": ["order = id", "day"], "emit": {"early": "1 minute", "late": "10 seconds", "tick_offset": "1 s"}},
     ],
@@ -149,10 +149,10 @@ def test_a_right_join(changes: dict[str, Any]) -> None:
             "join.right.size: 'unbounded' stands on both sides",
         ),
         (
-            {"retention_time": "24 us"},
-            "join.retention_time: '24 us' is shorter than sizes and grace ask for; write '25 microseconds' or more",
+            {"retention": "24 us"},
+            "join.retention: '24 us' is shorter than sizes and grace ask for; write '25 microseconds' or more",
         ),
-        ({"retention_time": None}, "join.retention_time: is missing; joins by time need one"),
+        ({"retention": None}, "join.retention: is missing; joins by time need one"),
         (
             {"retention_count": 5, "left": {"size": "unbounded"}},
             "join.retention_count: is needed only with sizes on both sides, or with windows; here any stored message may have partners, remove it",
@@ -162,16 +162,16 @@ def test_a_right_join(changes: dict[str, Any]) -> None:
             "join.retention_count: is needed only with sizes on both sides, or with windows; here any stored message may have partners, remove it",
         ),
         (
-            {**NO_SIZES, "kind": "hopping", "size": "10 us", "advance": "5 us", "retention_time": "19 us"},
-            "join.retention_time: '19 us' is shorter than sizes and grace ask for; write '20 microseconds' or more",
+            {**NO_SIZES, "kind": "hopping", "size": "10 us", "advance": "5 us", "retention": "19 us"},
+            "join.retention: '19 us' is shorter than sizes and grace ask for; write '20 microseconds' or more",
         ),
         (
-            {**NO_SIZES, "kind": "tumbling", "size": "10 us", "retention_time": "14 us"},
-            "join.retention_time: '14 us' is shorter than sizes and grace ask for; write '15 microseconds' or more",
+            {**NO_SIZES, "kind": "tumbling", "size": "10 us", "retention": "14 us"},
+            "join.retention: '14 us' is shorter than sizes and grace ask for; write '15 microseconds' or more",
         ),
         (
-            {**NO_SIZES, "kind": "session", "gap": "10 us", "retention_time": "24 us"},
-            "join.retention_time: '24 us' is shorter than sizes and grace ask for; write '25 microseconds' or more",
+            {**NO_SIZES, "kind": "session", "gap": "10 us", "retention": "24 us"},
+            "join.retention: '24 us' is shorter than sizes and grace ask for; write '25 microseconds' or more",
         ),
         (
             {**COUNT, **SIZES, "retention_count": 2},
@@ -241,11 +241,11 @@ def test_the_least_retention_keeps_all_partners_of_windows(size: int) -> None:
 def test_an_outer_join_is_bound_to_what_decides_its_partners() -> None:
     def bound(**changes: Any) -> set[str]:
         settings = parse(**changes).section.bound_settings()
-        return {name for name in ("join.type", "emit.unmatched", "join.grace", "join.retention_time") if settings[name]}
+        return {name for name in ("join.type", "emit.unmatched", "join.grace", "join.retention") if settings[name]}
 
     outer = {"type": "left", "idle": "1 s"}
     assert bound() == set()
     assert bound(**outer) == {"join.type", "emit.unmatched"}
-    everything = {"join.type", "emit.unmatched", "join.grace", "join.retention_time"}
+    everything = {"join.type", "emit.unmatched", "join.grace", "join.retention"}
     assert bound(**outer, left={"size": "unbounded"}) == everything
     assert bound(**outer, kind="session", gap="5 us", **NO_SIZES) == everything

@@ -300,7 +300,7 @@ def test_ttl_beside_other_operators_is_refused(tmp_path: Path, operator: str) ->
     raw[operator] = raw.pop("session")
     with pytest.raises(
         ConfigError,
-        match=rf"ttl: goes with \[session\] or \[table\], and not with \[{operator}\]; .* {operator}.retention_time",
+        match=rf"ttl: goes with \[session\] or \[table\], and not with \[{operator}\]; .* {operator}.retention",
     ):
         parse_config(raw, tmp_path)
 

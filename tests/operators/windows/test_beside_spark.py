@@ -14,7 +14,7 @@ from tests.support import write_rows
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["tumbling", "hopping"])
 def test_windows_equal_those_of_sparks_stream(spark: SparkSession, tmp_path: Path, kind: str) -> None:
-    patient = {"grace": "1 ms", "retention_time": "2 ms"}
+    patient = {"grace": "1 ms", "retention": "2 ms"}
     config = window_config(tmp_path, emit=UPDATES, **{**KINDS[kind], **patient})
     for number, rows in enumerate(events(3, 4, 40)):
         write_rows(tmp_path, f"{number}.json", rows)

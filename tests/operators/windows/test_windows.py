@@ -121,7 +121,7 @@ def test_windows_equal_duckdbs_and_survive_the_loss_of_stores(
     [
         ({"kind": "hoping"}, r"window\.kind: 'hoping' is not allowed"),
         ({"size": "0 s"}, r"window\.size: '0 s' must be longer than zero"),
-        ({"retention_time": "5 us"}, r"window\.retention_time: '5 us' is shorter .* write '40 microseconds' or longer"),
+        ({"retention": "5 us"}, r"window\.retention: '5 us' is shorter .* write '40 microseconds' or longer"),
         ({"sise": "1 s"}, r"window\.sise: is unknown \(did you mean 'size'\?\)"),
         ({"kind": "hopping"}, r"window\.advance: is missing"),
         (
@@ -192,7 +192,7 @@ def test_what_is_older_than_the_newest_events_is_beyond_retention(spark: SparkSe
 def test_only_windows_do_without_a_key(tmp_path: Path) -> None:
     config = window_config(tmp_path)
     raw = {**config.model_dump(include={"pipeline", "source"}), "event": {"time": "time_us"}}
-    section = {"kind": "tumbling", "size": "1 hour", "retention_time": "1 day"}
+    section = {"kind": "tumbling", "size": "1 hour", "retention": "1 day"}
     assert parse_config({**raw, "window": section}, tmp_path).event.key is None
     with pytest.raises(ConfigError, match=r"^event\.key: is missing; add it to the config"):
         parse_config({**raw, "session": {"gap": "1 s"}}, tmp_path)

@@ -27,7 +27,7 @@ def window_config(
         "event": {"key": "key", "time": "time_us", "time_unit": "us"},
         "window": {
             name: value
-            for name, value in {**section, "retention_time": f"{RETENTION} us", **window}.items()
+            for name, value in {**section, "retention": f"{RETENTION} us", **window}.items()
             if value is not None
         },
         "emit": {} if emit is None else emit,

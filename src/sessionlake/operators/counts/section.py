@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field
 
 from sessionlake.config.durations import parse_duration
-from sessionlake.config.sections import Duration, OperatorSection, Section
+from sessionlake.config.sections import RETENTION, Duration, OperatorSection, Section
 from sessionlake.errors import ConfigError
 from sessionlake.operators.counts.spec import (
     PARTITION_SIZE,
@@ -49,10 +49,11 @@ class CountSection(OperatorSection):
     """Windows on the axis of message numbers; each kind has a class."""
 
     BESIDE: ClassVar[tuple[str, ...]] = ("aggregates", "emit")
-    INSTEAD: ClassVar[Mapping[str, str]] = {"ttl": "window.retention_time or window.retention_count"}
+    OLD_NAMES: ClassVar[Mapping[str, str]] = {"retention_time": "retention"}
+    INSTEAD: ClassVar[Mapping[str, str]] = {"ttl": "window.retention or window.retention_count"}
     TIMED: ClassVar[bool] = False
     KEYED: ClassVar[bool] = False
-    PATIENCE: ClassVar[str] = "retention_time"
+    PATIENCE: ClassVar[str] = "retention"
     NOT_UNIQUE: ClassVar[str | None] = "is not for windows by count, which number messages before duplicates are found"
     RESERVED: ClassVar[frozenset[str]] = frozenset(
         (
@@ -63,7 +64,7 @@ class CountSection(OperatorSection):
 
     kind: str
     by: Literal["count"]
-    retention_time: Duration
+    retention: Annotated[Duration, RETENTION]
     """How long before the watermark events are taken in, and a key without messages is known."""
     retention_count: int
     """How many messages of a key, or of a partition, a window may ask for."""
@@ -88,7 +89,7 @@ class CountSection(OperatorSection):
     @property
     def retention_us(self) -> int:
         """Retention."""
-        return parse_duration(self.retention_time)
+        return parse_duration(self.retention)
 
     @property
     def skew_us(self) -> int:
@@ -132,7 +133,7 @@ class CountSection(OperatorSection):
             )
         if self.retention_us == 0:
             raise ConfigError(
-                f"window.retention_time: {self.retention_time!r} must be longer than zero; write for example '7 days'"
+                f"window.retention: {self.retention!r} must be longer than zero; write for example '7 days'"
             )
 
     def _check_windows(self) -> None:

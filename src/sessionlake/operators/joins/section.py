@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from sessionlake.config.durations import parse_duration, spoken_duration
-from sessionlake.config.sections import Duration, EventSection, GracedSection, Section
+from sessionlake.config.sections import RETENTION, Duration, EventSection, GracedSection, Section
 from sessionlake.errors import ConfigError
 from sessionlake.operators.joins.sides import RESERVED, JoinSideSection, LeftSection, RightSection
 from sessionlake.operators.joins.spec import (
@@ -55,7 +55,8 @@ class JoinSection(SidedSection, GracedSection):
 
     AT: ClassVar[str] = "join"
     BESIDE: ClassVar[tuple[str, ...]] = ("emit",)
-    INSTEAD: ClassVar[Mapping[str, str]] = {"ttl": "join.retention_time or join.retention_count"}
+    OLD_NAMES: ClassVar[Mapping[str, str]] = {"retention_time": "retention"}
+    INSTEAD: ClassVar[Mapping[str, str]] = {"ttl": "join.retention or join.retention_count"}
     RESERVED: ClassVar[frozenset[str]] = RESERVED
     CHANGES: ClassVar[tuple[str, str]] = ("pairs", "the last possible partner of a message")
     HAD_NO_GRACE: ClassVar[bool] = True
@@ -76,7 +77,7 @@ class JoinSection(SidedSection, GracedSection):
     """The start of the grid of tumbling and hopping windows, for example "6 hours" after the epoch."""
     gap: str | int | None = None
     """Of session joins: neighbors in a session are at most so far apart."""
-    retention_time: Duration | None = None
+    retention: Annotated[Duration | None, RETENTION] = None
     """By time: how long messages are kept."""
     retention_count: int | None = Field(default=None, ge=1)
     """By count: how many messages of a side's source partition are kept. By time, about how many of both sides at most."""
@@ -118,7 +119,7 @@ class JoinSection(SidedSection, GracedSection):
     @property
     def retention_us(self) -> int:
         """Retention by time; zero by count."""
-        return 0 if self.retention_time is None else parse_duration(self.retention_time)
+        return 0 if self.retention is None else parse_duration(self.retention)
 
     @property
     def harmless_us(self) -> int:
@@ -291,12 +292,12 @@ class JoinSection(SidedSection, GracedSection):
 
     def _check_retention(self) -> None:
         by_time = self.by == TIME_AXIS
-        needed = "retention_time" if by_time else "retention_count"
+        needed = "retention" if by_time else "retention_count"
         retention = self.retention_us if by_time else self.retention_count
         if getattr(self, needed) is None or retention is None:
             raise ConfigError(f"join.{needed}: is missing; joins by {self.by} need one")
-        beside = not by_time and self.retention_time is not None
-        for name, stands in (("retention_time", beside), ("grace", not by_time and self.grace_us > 0)):
+        beside = not by_time and self.retention is not None
+        for name, stands in (("retention", beside), ("grace", not by_time and self.grace_us > 0)):
             if stands:
                 raise ConfigError(f"join.{name}: does not go with by = {self.by!r}; remove it")
         if by_time and self.retention_count is not None and self._reaches_back:
@@ -344,7 +345,7 @@ class JoinSection(SidedSection, GracedSection):
             "emit.unmatched": self.unmatched if self.outer else None,
             # Which messages have a partner must not change while they are stored.
             "join.grace": self.grace_us if self.outer and self._reaches_back else None,
-            "join.retention_time": self.retention_us if self.outer and self._reaches_back else None,
+            "join.retention": self.retention_us if self.outer and self._reaches_back else None,
         }
 
     def live_settings(self) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from sessionlake.config.durations import parse_duration, spoken_duration
-from sessionlake.config.sections import Duration, GracedSection
+from sessionlake.config.sections import RETENTION, Duration, GracedSection
 from sessionlake.errors import ConfigError
 from sessionlake.operators.shared.windowing.emit_section import EmitSection
 from sessionlake.operators.shared.windowing.policies import CLOSE, OFF
@@ -22,7 +22,8 @@ class WindowSection(GracedSection):
 
     BESIDE: ClassVar[tuple[str, ...]] = ("aggregates", "emit")
     CHANGES: ClassVar[tuple[str, str]] = ("a window", "its end")
-    INSTEAD: ClassVar[Mapping[str, str]] = {"ttl": "window.retention_time or window.retention_count"}
+    OLD_NAMES: ClassVar[Mapping[str, str]] = {"retention_time": "retention"}
+    INSTEAD: ClassVar[Mapping[str, str]] = {"ttl": "window.retention or window.retention_count"}
     KEYED: ClassVar[bool] = False
     RESERVED: ClassVar[frozenset[str]] = frozenset(
         (
@@ -41,7 +42,7 @@ class WindowSection(GracedSection):
     kind: str
     by: Literal["time"] = "time"
     size: Duration
-    retention_time: Duration
+    retention: Annotated[Duration, RETENTION]
     """How far before the watermark an event may lie, for example "1 day". An older event is a dead letter."""
     retention_count: int | None = Field(default=None, ge=1)
     """How many accepted events are kept at most: older ones are beyond retention as well."""
@@ -66,7 +67,7 @@ class WindowSection(GracedSection):
     @property
     def retention_us(self) -> int:
         """Retention."""
-        return parse_duration(self.retention_time)
+        return parse_duration(self.retention)
 
     @property
     def least_unique_us(self) -> int:
@@ -103,7 +104,7 @@ class WindowSection(GracedSection):
         needed = max(self.size_us, self.grace_us)
         if self.retention_us < needed:
             raise ConfigError(
-                f"window.retention_time: {self.retention_time!r} is shorter than size and grace ask for; "
+                f"window.retention: {self.retention!r} is shorter than size and grace ask for; "
                 f"write '{spoken_duration(needed)}' or longer"
             )
         self.emit.check("window.grace", "window", graced=self.grace is not None)

@@ -45,7 +45,7 @@ def differs(made: Made) -> Iterator[str]:
             yield f"No plain type, and so left out: {', '.join(made.left_out)}."
     else:
         if made.type == "inner":
-            yield "A message without a partner makes no row, as in Spark's inner join; messages are kept for `retention_time`."
+            yield "A message without a partner makes no row, as in Spark's inner join; messages are kept for `retention`."
         else:
             yield "A message without a partner makes a row once none can come any more. If one side is silent, that is after `idle`; Spark waits for it."
         if made.conditions:

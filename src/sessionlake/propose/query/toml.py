@@ -135,7 +135,7 @@ def _window(made: Groups, patience: Patience) -> Iterator[str]:
     yield "# `late_events`."
     yield from _grace(made.input, patience, "size")
     yield ""
-    yield f"retention_time = {quoted(patience.retention):<18}# how old events may be; at least size and grace"
+    yield f"retention = {quoted(patience.retention):<23}# how old events may be; at least size and grace"
     yield 'beyond_retention = "dead_letter"   # for older events: dead_letter | drop'
     yield ""
     yield "[emit]                             # each change with its batch, as in update mode; append mode: off, close, close"
@@ -200,7 +200,7 @@ def _pairs(made: Pairs) -> Iterator[str]:
         yield f"type = {quoted(made.type):<28}# a message without a partner makes a row once none can come any more"
         yield 'idle = "10 minutes"                # a side that is silent for longer counts as one that brings no partner'
     yield f"grace = {quoted(waits):<27}# how long after its last possible partner a message may come: the longest watermark of the query"
-    yield f"retention_time = {quoted(spoken_duration(kept)):<18}# how long messages are kept; at least both sizes and the grace"
+    yield f"retention = {quoted(spoken_duration(kept)):<23}# how long messages are kept; at least both sizes and the grace"
     yield 'beyond_retention = "dead_letter"   # dead_letter | drop'
 
 
