@@ -181,7 +181,7 @@ def test_envelope_status_and_batches(url: str) -> None:
     }
     status = ask(url, "/v1/status", times="us")[1]
     assert (status["pipeline"], status["batch_id"], status["watermark"]) == ("p", 1, 30 * MINUTE)
-    assert (status["shards"], status["failure"]) == ({"all": 2, "missing": {}}, None)
+    assert (status["shards"], status["failure"]) == ({"all": 2, "missing": {}, "from": "stores"}, None)
     assert (status["quiet_after_us"], status["stale"]) == (30_000_000, True)  # committed in 1970
     assert [row["batch_id"] for row in ask(url, "/v1/batches")[1]["batches"]] == [0, 1]
     assert [row["batch_id"] for row in ask(url, "/v1/batches", after=0)[1]["batches"]] == [1]

@@ -272,7 +272,11 @@ class Answers:
             "watermark": time_value(watermark, times),
             "lag_us": None if watermark is None else clock_us - watermark,
             "complete_from": time_value(None if view is None else view.complete_from_us, times),
-            "shards": {"all": len(commit.shards), "missing": {str(shard): why for shard, why in missing.items()}},
+            "shards": {
+                "all": len(commit.shards),
+                "missing": {str(shard): why for shard, why in missing.items()},
+                "from": "tables" if view is None else "next batch" if view.follows else "stores",
+            },
             "counts": dict(now.totals),
             "outcomes": schemas.OUTCOMES,
             "failure": self._follower.failure,

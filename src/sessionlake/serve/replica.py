@@ -239,6 +239,11 @@ class View:
         reasons = {shard: self.why_missing(shard) for shard in range(len(self.commit.shards))}
         return {shard: reason for shard, reason in reasons.items() if reason is not None}
 
+    @property
+    def follows(self) -> bool:
+        """Whether shards can't be read here, and all of them can after the next batch."""
+        return bool(self.lacking) and all(_FOLLOWS in reason for reason in self.lacking.values())
+
     def require_local(self, keys: Iterable[str]) -> None:
         """Raise NotLocalError if a shard of these keys is missing here."""
         for shard in {self.shard_of(key) for key in keys}:
@@ -421,6 +426,8 @@ class Replica:
 
 
 _NONE = "there is none"
+_FOLLOWS = ", and the next batch"
+"""A part of the reasons that go by themselves."""
 
 
 def _local_shard(path: Path, expected: str | None) -> LocalShard | str:
@@ -428,7 +435,7 @@ def _local_shard(path: Path, expected: str | None) -> LocalShard | str:
     if expected is None:
         return LocalShard(path, None, NoSegments())
     if (cause := cause_of(path)) is not None:
-        return "it is to be erased" if cause == FORGOTTEN else "it is damaged, and the next batch restores it"
+        return "it is to be erased" if cause == FORGOTTEN else f"it is damaged{_FOLLOWS} restores it"
     before = identity(path)
     try:
         store = SecondarySegments(path)
@@ -439,7 +446,7 @@ def _local_shard(path: Path, expected: str | None) -> LocalShard | str:
         if commit != expected:
             writes = Pending(path.with_suffix(PENDING)).read(expected, commit)
             if writes is None:
-                return f"it is at commit {commit}, and the next batch brings it up to date"
+                return f"it is at commit {commit}{_FOLLOWS} brings it up to date"
             found = OverlaidSegments(store, writes)
     except FileNotFoundError:
         return _NONE

@@ -135,9 +135,9 @@ function head() {
   const { status } = state, missing = Object.keys(status.shards.missing).length;
   document.title = status.pipeline + " · sessionlake";
   say(at("name"), status.pipeline);
-  const { all } = status.shards, reasons = Object.values(status.shards.missing), each = text => missing > 0 && reasons.every(reason => reason.includes(text));
-  const place = each("is read from the tables") ? "read from the tables" :
-    each("the next batch") ? `${exact(missing)} of ${exact(all)} stores follow with the next batch; until then their rows come from the tables` :
+  const { all, from } = status.shards;
+  const place = from === "tables" ? "read from the tables" :
+    from === "next batch" ? `${exact(missing)} of ${exact(all)} stores follow with the next batch; until then their rows come from the tables` :
     `${exact(all - missing)} of ${exact(all)} shards here` + (missing ? ", the rest from the tables" : "");
   say(at("about"), `${named(status.list)} · ${place}`);
   say(at("look-up-title"), `Look up a key's ${named(status.list)}`);
