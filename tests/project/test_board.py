@@ -1,12 +1,13 @@
 """The page's look at the pipelines goes on, whatever one of them has."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 
 from sessionlake.config.project import load_project
-from sessionlake.observe.overview import State, overview
+from sessionlake.observe.overview import Overview, State, overview
 from sessionlake.observe.watch import Watch
 from sessionlake.project import board as module
 from sessionlake.project.board import Board
@@ -44,3 +45,26 @@ def test_the_thread_looks_at_all_again_after_such_an_error(tmp_path: Path, monke
         assert {*looks} == {*project.configs}
     finally:
         board.stop()
+
+
+def test_what_was_seen_before_nobody_watched_is_not_shown(tmp_path: Path) -> None:
+    """Looked at while the streams started, it said for two seconds that they start, however long they had been running."""
+    project = load_project(write_project(tmp_path))
+    board = Board(str(tmp_path), project.configs, project.graph, dict.fromkeys(project.configs, NoBatches()))  # type: ignore[arg-type]
+    board._seen = {name: Overview(name, config, State.STARTING, None, "") for name, config in project.configs.items()}
+    board._asked = time.monotonic()
+    assert {one["state"] for one in board.fields()["pipelines"]} == {"starting"}
+    board._asked -= module._WATCHED_S + 1
+    assert {one["state"] for one in board.fields()["pipelines"]} == {"unknown"}
+    assert board._woken.is_set()
+    board.start()
+    try:
+        wait_for(lambda: {one["state"] for one in board.fields()["pipelines"]} == {"new"}, 30)
+    finally:
+        board.stop()
+
+
+class NoBatches:
+    """A follower of a pipeline without batches."""
+
+    history: tuple[()] = ()

@@ -46,7 +46,7 @@ class Board:
         self._directory, self._configs, self._followers = directory, configs, followers
         self._tables = {name: Watch(config, read_tables) for name, config in configs.items()}
         self._seen: dict[str, Overview] = {}
-        self._asked, self._stopped = 0.0, Event()
+        self._asked, self._stopped, self._woken = 0.0, Event(), Event()
         self._thread = Thread(target=self._look_on, name="board", daemon=True)
 
     def start(self) -> None:
@@ -56,11 +56,16 @@ class Board:
     def stop(self) -> None:
         """End the thread."""
         self._stopped.set()
+        self._woken.set()
         self._thread.join()
 
     def fields(self) -> dict[str, Any]:
         """Return what the page shows, as JSON values."""
-        self._asked = time.monotonic()
+        before, self._asked = self._asked, time.monotonic()
+        if self._asked - before > _WATCHED_S:
+            # What was seen before nobody watched may be long over: unknown is true.
+            self._seen = {}
+            self._woken.set()
         now_us = time.time_ns() // 1000
         pipelines = [self._pipeline(name, now_us) for name in self.graph.names]
         edges = [edge.fields() for edge in self.graph.edges]
@@ -74,10 +79,12 @@ class Board:
         }
 
     def _look_on(self) -> None:
-        while not self._stopped.wait(_LOOK_S):
-            if time.monotonic() - self._asked < _WATCHED_S or not self._seen:
+        while not self._stopped.is_set():
+            if time.monotonic() - self._asked < _WATCHED_S:
                 for name, config in self._configs.items():
                     self._seen[name] = self._looked(name, config)
+            self._woken.wait(_LOOK_S)
+            self._woken.clear()
 
     def _looked(self, name: str, config: Config) -> Overview:
         """Return the state of a pipeline; whatever is wrong with one, the thread goes on to look at all."""
