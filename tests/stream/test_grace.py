@@ -8,7 +8,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionlake import SessionWindows
+from sessionlake.config.checks import check_remembered
 from sessionlake.config.load import Config, parse_config
+from sessionlake.errors import ConfigError
 from sessionlake.operators.run import run
 from sessionlake.preflight.check import check
 from sessionlake.preflight.plan import read_plan
@@ -109,6 +111,23 @@ def test_a_warehouse_keeps_the_default_that_it_was_made_with(tmp_path: Path, nam
     assert of_warehouse(config, old).grace_us == (0 if name in ("session", "sliding") else config.grace_us)
     written = config.with_grace(5)
     assert of_warehouse(written, old) is written
+
+
+def test_duplicates_are_known_as_long_as_events_come_under_the_default_of_the_warehouse(tmp_path: Path) -> None:
+    event = {"key": "k", **SIDE["event"], "id": "i", "unique_for": "2 hours"}
+    config = single(tmp_path, session={"gap": "1 hour", "retention": "10 hours"}, event=event)
+    check_remembered(of_warehouse(config, commit(config, graced=False)))
+    with pytest.raises(ConfigError) as raised:
+        check_remembered(of_warehouse(config, commit(config, graced=True)))
+    assert str(raised.value) == (
+        "event.unique_for: '2 hours' is shorter than events wait for others, '10 hours'; write that or longer, or a grace, "
+        "which is not written"
+    )
+    (tmp_path / "events").mkdir()
+    assert [str(problem) for problem in check(config).problems] == [str(raised.value)]
+    short = {**event, "unique_for": "59 minutes"}
+    with pytest.raises(ConfigError, match="'59 minutes' is shorter than events wait for others, '1 hour'"):
+        single(tmp_path, session={"gap": "1 hour", "retention": "10 hours"}, event=short)
 
 
 def test_messages_of_a_join_come_as_late_as_the_retention_allows() -> None:

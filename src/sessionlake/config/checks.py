@@ -17,6 +17,7 @@ from sessionlake.errors import ConfigError
 
 if TYPE_CHECKING:
     from sessionlake.config.load import Config
+    from sessionlake.config.sections import OperatorSection
 
 _COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 Check = Callable[[], None]
@@ -92,11 +93,25 @@ def _check_unique(config: "Config", side: "Config") -> None:
         raise ConfigError(
             f"{at}: {side.event.unique_for!r} is longer than events are taken in, {longest!r}; write that, or raise the retention"
         )
-    if asked_us < section.least_unique_us:
-        least = spoken_duration(section.least_unique_us)
-        raise ConfigError(
-            f"{at}: {side.event.unique_for!r} is shorter than events wait for others, {least!r}; write that or longer"
-        )
+    # A warehouse may keep another default of grace: only `check_remembered` knows.
+    _check_remembered(section.with_grace(0) if section.HAD_NO_GRACE else section, side)
+
+
+def check_remembered(config: "Config") -> None:
+    """Refuse to forget events that can still be compared, under the default of grace that the warehouse has; ConfigError."""
+    for side in config.inputs.values():
+        _check_remembered(config.section, side)
+
+
+def _check_remembered(section: "OperatorSection", side: "Config") -> None:
+    asked_us = side.event.unique_us
+    if asked_us is None or asked_us >= section.least_unique_us:
+        return
+    least = spoken_duration(section.least_unique_us)
+    shorter = "" if section.grace_told() is None else ", or a grace, which is not written"
+    raise ConfigError(
+        f"{side.event_at}.unique_for: {side.event.unique_for!r} is shorter than events wait for others, {least!r}; write that or longer{shorter}"
+    )
 
 
 def _check_column(side: "Config", name: str) -> None:

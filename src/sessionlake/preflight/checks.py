@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from sessionlake.aggregates import AggregateSpec
 from sessionlake.aggregates.spec import build_custom
+from sessionlake.config.checks import check_remembered
 from sessionlake.config.load import Config
 from sessionlake.config.problems import Gathered, Problem
 from sessionlake.errors import LakeError
@@ -20,6 +21,7 @@ from sessionlake.stream.pinned import Pinned
 from sessionlake.stream.shape import Shaping
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import find_last_batch
+from sessionlake.warehouse.grace import of_warehouse
 from sessionlake.warehouse.lake import Lake
 
 
@@ -74,6 +76,9 @@ def _check_data(config: Config, needs: Needs, found: Gathered, sources: Mapping[
             last = last_known_batch(config)
             if last is not None:
                 seen.add(*map(Problem.of, refusals(config, last, kind.bound_settings(), drops=needs.drops)))
+            # Of a warehouse that only Spark can read the run itself knows.
+            if last is not None or "://" not in config.pipeline.warehouse:
+                check_remembered(of_warehouse(config, last))
     if needs.source:
         seen.add(*lookup_problems(sources, () if needs.lookups or last is None else last.pins))
     found.add(*seen.problems)

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from sessionlake.aggregates.codec import STATE_LAYOUT
+from sessionlake.config.checks import check_remembered
 from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator
 from sessionlake.errors import ConfigError
@@ -58,6 +59,7 @@ class Pipeline(Standalone[Operator[Any]]):
         """Return the definition, with the default of grace that the directory was made with."""
         if made.get("grace_us", self._config.grace_us) != self._config.grace_us:
             self._config = self._config.with_grace(made["grace_us"])
+        check_remembered(self._config)
         return {"layout": STATE_LAYOUT, **self._config.rebuild_settings(), **self._config.live_settings()}
 
     def add_message(

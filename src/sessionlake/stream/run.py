@@ -14,6 +14,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from sessionlake.config.checks import check_remembered
 from sessionlake.config.load import Config
 from sessionlake.engine.coordinator import Coordinator
 from sessionlake.engine.erasure import remove_all_marked
@@ -174,6 +175,7 @@ class _Run:
         if (told := grace_told(config, before)) is not None:
             _log.warning("sessionlake: %s", told)
         self.config = config = of_warehouse(config, before)
+        check_remembered(config)
         check_changes(config, before, kind.bound_settings(), runs=True, drops=drop_aggregates)
         self.cuts = check_cut(self.tables, config, kind, before)
         for told in taken(config, before, kind.bound_settings()):
