@@ -1,7 +1,8 @@
 """Checks across rows of one key, by a few numbers for each row. Spark's window would sort whole rows by text, at several scans' cost.
 
 Keys are compared by 64-bit hashes. Two keys with the same hash may look like sessions that are too near; they never
-hide such sessions. Among 10 million keys that happens with a probability of 3 in a million.
+hide such sessions. Among 10 million keys that happens with a probability of 3 in a million. A sender who looks for equal
+hashes on purpose can make this check red, and never green.
 """
 
 from collections.abc import Callable, Iterable, Iterator
