@@ -198,6 +198,57 @@ def test_a_name_of_one_directory_is_known_to_the_whole_process(both: tuple[str, 
     assert load("shop:LEVEL", both[0]) == 3
 
 
+def code_of(root: Path, **modules: str) -> str:
+    """Write a directory of modules, and return it."""
+    root.mkdir()
+    for name, text in modules.items():
+        (root / f"{name}.py").write_text(text)
+    return str(root)
+
+
+def test_a_module_that_is_imported_by_its_name_runs_in_each_directory_though_nothing_asks_it(tmp_path: Path) -> None:
+    shop = "import importlib\n\nFOUND = []\n\n\ndef f():\n    importlib.import_module('rules')\n    return FOUND\n"
+    rules = "import shop\n\nshop.FOUND.append(__file__)\n"
+    codes = [code_of(tmp_path / who, shop=shop, rules=rules) for who in "ab"]
+    assert [load("shop:f", code)() for code in codes] == [[f"{code}/rules.py"] for code in codes]
+
+
+@pytest.mark.parametrize("first", ["b", "c"])
+def test_a_module_that_cannot_be_imported_by_its_name_is_an_import_error_there(tmp_path: Path, first: str) -> None:
+    """Also if another directory, which has it, was first."""
+    shop = """\
+import importlib
+import pack
+
+def f():
+    failed = []
+    for name in ("pack.more", "broken", "extra"):
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            failed.append(error.name)
+    return failed
+"""
+    codes = {
+        "b": code_of(tmp_path / "b", shop=shop, broken="import gone\n"),
+        "c": code_of(tmp_path / "c", shop=shop, broken="", extra=""),
+    }
+    for who in codes:
+        (tmp_path / who / "pack").mkdir()
+    (tmp_path / "c" / "pack" / "more.py").touch()
+    told = {who: load("shop:f", codes[who])() for who in sorted(codes, key=lambda who: who != first)}
+    assert told == {"b": ["pack.more", "gone", "extra"], "c": []}
+
+
+def test_a_look_at_all_modules_neither_fails_nor_imports(tmp_path: Path) -> None:
+    """As `inspect.stack` does, and pickle for an object that says no module."""
+    other = code_of(tmp_path / "b", shop="import script, more\nX = 1\n", script="", more="")
+    shop = "import inspect\n\n\ndef f():\n    return inspect.stack()[0].function\n"
+    own = code_of(tmp_path / "a", shop=shop, script="raise SystemExit\n")
+    assert load("shop:X", other) == 1
+    assert load("shop:f", own)() == "f"
+
+
 def test_a_module_that_the_program_has_imported_itself_is_not_loaded_again(
     both: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -146,9 +146,11 @@ class _Finder:
         asking = _asking()
         those = [asking] if asking else list(_known.values())
         having = [of for of in those if of.has(name)]
-        if len(having) == 1 and (asking or _is_stand_in(top) or _installed(top) is None):
-            return ModuleSpec(name, _StandInLoader())  # type: ignore[arg-type]
-        return None
+        if len(having) != 1 or not (asking or _is_stand_in(top) or _installed(top) is None):
+            return None
+        if path is not None and PathFinder.find_spec(name, path) is None:  # its package lacks it
+            return None
+        return ModuleSpec(name, _StandInLoader(having[0]))  # type: ignore[arg-type]
 
 
 class _Loader:
@@ -165,8 +167,7 @@ class _Loader:
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        if not _is_stand_in(self._plain):
-            sys.modules[self._plain] = _StandIn(self._plain)
+        _let_stand_in(self._plain)
         code: CodeType | None = self._loader.get_code(f"{self._of.package}.{self._plain}")
         vars(module).update(__name__=self._plain, __builtins__=self._of.builtins)
         if code is None:  # it is no Python
@@ -176,13 +177,18 @@ class _Loader:
 
 
 class _StandInLoader:
-    """Puts a stand-in under a plain name, which imports the module once it is asked."""
+    """Imports a module of a directory for whoever asks for the plain name, and puts a stand-in there."""
+
+    def __init__(self, of: CodeDirectory) -> None:
+        self._of = of
 
     def create_module(self, spec: ModuleSpec) -> None:
         """Let Python make a module, which nobody sees."""
 
     def exec_module(self, module: ModuleType) -> None:
-        sys.modules[module.__name__] = _StandIn(module.__name__)
+        del sys.modules[module.__name__]
+        _let_stand_in(module.__name__)
+        self._of.module(module.__name__)
 
 
 class _StandIn(ModuleType):
@@ -193,7 +199,15 @@ class _StandIn(ModuleType):
         object.__setattr__(self, "_of", (name, sys.modules.get(name)))
 
     def __getattribute__(self, attribute: str) -> Any:
-        return getattr(_meant(*object.__getattribute__(self, "_of")), attribute)
+        name, before = object.__getattribute__(self, "_of")
+        # Imports of a loaded module ask for this one. Whoever looks through all of `sys.modules` asks for others, and imports nothing.
+        asking = _asking() if attribute == "__spec__" else None
+        if asking is not None:
+            if asking.has(name):
+                asking.module(name)
+            elif before is None:
+                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return getattr(_meant(name, before), attribute)
 
     def __setattr__(self, attribute: str, value: object) -> None:
         if not isinstance(value, _StandIn):  # Python gives a package the modules in it, but it has the right ones
@@ -203,11 +217,19 @@ class _StandIn(ModuleType):
         delattr(_meant(*object.__getattribute__(self, "_of")), attribute)
 
 
+def _let_stand_in(name: str) -> None:
+    """Put a stand-in under a plain name."""
+    if not _is_stand_in(name):
+        sys.modules[name] = _StandIn(name)
+
+
 def _meant(name: str, before: ModuleType | None) -> ModuleType:
-    """Return the module that is meant by a name here; `before` had the name before any directory."""
+    """Return the loaded module that is meant by a name here; `before` had the name before any directory."""
     asking = _asking()
     if asking is not None and asking.has(name):
-        return asking.module(name)
+        if (own := asking.loaded(name)) is None:
+            raise AttributeError(f"module {name!r} of {asking.path!r} is not imported")
+        return own
     if before is not None:
         return before
     found = [module for of in _known.values() if (module := of.loaded(name)) is not None]
