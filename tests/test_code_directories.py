@@ -249,6 +249,21 @@ def test_a_look_at_all_modules_neither_fails_nor_imports(tmp_path: Path) -> None
     assert load("shop:f", own)() == "f"
 
 
+def test_a_program_that_has_the_directory_on_its_path_imports_what_the_pipeline_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shops = {who: code_of(tmp_path / who, shop="import pack.inner\nWHO = pack.inner.WHO\n") for who in "ab"}
+    for who in shops:
+        (tmp_path / who / "pack").mkdir()
+        (tmp_path / who / "pack" / "inner.py").write_text(f"WHO = {who!r}\n")
+    assert [load("shop:WHO", code) for code in shops.values()] == ["a", "b"]
+    monkeypatch.syspath_prepend(shops["b"])
+    import pack.inner  # type: ignore[import-not-found]
+    import shop  # type: ignore[import-not-found]
+
+    assert (shop.WHO, pack.inner.WHO) == ("b", "b")
+
+
 def test_a_module_that_the_program_has_imported_itself_is_not_loaded_again(
     both: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,6 +71,13 @@ class CodeDirectory:
         except ImportError:
             return False
 
+    def may_be(self, installed: ModuleSpec | None) -> bool:
+        """Say if nothing is found by Python alone, or a module of the directory: a program may have it on its path, as tests do."""
+        if installed is None:
+            return True
+        places = [installed.origin] if installed.has_location else installed.submodule_search_locations or ()
+        return any(os.path.realpath(place).startswith(f"{self.path}/") for place in places if place)
+
     def asked_for(self, name: str) -> bool:
         """Say if the module that code of the directory means by a name lies there; ImportError if it is installed, too."""
         top = name.partition(".")[0]
@@ -142,6 +149,8 @@ class _Finder:
             spec = PathFinder.find_spec(name, path, target)
             if spec is not None and spec.loader is not None and spec.origin is not None:
                 spec.loader = _Loader(spec.loader, plain, _known[top])  # type: ignore[assignment]
+            elif spec is not None:  # a folder without a module of its own, which no loader sees
+                _let_stand_in(plain)
             return spec
         asking = _asking()
         those = [asking] if asking else list(_known.values())
@@ -232,12 +241,13 @@ def _meant(name: str, before: ModuleType | None) -> ModuleType:
         return own
     if before is not None:
         return before
-    found = [module for of in _known.values() if (module := of.loaded(name)) is not None]
-    if asking is None and len(found) == 1 and _installed(name.partition(".")[0]) is None:
-        return found[0]
-    raise AttributeError(
-        f"modules {name!r} of several places are meant: {', '.join(str(module.__file__) for module in found)}; rename all but one"
-    )
+    installed = None if asking else _installed(name.partition(".")[0])
+    found = {of: module for of in _known.values() if (module := of.loaded(name)) is not None}
+    those = [module for of, module in found.items() if of.may_be(installed)]
+    if asking is None and len(those) == 1:
+        return those[0]
+    places = ", ".join(str(getattr(module, "__file__", None)) for module in found.values())
+    raise AttributeError(f"modules {name!r} of several places are meant: {places}; rename all but one")
 
 
 def _asking() -> CodeDirectory | None:
