@@ -200,7 +200,7 @@ def test_a_name_of_one_directory_is_known_to_the_whole_process(both: tuple[str, 
 
 def code_of(root: Path, **modules: str) -> str:
     """Write a directory of modules, and return it."""
-    root.mkdir()
+    root.mkdir(parents=True)
     for name, text in modules.items():
         (root / f"{name}.py").write_text(text)
     return str(root)
@@ -285,12 +285,16 @@ def test_the_current_directory_is_nothing_installed(both: tuple[str, str]) -> No
     assert done.stdout == f"{'b' * 12}\n"
 
 
-def test_an_installed_module_stays_the_installed_one(tmp_path: Path) -> None:
+def test_an_installed_module_stays_the_installed_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "json.py").write_text("loads = None\n")  # of Python itself
     (tmp_path / "duckdb.py").write_text("sql = None\n")
-    (tmp_path / "pyarrow").mkdir()  # a folder of data
-    (tmp_path / "uses.py").write_text("import json\nimport pyarrow\nREAD = json.loads('1'), pyarrow.int64()\n")
-    assert load("uses:READ", str(tmp_path)) == (1, pa.int64())
+    for name in ("pyarrow", "shared"):  # folders of data
+        (tmp_path / name).mkdir()
+    code_of(tmp_path / "site" / "shared", part="X = 2\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    uses = "import json\nimport pyarrow\nfrom shared import part\nREAD = json.loads('1'), pyarrow.int64(), part.X\n"
+    (tmp_path / "uses.py").write_text(uses)
+    assert load("uses:READ", str(tmp_path)) == (1, pa.int64(), 2)
     with pytest.raises(
         ImportError, match=r"'duckdb' is .*duckdb.py in pipeline.code and .*duckdb/__init__.py in an installed"
     ):

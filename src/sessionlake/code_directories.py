@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
@@ -94,9 +95,12 @@ class CodeDirectory:
             return False  # the program has imported this very file by itself, as tests do
         # Workers always have the current directory on their path, drivers not.
         installed = _installed(top, with_current=False)
-        if installed is None or not installed.origin or _is_same(own.origin, installed.origin):
+        if installed is None or _is_same(own.origin, installed.origin):
             return True
-        if not own.origin:  # a folder without modules of its own
+        if not installed.origin:  # several places may share such a package, and one of them be a folder of data
+            places = own.submodule_search_locations or ()
+            return own.origin is not None or any(any(Path(place).rglob("*.py")) for place in places)
+        if not own.origin:  # a folder without a module of its own
             return False
         raise ImportError(
             f"{top!r} is {own.origin} in pipeline.code and {installed.origin} in an installed package; rename the one in pipeline.code"
