@@ -19,7 +19,7 @@ from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.delta_log import USER_METADATA
 from sessionlake.warehouse.history import user_metadata
 from sessionlake.warehouse.tables import Tables
-from tests.engine.crash_support import FIRST, SECOND, events, write_events
+from tests.engine.crash_support import FIRST, SECOND, crashes, events, write_events
 from tests.operator_forms import FORMS
 from tests.operator_lake import MINUTE_US, OperatorLake
 from tests.operators_table import without_revisions
@@ -119,6 +119,33 @@ def test_another_length_or_none_restores_the_stores(spark: SparkSession, tmp_pat
     # The last batch only counts them.
     tables = Tables.of(spark, lake.config)
     assert not tables[schemas.DUPLICATES].read().where(F.col("batch_id") == last_batch(tables).batch_id).count()
+
+
+@pytest.mark.slow
+def test_an_interrupted_batch_ends_as_it_was_begun_though_its_tables_are_written_no_more(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake: OperatorLake = FORMS["unique session"](tmp_path / "lake", tmp_path / "events")
+    without = lake.path.read_text().replace('\nunique_for = "30 minutes"', "").replace("keep_replaced = true\n", "")
+    lake.write_files(FIRST)
+    run(spark, lake.config, once=True)
+    lines = [line for line in events(FIRST[-1]) if line != "{broken"]
+    write_events(lake.events / "90.json", 90, lines)
+    crashes(spark, lake, monkeypatch, "after_duplicates")
+    lake.path.write_text(without)
+    run(spark, lake.config, once=True)
+    tables = Tables.of(spark, lake.config)
+    last = last_batch(tables)
+    found = tables[schemas.DUPLICATES].read().where(F.col("batch_id") == last.batch_id).count()
+    assert last.counts["duplicate"] == found > 0
+    # A driver of before, which writes these tables still, is refused there as it is everywhere.
+    *terms, of_side = (
+        sum(tables[name].term_in(version) is not None for version in tables[name].versions())
+        for name in (schemas.EVENT_IDS, schemas.DUPLICATES, schemas.REPLACED_ROWS, schemas.LATE_EVENTS)
+    )
+    assert terms == [3, 3, 3] == [of_side] * 3
+    write_events(lake.events / "91.json", 91, lines)
+    assert run(spark, lake.config, once=True).counts["duplicate"] == 0
 
 
 def archiving(lake: OperatorLake, *, unique: bool) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from sessionlake.engine.operator import Operator
-from sessionlake.engine.outputs import REPLACED, Output
+from sessionlake.engine.outputs import Output
 from sessionlake.warehouse.batch_commit import Settings
 
 PinsOf = Callable[[Mapping[str, str] | None, Mapping[str, str]], Mapping[str, str]]
@@ -43,8 +43,5 @@ class Pipeline:
     checked: Callable[[Operator[Any], dict[str, Any], dict[str, int]], Sequence[str]] = lambda *_: ()
     """Check a batch's numbers before any part of it is committed. It takes the operator, the state
     before the batch, and the numbers. It returns messages for the log, or raises an error, which refuses the batch."""
-
-    @property
-    def keeps_replaced(self) -> bool:
-        """Whether the rows that batches replace or delete are kept."""
-        return any(output.kind == REPLACED for output in self.outputs)
+    keeps_replaced: bool = False
+    """Whether the rows that batches replace or delete are kept."""

@@ -21,7 +21,7 @@ from sessionlake.stream.kind import ALLOW_EXPIRY, Kind, State
 from sessionlake.stream.pinned import AGGREGATES
 from sessionlake.stream.planned_offsets import fingerprint
 from sessionlake.stream.relaid import relaid
-from sessionlake.stream.tables import outputs_of
+from sessionlake.stream.tables import keeps_replaced, outputs_of
 from sessionlake.stream.unique import Unique, once
 from sessionlake.stream.unique.hashes import unique_secret
 from sessionlake.stream.unique.tables import unique_since, with_ids
@@ -82,7 +82,8 @@ def make_pipeline(
         under=under,
         shards=config.pipeline.shards,
         store_dir=config.store_dir,
-        outputs=outputs_of(tables, config, kind),
+        outputs=outputs_of(tables, kind),
+        keeps_replaced=keeps_replaced(tables, config, kind),
         settings=settings,
         stored_state=partial(_stored, tables, kind),
         asked_for=partial(_answers, tables, kind),

@@ -112,7 +112,7 @@ def _of_rows(of: Changelog, changes: pa.Schema) -> pa.Schema:
     return pa.schema([field for field in changes if field.name not in of.of_changes])
 
 
-def outputs_of(tables: Tables, config: Config, kind: Kind) -> tuple[Output, ...]:
+def outputs_of(tables: Tables, kind: Kind) -> tuple[Output, ...]:
     """Return all that a pipeline's tasks write, in the order of the commits; the changelog's is the batch's."""
     inputs = kind.event_types
     *sides, changelog = kind.outputs(tables)
@@ -149,15 +149,17 @@ def outputs_of(tables: Tables, config: Config, kind: Kind) -> tuple[Output, ...]
             schemas.CORRECTION_OUTCOMES_SCHEMA,
             same_rows,
         ),
-        *([_replaced_of(tables, changelog)] if _knows_replaced(tables, config, changelog) else []),
+        # Also if they are not kept any more, see `unique_tables.outputs_of`.
+        *([_replaced_of(tables, changelog)] if tables[schemas.REPLACED_ROWS].exists() else []),
         changelog,
     )
 
 
-def _knows_replaced(tables: Tables, config: Config, changelog: Output) -> bool:
+def keeps_replaced(tables: Tables, config: Config, kind: Kind) -> bool:
     """Say whether rows are kept as they were: not if they were sent with columns of aggregates that have been dropped since."""
     if not config.pipeline.keep_replaced:
         return False
+    *_, changelog = kind.outputs(tables)
     return {*tables[changelog.table].read().columns} <= {*changelog.schema.names}
 
 

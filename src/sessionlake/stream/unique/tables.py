@@ -33,11 +33,23 @@ def tables_of(kind: Kind) -> list[TableSpec]:
 
 
 def outputs_of(tables: Tables, kind: Kind) -> list[Output]:
-    """Return the outputs for these tables."""
+    """Return the outputs for these tables, also for those of a time when the config asked for them.
+
+    A batch that was interrupted then ends as it was begun, and drivers that still ask for them are refused there, too.
+    """
     kinds = {schemas.EVENT_IDS: IDS, schemas.DUPLICATES: DUPLICATES}
+    asked = _names(kind)
     return [
-        Output(kinds[name], name, tables[name].uri, _schema(kind), archived_rows, guarded=name == schemas.EVENT_IDS)
-        for name in _names(kind)
+        Output(
+            kinds[name],
+            name,
+            tables[name].uri,
+            _schema(kind),
+            archived_rows,
+            guarded=name == schemas.EVENT_IDS and name in asked,
+        )
+        for name in kinds
+        if name in asked or tables[name].exists()
     ]
 
 
