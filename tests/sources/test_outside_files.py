@@ -15,8 +15,9 @@ from sessionlake.operators.run import run
 from sessionlake.operators.sessions.changelog import SESSIONS
 from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.lake import Lake
+from sessionlake.warehouse.opened import opened
 from sessionlake.warehouse.outside_files import outside_of_snapshot, outside_of_version
-from sessionlake.warehouse.own_paths import is_outside
+from sessionlake.warehouse.own_paths import is_outside, outside_of_opened
 from sessionlake.warehouse.tables import Table, Tables
 from tests.support import make_config
 
@@ -59,11 +60,37 @@ def test_a_commit_that_names_a_file_outside_of_the_table(tmp_path: Path, entry: 
     assert outside_of_version(Lake(str(tmp_path), SESSIONS)["t"], 0) == named
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        r'{"\u0061dd": {"path": "/secret/x"}}',
+        '{"commitInfo": {}}\r{"add": {"path": "/secret/x"}}\r\n\n',
+        ' { "add" :{"path": "\\u002fsecret/x"}}',
+    ],
+)
+def test_a_commit_is_read_as_delta_reads_it(tmp_path: Path, text: str) -> None:
+    log_of(tmp_path / "t", {})
+    (tmp_path / "t" / "_delta_log" / f"{0:020}.json").write_bytes(text.encode())
+    assert outside_of_version(Lake(str(tmp_path), SESSIONS)["t"], 0) == "/secret/x"
+
+
 @pytest.mark.parametrize("entry", OWN)
 def test_a_commit_of_own_files(tmp_path: Path, entry: dict[str, object]) -> None:
     log_of(tmp_path / "t", entry)
     assert outside_of_version(Lake(str(tmp_path), SESSIONS)["t"], 0) is None
     assert outside_of_version(Lake(str(tmp_path), SESSIONS)["t"], 1) is None
+
+
+def test_a_link_that_leads_out_of_a_local_table_names_a_file_outside(tmp_path: Path) -> None:
+    table = tmp_path / "link to the table"
+    table.symlink_to(tmp_path / "t")
+    log_of(tmp_path / "t", {"add": {"path": "in/x%201.parquet"}})
+    log_of(tmp_path / "t", {"add": {"path": "out/x.parquet"}}, 1)
+    (tmp_path / "t" / "day=1").mkdir()
+    (tmp_path / "t" / "in").symlink_to("day=1")
+    (tmp_path / "t" / "out").symlink_to(tmp_path / "tt")
+    log = Lake(str(tmp_path), SESSIONS)[table.name]
+    assert [outside_of_version(log, version) for version in (0, 1)] == [None, "out/x.parquet"]
 
 
 @given(st.lists(st.sampled_from(["..", "a", "%2e%2e", "%2E.", "a..", ".", "b=1", "%2F", ":"]), min_size=1, max_size=5))
@@ -121,6 +148,24 @@ def test_a_stream_reads_no_file_outside_of_its_table(spark: SparkSession, tmp_pa
     assert outside_of_snapshot(table, 0) is None
     assert outside_of_snapshot(table, 1) == uri
     run(spark, config_of(tmp_path, kind, "p", shallow_clones=True), once=True)
+
+
+def test_a_snapshot_is_told_by_its_log_and_by_links_whatever_its_checksum_says(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    uri = table_of(spark, tmp_path, "table")
+    root = tmp_path / "table"
+    for _ in range(2):
+        spark.read.format("delta").load(str(root)).write.format("delta").mode("append").save(str(root))
+    assert "allFiles" in (root / "_delta_log" / f"{2:020}.crc").read_text()
+    (root / "link.parquet").symlink_to(uri.removeprefix("file://"))
+    for path in (uri, "link.parquet"):
+        add(root, path, 1)
+        (root / "_delta_log" / f".{1:020}.json.crc").unlink(missing_ok=True)
+        spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+        table = Table(Tables(spark, str(tmp_path), SESSIONS), str(root))
+        assert outside_of_snapshot(table, 2) == path
+        assert outside_of_opened(opened(str(root)), str(root)) == path
 
 
 def test_only_delta_tables_may_have_shallow_clones(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ class LoggedTable(DeltaSource):
             fields = pa.schema(table.schema().to_arrow())
             # The results of another pipeline are trusted like the warehouse.
             trusted = source.shallow_clones or isinstance(self, ResultsSource)
-            found = None if trusted else outside_of_opened(table)
+            found = None if trusted else outside_of_opened(table, source.path)
         except TableNotFoundError as error:
             raise SourceError(
                 f"{source.AT}.path: {source.path!r} is no readable Delta table; create it or correct the path"

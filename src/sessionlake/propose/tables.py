@@ -34,7 +34,7 @@ def read_delta(path: Path, most_bytes: int) -> tuple[dict[str, pa.DataType], lis
     size, whole = 0, True
     try:
         table = opened(str(path))
-        if (found := outside_of_opened(table)) is not None:
+        if (found := outside_of_opened(table, str(path))) is not None:
             raise SourceError(
                 f"init: {str(path)!r} names a file outside of the table, {found!r}; write the rows into the table itself, or write the config by hand"
             )

@@ -20,7 +20,7 @@ from sessionlake.sources.decoding.tables import BLOCK, FILE, WHOLE, TableDecoder
 from sessionlake.sources.decoding.whole import is_kept
 from sessionlake.sources.limits import limits_of
 from sessionlake.warehouse.outside_files import outside_of_snapshot, outside_of_version
-from sessionlake.warehouse.own_paths import is_outside
+from sessionlake.warehouse.own_paths import is_link_out, is_outside
 from sessionlake.warehouse.spark_columns import column
 from sessionlake.warehouse.spark_columns import columns as columns_of
 from sessionlake.warehouse.streamed_files import BATCH, are_gone, read_files, streamed_files
@@ -122,9 +122,8 @@ class DeltaSource:
         """Return the rows of the files that the needed batches read."""
         table = Table(tables, self._config.source.path)
         files = streamed_files(table, offsets, needed)
-        if not self._config.source.shallow_clones and (
-            found := next(filter(is_outside, (f.path for f in files)), None)
-        ):
+        outside = (f.path for f in files if is_outside(f.path) or is_link_out(table.uri, f.path))
+        if not self._config.source.shallow_clones and (found := next(outside, None)):
             raise outside_error(self._config, found)
         return self._needed(read_files(table, files), columns, BATCH) if files else None
 

@@ -1,16 +1,19 @@
 """Files that a Delta table's log names outside of the table: who may write a table would have any file read that its reader may."""
 
 import json
+import os
 import re
 from collections.abc import Mapping
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from sessionlake.config.paths import is_remote, normal_path
 from sessionlake.warehouse.delta_log import DeltaLog
-from sessionlake.warehouse.own_paths import ABOVE, ABSOLUTE, SCHEME, is_outside
-from sessionlake.warehouse.table_files import files_of
+from sessionlake.warehouse.own_paths import ABOVE, ABSOLUTE, SCHEME, is_link_out, is_outside
 from sessionlake.warehouse.tables import Table
 
 _OWN_PREFIX = r"^[A-Za-z0-9_\-]*.{20}$"
@@ -20,12 +23,12 @@ _KINDS = ("add", "cdc", "remove")
 
 def outside_of_version(table: DeltaLog, version: int) -> str | None:
     """Return a file outside of the table that a commit names; None if there is none, or the commit is gone."""
-    for line in (table.text(version) or "").split("\n"):
-        if any(f'"{kind}"' in line for kind in _KINDS):
-            entry = json.loads(line)
-            found = next((one for kind in _KINDS if (one := _outside(entry.get(kind) or {}))), None)
-            if found is not None:
-                return found
+    # Every line that Java sees: it knows further ends of lines, and JSON has several ways to write `add`.
+    for line in re.split(r"[\r\n]+", table.text(version) or ""):
+        entry = json.loads(line) if line.strip() else {}
+        found = next((one for kind in _KINDS if (one := _outside(entry.get(kind) or {}, table.uri))), None)
+        if found is not None:
+            return found
     return None
 
 
@@ -33,18 +36,30 @@ def outside_of_snapshot(table: Table, version: int) -> str | None:
     """Return a file outside of the table that a version consists of, of its checkpoint or its commits; None if there is none."""
     log = table.delta_log()
     rest = [getattr(log, f"getSnapshotAt$default${i}")() for i in (2, 3, 4)]
-    files = DataFrame(files_of(table.spark, log.getSnapshotAt(version, *rest)).toDF(), table.spark)
+    # Not the list in the version's checksum: whoever writes the table writes that, too, and Delta reads others.
+    files = DataFrame(log.getSnapshotAt(version, *rest).allFiles().toDF(), table.spark)
     vector = F.col("deletionVector")
     place = F.when(_is_vector_outside(vector), vector["pathOrInlineDv"]).when(
         _is_path_outside(F.col("path")), F.col("path")
     )
     found = files.select(place.alias("place")).where("place is not null").head()
-    return None if found is None else str(found[0])
+    if found is not None:
+        return str(found[0])
+    paths = (str(row[0]) for row in files.select("path").toLocalIterator()) if _has_links(table.uri) else ()
+    return next((path for path in paths if is_link_out(table.uri, path)), None)
 
 
-def _outside(action: Mapping[str, Any]) -> str | None:
+def _has_links(table: str) -> bool:
+    """Say if a local table's directory has a link: few do, and then the paths need not be looked at one by one."""
+    if is_remote(table):
+        return False
+    found = (Path(at, name) for at, *names in os.walk(normal_path(table)) for name in chain(*names))
+    return any(path.is_symlink() for path in found)
+
+
+def _outside(action: Mapping[str, Any], table: str) -> str | None:
     path, vector = str(action.get("path") or ""), action.get("deletionVector") or {}
-    if is_outside(path):
+    if path and (is_outside(path) or is_link_out(table, path)):
         return path
     kind, place = vector.get("storageType"), str(vector.get("pathOrInlineDv"))
     return place if kind == "p" or (kind == "u" and re.search(_OWN_PREFIX, place) is None) else None

@@ -1,10 +1,13 @@
-"""Paths in a Delta table's log that leave the table, told from their text, without Spark."""
+"""Paths in a Delta table's log that leave the table, told without Spark."""
 
+import os
 import re
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import pyarrow as pa
+
+from sessionlake.config.paths import is_remote, normal_path
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -24,7 +27,15 @@ def is_outside(path: str) -> bool:
     return any(re.search(*one) for one in ((SCHEME, path), (ABSOLUTE, plain), (ABOVE, plain)))
 
 
-def outside_of_opened(table: "DeltaTable") -> str | None:
-    """Return a file outside of the table that its opened version names; None if there is none."""
+def is_link_out(table: str, path: str) -> bool:
+    """Say if a path of a log is that of a local table's file, and a link on the way leads out of the table's directory."""
+    if is_remote(table):
+        return False
+    base = os.path.realpath(normal_path(table))
+    return not os.path.realpath(f"{base}/{unquote(path)}").startswith(f"{base}/")
+
+
+def outside_of_opened(table: "DeltaTable", at: str) -> str | None:
+    """Return a file outside of the table at a path or URI that its opened version names; None if there is none."""
     paths = pa.table(table.get_add_actions(flatten=True))["path"].to_pylist()
-    return next(filter(is_outside, paths), None)
+    return next((path for path in paths if is_outside(path) or is_link_out(at, path)), None)
