@@ -26,7 +26,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from sessionlake.engine.pending import Pending
 from sessionlake.errors import CorruptionError, DiskFullError, StoreError, StoreHeldError
-from sessionlake.store import files, levels, runs
+from sessionlake.store import directory, files, levels, runs
 from sessionlake.store.directory import remove_store
 from sessionlake.store.files import FileSegments
 from sessionlake.store.layout import FORMAT
@@ -289,6 +289,37 @@ def test_a_lock_on_a_file_that_was_removed_meanwhile_is_no_lock(
         other.close()
     with closing(FileSegments(path)) as db:
         assert db.segments == ([1] if others else [])
+
+
+def test_two_processes_may_make_one_store_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the moments at which one finds no marker and looks for other files the other one is ready."""
+    path, names, others = tmp_path / "p" / "0", directory._names, []
+
+    def after_the_other(at: Path) -> set[str]:
+        monkeypatch.setattr(directory, "_names", names)
+        others.append(FileSegments(path))
+        return names(at)
+
+    monkeypatch.setattr(directory, "_names", after_the_other)
+    with pytest.raises(StoreHeldError):
+        FileSegments(path)
+    others[0].close()
+    FileSegments(path).close()
+
+
+def test_two_processes_may_remove_one_store_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, names = tmp_path / "p" / "0", directory._names
+    FileSegments(path).close()
+
+    def before_the_other(at: Path) -> set[str]:
+        monkeypatch.setattr(directory, "_names", names)
+        found = names(at)
+        remove_store(path)
+        return found
+
+    monkeypatch.setattr(directory, "_names", before_the_other)
+    remove_store(path)
+    assert not path.exists()
 
 
 def test_a_removal_waits_for_nobody_and_takes_no_store_that_was_begun_meanwhile(

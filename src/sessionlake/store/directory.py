@@ -50,7 +50,7 @@ def claim(path: Path, of_format: int = FORMAT, earlier: Collection[int] = ()) ->
     """
     make_private(path)
     if not (path / MARKER).exists():
-        _mark(path, _UNMARKED_FORMAT if _require_ours(path) else of_format)
+        _mark(path, _UNMARKED_FORMAT if _is_unmarked_store(path) else of_format)
     found = _format(path)
     if not isinstance(found, int) or found not in (of_format, *earlier):
         raise LayoutError(f"store: {str(path)!r} has format {found}, not {of_format}; it is removed and restored")
@@ -87,7 +87,7 @@ def remove_store(path: Path, of_format: int = FORMAT) -> None:
     try:
         if not path.exists():
             return
-        _require_ours(path)
+        _is_unmarked_store(path)
         with _locked(path):
             if empty(path):
                 (path / MARKER).unlink(missing_ok=True)
@@ -102,6 +102,8 @@ def remove_store(path: Path, of_format: int = FORMAT) -> None:
             if error.errno not in (errno.ENOTEMPTY, errno.ENOENT):
                 raise
     except OSError as error:
+        if not path.exists():  # another process has removed it, too
+            return
         raise StoreError(f"store: {str(path)!r} can't be removed ({error}); remove it and start again") from error
 
 
@@ -175,8 +177,8 @@ def _format(path: Path) -> object:
         return None
 
 
-def _require_ours(path: Path) -> bool:
-    """Say whether a directory is a store, marked or not; False if it is empty, StoreError if it is neither."""
+def _is_unmarked_store(path: Path) -> bool:
+    """Say whether a directory is a store without a marker; False if it is empty or has one, StoreError if it is no store."""
     names = {name for name in _names(path) if not name.startswith(f"{MARKER}.") and name != LOCK}
     if STANDALONE in names or (
         names and MARKER not in names and not (_ROCKSDICT in names and names & {CURRENT, IDENTITY})
@@ -184,7 +186,8 @@ def _require_ours(path: Path) -> bool:
         raise StoreError(
             f"pipeline.store: {str(path)!r} holds {min(names)!r} and is no store; move it, or choose another directory for the stores"
         )
-    return bool(names)
+    # Another process may have made a store since the marker was looked for.
+    return bool(names) and MARKER not in names
 
 
 @contextmanager
