@@ -225,6 +225,16 @@ def test_pending_file_with_any_byte_flipped_is_never_read(tmp_path: Path) -> Non
     assert found.equals(writes.slice(1))
 
 
+def test_pending_writes_under_the_name_of_another_commit_are_not_its_writes(tmp_path: Path) -> None:
+    """Two attempts of a batch build on one commit of the store."""
+    pending = Pending(tmp_path / "0.pending")
+    pending.write("given up", "base", pa.table({"key": [b"a"]}))
+    (file,) = (tmp_path / "0.pending").iterdir()
+    shutil.copy(file, file.with_stem("committed"))
+    assert pending.read("committed", "base") is None
+    assert pending.read("given up", "base") is not None
+
+
 def test_a_restore_that_was_killed_leaves_nothing_to_another_warehouse(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,7 @@ from sessionlake.store.mapping import require_readable
 
 PENDING = ".pending"
 """Suffix of the directory, next to a store."""
-_BASE, _FORMAT, _SHARD = b"base", b"format", b"shard"
+_BASE, _FORMAT, _SHARD, _COMMIT = b"base", b"format", b"shard", b"commit"
 _CHECKSUM_BYTES = 8
 
 
@@ -34,7 +34,7 @@ class Pending:
 
         DiskFullError or StoreError if it can't be written.
         """
-        told = {_BASE: base or "", _FORMAT: str(FORMAT), _SHARD: self._directory.stem}
+        told = {_BASE: base or "", _FORMAT: str(FORMAT), _SHARD: self._directory.stem, _COMMIT: commit_id}
         with _naming(self._directory):
             self._write(commit_id, writes, writes.schema.with_metadata({k: text.encode() for k, text in told.items()}))
 
@@ -64,8 +64,9 @@ class Pending:
                 raise StoreError(f"store: {str(path)!r} can't be read ({error}); mend that and start again") from error
             raise CorruptionError(f"store: {str(path)!r} is damaged ({error}); its store is restored") from error
         told = writes.schema.metadata or {}
-        # Files of earlier releases don't name their shard.
-        is_ours = told.get(_SHARD, shard := self._directory.stem.encode()) == shard
+        # Files of earlier releases name neither their shard nor their commit.
+        asked = {_SHARD: self._directory.stem.encode(), _COMMIT: commit_id.encode()}
+        is_ours = all(told.get(name, value) == value for name, value in asked.items())
         return writes if is_ours and told.get(_BASE) == (base or "").encode() else None
 
     def clear(self) -> None:
