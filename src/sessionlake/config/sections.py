@@ -474,14 +474,14 @@ class GracedSection(OperatorSection):
     """
 
     CHANGES: ClassVar[tuple[str, str]]
-    """What events change, and the end after which the grace begins, in words."""
+    """The results that events change, and the end after which their grace begins, in words."""
 
     grace: Duration | None = None
     """How long after its end a result takes events, for example "10 minutes"; as long as the retention allows if it is left out."""
 
     @property
     def default_grace_us(self) -> int:
-        """What the retention leaves for a grace, microseconds."""
+        """The longest grace that the retention allows, microseconds."""
         raise NotImplementedError
 
     @property

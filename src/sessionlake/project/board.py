@@ -63,7 +63,7 @@ class Board:
         """Return what the page shows, as JSON values."""
         before, self._asked = self._asked, time.monotonic()
         if self._asked - before > _WATCHED_S:
-            # What was seen before nobody watched may be long over: unknown is true.
+            # States that were seen before nobody watched may be long over.
             self._seen = {}
             self._woken.set()
         now_us = time.time_ns() // 1000

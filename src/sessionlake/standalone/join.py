@@ -45,7 +45,7 @@ class JoinWindow(Standalone[Joiner]):
     "string" | "boolean" | "timestamp" | "date"} is for both sides; a side's first message fixes the types of other columns.
 
     Outputs are dicts with the columns of join_changelog, times in microseconds; late and refused messages have their `side`.
-    By time, `grace` is what the retention leaves if none is given (docs/rules.md, rule 269). `max_future_skew` is as of a
+    By time, `grace` is by default the longest that the retention allows (docs/rules.md, rule 269). `max_future_skew` is as of a
     `WindowedAggregator`, by default the grace that is given, a minute at least.
     `retention_time` is the old name of `retention`.
     `batch` is how many messages of both sides `add_message` gathers to one batch (`Standalone`).

@@ -57,7 +57,7 @@ class JoinHarness(OperatorHarness[Joiner, JoinTables]):
 
     `type` and `unmatched` make it an outer join, for example one with all orders:
 
-    >>> harness = JoinHarness(on=["id"], left=left, right=right, type="left", retention="1 hour")
+    >>> harness = JoinHarness(on=["id"], left=left, right=right, type="left", grace="0 seconds", retention="1 hour")
     >>> output = harness.process([{"id": "a", "time_us": 0}], [])
     >>> [(row["left_time"], row["right_time"]) for row in harness.advance(150_000_001).pairs]
     [(0, None)]

@@ -42,7 +42,7 @@ class Settings:
     by_value: bool = False
     """Whether keys and ids have the texts of rule 465; commits of before it lack the field."""
     graced: bool = False
-    """Whether a config without a grace has what its retention leaves (rule 269); commits of before it lack the field, and have none."""
+    """Whether a config that writes no grace has the longest that its retention allows (rule 269). Earlier commits lack the field: there it has none."""
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,7 @@ class JoinSection(SidedSection, GracedSection):
 
     @property
     def default_grace_us(self) -> int:
-        """What the retention leaves; none by count, and as in `default_grace`."""
+        """The longest grace that the retention allows; none by count, and as in `default_grace`."""
         if self.by != TIME_AXIS:
             return 0
         return default_grace(self.kind, self._sizes, self._least_us, self.retention_us, self.retention_count)

@@ -71,7 +71,7 @@ def least_retention(kind: str, sizes: tuple[int | None, int | None], size: int, 
 def default_grace(
     kind: str, sizes: tuple[int | None, int | None], least_us: int, retention_us: int, retention_count: int | None
 ) -> int:
-    """Return the grace of a join by time that none is written for: what the retention leaves (docs/rules.md, rule 269).
+    """Return the grace of a join by time that writes none: the longest that the retention allows (docs/rules.md, rule 269).
 
     Zero if the retention decides how far apart partners may lie, which a grace would shorten; and with a retention by number, which
     would keep all messages of the grace. `least_us` is `least_retention`.

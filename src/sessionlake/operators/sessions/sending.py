@@ -97,7 +97,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class Sending:
-    """What a batch sends of a shard's sessions, and what its changed sessions are stored with."""
+    """The rows that a batch sends of a shard's sessions, and the marks with which changed sessions are stored."""
 
     rows: Ints
     """Rows of the known sessions that are sent, by key and start."""
