@@ -8,6 +8,7 @@ import subprocess
 import time
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
 from pathlib import Path
 from ssl import TLSVersion, create_default_context
@@ -409,6 +410,19 @@ def test_the_next_batch_is_followed_and_can_be_waited_for(tmp_path: Path) -> Non
                 stream.run([("a", n * MINUTE)])
                 answer = ask(url, "/v1/sessions", key="a", min_batch_id=n, wait_ms=5000)[1]
             assert (answer["batch_id"], answer["sessions"][0]["event_count"]) == (2, 3)
+
+
+@pytest.mark.parametrize("path", ["/v1/sessions", "/v1/session"])
+def test_the_first_batch_can_be_waited_for(tmp_path: Path, path: str) -> None:
+    """Also by a question about a key, whose text depends on the types of the first batch."""
+    stream = Stream(tmp_path)
+    with serving(stream.config) as url, ThreadPoolExecutor(1) as pool:
+        start = {} if path == "/v1/sessions" else {"start": 0}
+        waiting = pool.submit(ask, url, path, key="a", min_batch_id=0, wait_ms=5000, **start)
+        assert ask(url, "/v1/status")[0] == 503
+        stream.run([("a", 0)])
+        status, answer, _ = waiting.result()
+        assert (status, answer["batch_id"]) == (200, 0)
 
 
 def test_client(stream: Stream, url: str) -> None:

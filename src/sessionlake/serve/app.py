@@ -123,6 +123,7 @@ class Server:
 
     async def listed(self, asked: Timed, call: Call) -> Reply:
         """Return rows by key and time: of a key, or of a range of keys."""
+        await self._ready(asked, call)
         question = self._question(
             asked, micros_of("from", asked.from_), micros_of("to", asked.to), included(asked.include), asked.order
         )
@@ -130,10 +131,12 @@ class Server:
 
     async def rows(self, asked: Listed, call: Call) -> Reply:
         """Return rows by key: of a key, or of a range of keys."""
+        await self._ready(asked, call)
         return await self._list(asked, self._question(asked, None, None, frozenset(), "asc"), call)
 
     async def listed_of_keys(self, asked: TimedKeys, call: Call) -> Reply:
         """Return rows of keys that are named, by key and time."""
+        await self._ready(asked, call)
         question = Question(
             keys=self._answers.key_texts(asked.keys),
             from_us=micros_of("from", asked.from_),
@@ -145,18 +148,23 @@ class Server:
 
     async def rows_of_keys(self, asked: Keys, call: Call) -> Reply:
         """Return rows of keys that are named, by key."""
+        await self._ready(asked, call)
         return await self._list(
             asked, Question(keys=self._answers.key_texts(asked.keys), limit=self._limit(asked)), call
         )
 
     async def started(self, asked: StartedRow, call: Call) -> Reply:
         """Return the row of a key that starts at a time; 404 if there is none."""
-        question = Question(key=self._answers.key_text(asked.key), include=included(asked.include))
-        return await self._one(asked, question, micros_of("start", asked.start), call)
+        await self._ready(asked, call)
+        key = self._answers.key_text(asked.key)
+        question = Question(key=key, include=included(asked.include))
+        return await self._one(asked, key, question, micros_of("start", asked.start), call)
 
     async def row(self, asked: OneRow, call: Call) -> Reply:
         """Return the row of a key; 404 if there is none."""
-        return await self._one(asked, Question(key=self._answers.key_text(asked.key)), None, call)
+        await self._ready(asked, call)
+        key = self._answers.key_text(asked.key)
+        return await self._one(asked, key, Question(key=key), None, call)
 
     async def open(self, asked: Limited, call: Call) -> Reply:
         """Return the longest rows that events can still lengthen; `complete` says whether all were looked at."""
@@ -223,7 +231,6 @@ class Server:
         return Reply(b'{"alive":true}')
 
     async def _list(self, asked: Listed | Keys, question: Question, call: Call) -> Reply:
-        await self._ready(asked, call)
         after = self._answers.asked_after(question, asked.cursor)
         part = _part_of(call)
         if part is not None:
@@ -258,13 +265,12 @@ class Server:
                 self._large.add(name)
         return await self._threads.in_stores(of_store)
 
-    async def _one(self, asked: OneRow, question: Question, start_us: int | None, call: Call) -> Reply:
-        await self._ready(asked, call)
+    async def _one(self, asked: OneRow, key: str, question: Question, start_us: int | None, call: Call) -> Reply:
         of_store = partial(self._answers.one_of_store, question, start_us, times=asked.times)
-        body = await self._of_key(asked.key, of_store)
+        body = await self._of_key(key, of_store)
         if body is not None:
             return Reply(body)
-        reply = await self._hosts.owner(asked.key, call, redirect=asked.redirect)
+        reply = await self._hosts.owner(key, call, redirect=asked.redirect)
         if reply is not None:
             return reply
         return Reply(
