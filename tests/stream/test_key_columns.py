@@ -179,7 +179,7 @@ def test_rows_have_the_columns_of_their_key(spark: SparkSession, ran: Config) ->
 def test_rows_are_those_of_sql_over_the_input(spark: SparkSession, ran: Config) -> None:
     operator = _operator(ran)
     live = sessionlake.read(ran).to_arrow_table().to_pylist()
-    by_spark = read_live(spark, ran).toArrow().to_pylist()
+    by_spark = sessionlake.read(spark, ran).toArrow().to_pylist()
     key = changelog_of(ran).identity
     assert sorted(live, key=lambda r: [str(r[n]) for n in key]) == sorted(
         by_spark, key=lambda r: [str(r[n]) for n in key]
