@@ -33,7 +33,9 @@ class Folder:
     def __init__(self, config: Config) -> None:
         self.changelog = changelog_of(config)
         self._table = SimpleNamespace(
-            uri=config.pipeline.warehouse, read=lambda: SimpleNamespace(columns=self.changelog.key_columns)
+            uri=config.pipeline.warehouse,
+            read=lambda: SimpleNamespace(columns=self.changelog.key_columns),
+            exists=lambda: False,
         )
 
     def __getitem__(self, name: str) -> SimpleNamespace:
@@ -44,7 +46,7 @@ def batch(config: Config, kind: Sessions, number: int, files: list[str]) -> dict
     """Run a batch of files through one shard after another; return the reports' sums."""
     shards = config.pipeline.shards
     context = BatchContext(number, f"c{number}", {}, clock_us=time.time_ns() // 1000)
-    outputs = outputs_of(cast("Any", Folder(config)), config, kind)
+    outputs = outputs_of(cast("Any", Folder(config)), kind)
     operator = kind.operator()
     expected = ((f"c{number - 1}" if number else None),) * shards
     task = ShardTask(operator, context, outputs, config.driver_store_dir, expected)

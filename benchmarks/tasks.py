@@ -65,7 +65,7 @@ class Run:
         config = make_config(home, {"events": str(events), "format": "parquet", "files": FILES, "shards": 2, **option})
         Path(config.pipeline.warehouse).mkdir()
         kind = Sessions.make(config, sources_of(None, config), None)  # type: ignore[arg-type]
-        outputs = outputs_of(cast("Any", Folder(config)), config, kind)
+        outputs = outputs_of(cast("Any", Folder(config)), kind)
         return cls(once(kind.operator(), kind.inputs), outputs, config.driver_store_dir, config.pipeline.shards)
 
     def batch(self, files: list[Path], profile: cProfile.Profile | None) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import grimp
 
 from tests.infra.infra_files import ROOT
-from tests.infra.test_words import prose, words_in
+from tests.infra.prose import prose, rate
 
 SRC = ROOT / "src" / "sessionlake"
 FILES, LINES = 840, 98_000
@@ -141,7 +141,5 @@ def test_reasons_of_index_tricks() -> None:
 
 def test_words_of_the_grammar() -> None:
     texts = prose("code")
-    words = words_in(texts)
     for pattern, most in WORDS.items():
-        uses = sum(len(re.findall(pattern, text, re.IGNORECASE)) for text in texts.values())
-        assert uses * 10_000 / words <= most, pattern
+        assert rate(pattern, texts) <= most, pattern

@@ -3,24 +3,15 @@
 Each phrase of WORDS has a budget per 10,000 words; above it the test names the places and the better words. A budget only goes down.
 """
 
-import ast
-import io
 import re
-import tokenize
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tests.infra.infra_files import ROOT
+from tests.infra.prose import SOURCES, prose, prose_of_code, prose_of_errors, rate
 
-SOURCES = sorted((ROOT / "src" / "sessionlake").rglob("*.py"))
-PAGES = [page for page in sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]) if page.name != "CHANGELOG.md"]
-FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
-CODE = re.compile(r"`[^`\n]*`|\]\([^)]*\)")
-DIRECTIVE = re.compile(r"#\s*(?:noqa|type:|fmt:|pragma|!)")
 RIDDLES = frozenset(
     [
         "absent",
@@ -43,8 +34,6 @@ RIDDLES = frozenset(
     ]
 )
 """Words that say nothing about a module's content."""
-SHOWN = frozenset(["Job", "Option", "Problem", "argument", "option", "show_warnings", "warn", "warning"])
-"""Calls whose texts users see besides errors: problems of a config, warnings, and the help of commands and options."""
 OF_SESSIONS = ("operators/sessions", "standalone", "testing", "config/airflow.py")
 """Places that may name the sessionizer: the operator, the classes that run it, and the name of Airflow's pool."""
 
@@ -73,55 +62,11 @@ WORDS = (
 )
 
 
-def prose_of_code(text: str) -> Iterator[str]:
-    """Yield the docstrings and comments of a module, code in backticks removed."""
-    for node in ast.walk(ast.parse(text)):
-        for child in getattr(node, "body", []) if isinstance(getattr(node, "body", None), list) else []:
-            if (
-                isinstance(child, ast.Expr)
-                and isinstance(child.value, ast.Constant)
-                and isinstance(child.value.value, str)
-            ):
-                yield re.sub(r"^\s*(?:>>>|\.\.\.).*$", "", child.value.value, flags=re.MULTILINE)
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT and not DIRECTIVE.match(token.string):
-            yield token.string.lstrip("# ")
-
-
-def prose_of_errors(text: str) -> Iterator[str]:
-    """Yield the texts that users see of calls: those of classes named ...Error and of `SHOWN`."""
-    for node in ast.walk(ast.parse(text)):
-        called = getattr(node.func, "id", getattr(node.func, "attr", "")) if isinstance(node, ast.Call) else ""
-        if called.endswith("Error") or called in SHOWN:
-            for part in ast.walk(node):
-                if isinstance(part, ast.Constant) and isinstance(part.value, str):
-                    yield part.value
-
-
-@cache
-def prose(kind: str) -> dict[Path, str]:
-    """Return the prose by file: code, errors or pages."""
-    if kind == "pages":
-        return {page: CODE.sub("", FENCE.sub("", page.read_text())) for page in PAGES}
-    of = prose_of_code if kind == "code" else prose_of_errors
-    return {file: CODE.sub("", "\n".join(of(file.read_text()))) for file in SOURCES}
-
-
-def words_in(texts: dict[Path, str]) -> int:
-    return sum(len(re.findall(r"[A-Za-z']+", text)) for text in texts.values())
-
-
 def places(pattern: str, texts: dict[Path, str]) -> list[str]:
     """Return each file with the phrase and how often, the worst first."""
     counted = {file: len(re.findall(pattern, text, re.IGNORECASE | re.MULTILINE)) for file, text in texts.items()}
     found = sorted(((n, str(file.relative_to(ROOT))) for file, n in counted.items() if n), reverse=True)
     return [f"{file}: {n}" for n, file in found]
-
-
-def rate(pattern: str, texts: dict[Path, str]) -> float:
-    """Return how often the phrase comes in 10,000 words."""
-    found = sum(len(re.findall(pattern, text, re.IGNORECASE | re.MULTILINE)) for text in texts.values())
-    return 1e4 * found / words_in(texts)
 
 
 @pytest.mark.parametrize("kind", ["code", "errors", "pages"])
