@@ -1,5 +1,7 @@
 """`sessions` and reading as a whole: what is printed, and that no JVM is started for it."""
 
+import csv
+import io
 import json
 import shutil
 import subprocess
@@ -156,8 +158,7 @@ def test_status_as_an_object(used: Project) -> None:
     assert (found["pipeline"], found["batch_id"], found["reconciles"], found["refused"]) == ("clicks", 0, True, None)
     assert found["watermark"] == "2023-11-14T22:13:20+00:00"
     assert found["counts"]["input"] == found["last_batches"][0]["input"] == 1
-    head, line = used.call("status", "--format", "csv").stdout.splitlines()
-    flat = dict(zip(head.split(","), line.split(","), strict=True))
+    (flat,) = csv.DictReader(io.StringIO(used.call("status", "--format", "csv").stdout))
     assert (flat["batch_id"], flat["counts_accepted"], flat["reconciles"]) == ("0", "1", "true")
 
 
