@@ -155,6 +155,9 @@ class Coordinator:
     @contextmanager
     def _beginning_term(self) -> Iterator[None]:
         """Begin this driver's term while the block runs; whatever becomes of that is waited for, and an error of the term comes first."""
+        if self._term is not None:
+            yield
+            return
         with ThreadPoolExecutor(1) as pool:
             terms = pool.submit(self._begin_term)
             try:
@@ -168,8 +171,6 @@ class Coordinator:
         Raises FencedError if another driver has committed since this one looked at the tables: what it knows of them is old.
         From here on the drivers before it commit nothing. A start that computes no batch begins no term, and stops nobody.
         """
-        if self._term is not None:
-            return
         term = secrets.randbits(62)
         *sides, changelog = (output for output in self._pipeline.outputs if self._tables[output.table].exists())
         # The changelog first: of two drivers the one that comes later there comes later everywhere, or not at all.
