@@ -31,6 +31,7 @@ PARTS = (
     "archive",
     "shape",
     "lookup",
+    "engine",
 )
 SHAPES: dict[str, Found] = {
     "where keeps a third": {"where": "amount <= 33"},
@@ -201,6 +202,20 @@ class Bench:
             write_copies(Path(case["events"]), copies, 0.002)
         case |= {"conf": STREAM_SETTINGS, "events": str(copies), "event": {"id": "offset"}}
         return {"constant": case, "ours": case | {"event": {"id": "offset", "unique_for": RETENTION}}}
+
+    def _engine(self) -> Found:
+        """Stores in sorted files and in RocksDB, in turns: the million's events, and ten from file to commit."""
+        cases = {"1M": self._million_case(), "ten, file to commit": self._ten_case()}
+        engines = {"constant": "files", "ours": "rocksdb"}
+        return {
+            f"RocksDB, {name}": self._in_turns(
+                {
+                    which: case | {"conf": STREAM_SETTINGS, "pipeline": {"store_engine": engine}}
+                    for which, engine in engines.items()
+                }
+            )
+            for name, case in cases.items()
+        }
 
     def _layouts(self) -> Found:
         """Batches over a million stored sessions, with two aggregates from the first one on, and with the second one added after them, in turns."""

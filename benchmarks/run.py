@@ -72,6 +72,7 @@ def _once(results: dict[str, Found]) -> Iterator[tuple[str, Found]]:
         ("archive", "against the columns that are read"),
         ("shape", "against the events as they are"),
         ("lookup", "against a column of the event"),
+        ("engine", "against sorted files"),
     ):
         for name, one in results.get(part, {}).items():
             yield f"{name}, {label}", one

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from benchmarks.sizing import bursts, commits, few_more, one_session_a_key
 from sessionlake.config.load import Config
+from sessionlake.config.store_engines import ENGINES, StoreEngine
 from sessionlake.engine import exchange
 from sessionlake.engine.operator import BatchContext
 from sessionlake.engine.shard import ShardTask
@@ -49,7 +50,9 @@ def batch(config: Config, kind: Sessions, number: int, files: list[str]) -> dict
     outputs = outputs_of(cast("Any", Folder(config)), kind)
     operator = kind.operator()
     expected = ((f"c{number - 1}" if number else None),) * shards
-    task = ShardTask(operator, context, outputs, config.driver_store_dir, expected)
+    task = ShardTask(
+        operator, context, outputs, config.driver_store_dir, expected, store_engine=config.pipeline.store_engine
+    )
 
     split = SplitTask(operator, context, outputs, shards)
     wire = split.run(pa.RecordBatch.from_pydict({PATH: [file]}) for file in files)
@@ -93,9 +96,15 @@ def main() -> None:
     n = parser.parse_args().sessions
     with tempfile.TemporaryDirectory(prefix="sessionlake-stored-") as folder:
         for name, make in (("commits", commits), ("bursts", bursts), ("one session a key", one_session_a_key)):
-            root = Path(folder, name.partition(" ")[0])
-            root.mkdir()
-            print(name, json.dumps(measure(make(root, {"commits": max(1, n // 200_000)}.get(name, n)))), flush=True)
+            for engine in ENGINES:
+                root = Path(folder, name.partition(" ")[0], engine)
+                root.mkdir(parents=True)
+                config = on_engine(make(root, {"commits": max(1, n // 200_000)}.get(name, n)), engine)
+                print(f"{name}, {engine}", json.dumps(measure(config)), flush=True)
+
+
+def on_engine(config: Config, engine: StoreEngine) -> Config:
+    return config.model_copy(update={"pipeline": config.pipeline.model_copy(update={"store_engine": engine})})
 
 
 if __name__ == "__main__":

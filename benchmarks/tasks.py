@@ -25,6 +25,7 @@ from benchmarks.cases import POLICIES, SHAPED, SHAPES
 from benchmarks.ours import make_config
 from benchmarks.stored import Folder
 from benchmarks.synthetic import RETENTION, write_copies, write_events
+from sessionlake.config.store_engines import StoreEngine
 from sessionlake.engine import exchange
 from sessionlake.engine.operator import BatchContext, Operator, add_stats, stats_of
 from sessionlake.engine.shard import ShardTask
@@ -38,6 +39,7 @@ from sessionlake.stream.unique import once
 COPIES, FILES = 0.002, 4
 OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
+    "rocksdb": {"pipeline": {"store_engine": "rocksdb"}},
     **{name: {"more": {"emit": policy}} for name, policy in POLICIES.items()},
     "as they come": {"event": {"id": "offset"}},
     "unique": {"event": {"id": "offset", "unique_for": RETENTION}},
@@ -54,6 +56,7 @@ class Run:
     outputs: tuple[Any, ...]
     stores: str
     shards: int
+    engine: StoreEngine
     state: dict[str, Any] = field(default_factory=dict)
     number: int = 0
     split_s: list[float] = field(default_factory=list)
@@ -66,7 +69,8 @@ class Run:
         Path(config.pipeline.warehouse).mkdir()
         kind = Sessions.make(config, sources_of(None, config), None)  # type: ignore[arg-type]
         outputs = outputs_of(cast("Any", Folder(config)), kind)
-        return cls(once(kind.operator(), kind.inputs), outputs, config.driver_store_dir, config.pipeline.shards)
+        of = config.pipeline
+        return cls(once(kind.operator(), kind.inputs), outputs, config.driver_store_dir, of.shards, of.store_engine)
 
     def batch(self, files: list[Path], profile: cProfile.Profile | None) -> None:
         """Run a batch as the engine does, one task after the other."""
@@ -74,7 +78,7 @@ class Run:
         context = BatchContext(number, f"c{number}", self.state, clock_us=time.time_ns() // 1000)
         split = SplitTask(self.operator, context, self.outputs, shards)
         expected = ((f"c{number - 1}" if number else None),) * shards
-        task = ShardTask(self.operator, context, self.outputs, self.stores, expected)
+        task = ShardTask(self.operator, context, self.outputs, self.stores, expected, store_engine=self.engine)
         with profile or nullcontext():
             begun = time.process_time()
             wire = [row for file in files for row in split.run([pa.RecordBatch.from_pydict({PATH: [str(file)]})])]

@@ -241,9 +241,18 @@ missing = "dead_letter"
         )
 
 
+def on_rocksdb(form: type[OperatorLake]) -> type[OperatorLake]:
+    """Return a form whose stores are RocksDB's."""
+    template = form.template.replace("[pipeline]", '[pipeline]\nstore_engine = "rocksdb"', 1)
+    return type(f"Rocks{form.__name__}", (form,), {"template": template})
+
+
 FORMS: dict[str, type[OperatorLake]] = {**LAKES, "session by policy": PolicyLake, "unique session": UniqueSessionLake}
 FORMS |= {"unique window": UniqueWindowLake, "unique group": UniqueGroupLake, "unique join": UniqueJoinLake}
 FORMS |= {"unique process": UniqueProcessLake, "growing session": GrowingSessionLake}
 FORMS |= {"growing window": GrowingWindowLake, "looked-up session": LookedUpSessionLake}
 FORMS |= {"outer join": OuterJoinLake, "outer join by batch": OuterJoinByBatchLake}
+ON_ROCKSDB = {f"{name} on rocksdb": on_rocksdb(form) for name, form in LAKES.items()}
+"""Each operator with stores of RocksDB."""
+FORMS |= ON_ROCKSDB
 """`LAKES`, and operators in further forms, by a name of the form."""

@@ -59,6 +59,14 @@ def test_a_restore_is_told(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("operator", LAKES)
+def test_another_engine_of_stores_restores_them(tmp_path: Path, operator: str) -> None:
+    result = plan(written(lake(tmp_path, operator), tmp_path, pipeline={"store_engine": "rocksdb"}))
+    assert result.exit_code == 0, result.output
+    told = "restore  pipeline.store_engine  files -> rocksdb: the stores are restored from the tables\nstores: restored from"
+    assert told in result.output
+
+
 def test_before_the_first_batch(tmp_path: Path) -> None:
     (tmp_path / "warehouse").mkdir()
     file = tmp_path / "new.toml"

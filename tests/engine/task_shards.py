@@ -14,6 +14,7 @@ from sessionlake.engine.handed import handed_pieces
 from sessionlake.engine.operator import BatchContext, Operator, Piece, ShardResult
 from sessionlake.engine.shard import ShardTask
 from sessionlake.local.shards import LocalShards
+from sessionlake.store.api import OpenSegments
 
 _PARTS = 3
 """In how many parts a shard is handed its state. The harness has few keys, so a part has few, too."""
@@ -48,11 +49,11 @@ class Recorded(Forwarding):
         self.stores = stores
         self.result: ShardResult | None = None
 
-    def open_store(self, path: Path) -> Any:
+    def open_store(self, path: Path, opened: OpenSegments) -> Any:
         if self.stores is None:
-            return self.other.open_store(path)
+            return self.other.open_store(path, opened)
         if path.name not in self.stores:
-            self.stores[path.name] = self.other.open_store(path)
+            self.stores[path.name] = self.other.open_store(path, opened)
         return StayingOpen(self.stores[path.name])
 
     def apply(self, inputs: Any, store: Any, context: BatchContext) -> ShardResult:

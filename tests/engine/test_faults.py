@@ -28,7 +28,7 @@ from tests.engine.crash_support import (
     run_once,
     undisturbed,
 )
-from tests.operator_forms import FORMS
+from tests.operator_forms import FORMS, ON_ROCKSDB
 from tests.operator_lake import OperatorLake
 from tests.operators_table import FILES, LAKES
 
@@ -37,7 +37,7 @@ UNIQUE = [name for name in FORMS if name.startswith("unique")]
 KB, HOUR_NS = 1000, 3_600_000_000_000
 
 
-@pytest.fixture(scope="module", params=[*LAKES, "outer join", *UNIQUE])
+@pytest.fixture(scope="module", params=[*LAKES, "outer join", *UNIQUE, *ON_ROCKSDB])
 def expected(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> OperatorLake:

@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sessionlake.config.store_engines import ENGINES, StoreEngine
 from sessionlake.engine.shard import KEPT, NEW, RESTORED
 from sessionlake.errors import StoreError
-from sessionlake.store.files import FileSegments
-from tests.engine.shard_pipeline import Pipeline, Totals
+from sessionlake.store.api import OpenSegments
+from sessionlake.store.engines import opened_by
+from tests.engine.shard_pipeline import Pipeline, Totals, TotalsStore
 from tests.support import examples
 
 
@@ -53,25 +55,35 @@ def test_shard_that_comes_back_before_the_other_disk_committed_is_kept(tmp_path:
 
 @examples(12)
 @given(
-    st.lists(st.tuples(st.sampled_from("ab"), st.lists(st.sampled_from("xyz"), min_size=1), st.booleans()), max_size=6)
+    st.lists(
+        st.tuples(
+            st.sampled_from("ab"), st.lists(st.sampled_from("xyz"), min_size=1), st.booleans(), st.sampled_from(ENGINES)
+        ),
+        max_size=6,
+    )
 )
-def test_totals_are_right_wherever_the_shard_goes(steps: list[tuple[str, list[str], bool]]) -> None:
+def test_totals_are_right_wherever_the_shard_goes_on_whichever_engine(
+    steps: list[tuple[str, list[str], bool, StoreEngine]],
+) -> None:
     with TemporaryDirectory() as folder:
         pipeline = Pipeline(Path(folder))
-        for disk, keys, committed in steps:
+        for disk, keys, committed, pipeline.engine in steps:
             before = pipeline.totals.copy()
             _, totals = pipeline.batch(disk, keys, committed=committed)
             assert totals == {key: (before + Counter(keys))[key] for key in keys}
 
 
-def test_store_that_another_task_holds_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pipeline = Pipeline(tmp_path)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_store_that_another_task_holds_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: StoreEngine
+) -> None:
+    pipeline = Pipeline(tmp_path, engine=engine)
     pipeline.batch("a", ["x"])
-    opened, held = Totals.open_store, FileSegments(tmp_path / "a" / "0")
+    open_now, held = Totals.open_store, opened_by(engine)(tmp_path / "a" / "0")
 
-    def open_store(operator: Totals, path: Path) -> FileSegments:
+    def open_store(operator: Totals, path: Path, opened: OpenSegments) -> TotalsStore:
         try:
-            return opened(operator, path)
+            return open_now(operator, path, opened)
         except StoreError:
             held.close()
             raise

@@ -17,6 +17,8 @@ from sessionlake.engine.outputs import CHANGES, Output
 from sessionlake.engine.reports import Outcome, places_of
 from sessionlake.engine.shard import KEPT, ShardTask
 from sessionlake.engine.split import SplitTask
+from sessionlake.store.api import OpenSegments
+from sessionlake.store.files import FileSegments
 from sessionlake.store.segmented import SegmentedSessionStore
 from sessionlake.warehouse.batch_commit import BatchCommit, Places, Settings
 from sessionlake.warehouse.delta_log import Commit
@@ -41,8 +43,8 @@ class Evens:
         yield Keyed("even", even["n"].cast(pa.string()).combine_chunks(), even)
         yield Counted({"read": len(numbers), StateStat("max_n", greatest=True): int(numbers.max())})
 
-    def open_store(self, path: Path) -> SegmentedSessionStore:
-        return SegmentedSessionStore(path, 60_000_000)
+    def open_store(self, path: Path, opened: OpenSegments = FileSegments) -> SegmentedSessionStore:
+        return SegmentedSessionStore(path, 60_000_000, opened)
 
     def apply(self, inputs: Inputs, store: SegmentedSessionStore, context: BatchContext) -> ShardResult:
         del store

@@ -15,6 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from sessionlake.config.store_engines import ENGINES
 from sessionlake.engine import failpoints
 from sessionlake.engine import shard as shard_task
 from sessionlake.engine.erasure import CORRUPT, FORGOTTEN, mark
@@ -30,10 +31,13 @@ from tests.engine.shard_pipeline import Pipeline, Totals
 KEYS = [f"key{number:05d}" for number in range(3000)]
 
 
-@pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
+on_files = pytest.mark.parametrize("ran", ["files"], indirect=True)
+
+
+@pytest.fixture(scope="module", params=ENGINES)
+def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
     """Three batches: the store on disk `a` is at the first but one, the last is pending; disk `killed` has it in the log."""
-    pipeline = Pipeline(tmp_path_factory.mktemp("damage"))
+    pipeline = Pipeline(tmp_path_factory.mktemp("damage"), engine=request.param)
     for _ in range(3):
         pipeline.batch("a", KEYS)
     with pytest.MonkeyPatch.context() as patch:
@@ -52,7 +56,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
 @pytest.fixture
 def pipeline(ran: Pipeline, tmp_path: Path) -> Pipeline:
     shutil.copytree(ran.root, tmp_path / "disks")
-    copy = Pipeline(tmp_path / "disks")
+    copy = Pipeline(tmp_path / "disks", engine=ran.engine)
     copy.totals, copy.commit, copy.attempts = ran.totals.copy(), ran.commit, ran.attempts
     return copy
 
@@ -76,7 +80,8 @@ def flip(file: Path, at: int) -> None:
 
 def newest_run(disk: Path) -> Path:
     """Return the file of the last write. What older ones have of its keys is not read until they are merged."""
-    return max(disk.glob("0/*.run"), key=lambda file: file.stat().st_mtime_ns)
+    tables = [file for pattern in ("0/*.run", "0/*.sst") for file in disk.glob(pattern)]
+    return max(tables, key=lambda file: file.stat().st_mtime_ns)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -100,6 +105,7 @@ def test_a_table_cut_or_flipped_anywhere_is_restored(pipeline: Pipeline, part: f
     assert pipeline.causes == ["corrupt", "corrupt"]
 
 
+@on_files
 def test_damage_of_values_that_newer_ones_hide_is_found_by_the_merge(pipeline: Pipeline) -> None:
     run = newest_run(pipeline.root / "a")
     flip(run, int(0.6 * run.stat().st_size))
@@ -113,7 +119,7 @@ def test_damage_of_values_that_newer_ones_hide_is_found_by_the_merge(pipeline: P
 
 
 def break_current(store: Path) -> None:
-    flip(store / "CURRENT", 60)
+    flip(store / "CURRENT", (store / "CURRENT").stat().st_size // 2)
 
 
 def empty_current(store: Path) -> None:
@@ -143,6 +149,7 @@ def test_store_that_does_not_open_is_restored_and_other_files_stay(
     assert (store / "notes.txt").read_text() == "mine"
 
 
+@on_files
 @pytest.mark.parametrize("marked", [True, False])
 def test_store_of_rocksdb_as_earlier_releases_made_it_is_restored(pipeline: Pipeline, *, marked: bool) -> None:
     store = pipeline.root / "a" / "0"
@@ -155,6 +162,16 @@ def test_store_of_rocksdb_as_earlier_releases_made_it_is_restored(pipeline: Pipe
     assert (next_batches(pipeline), pipeline.causes) == (RESTORED, ["layout"])
     assert json.loads((store / MARKER).read_text()) == {"pipeline": "a", "format": FORMAT}
     assert {file.suffix for file in store.iterdir()} == {"", ".run"}
+
+
+def test_stores_are_restored_with_each_change_of_the_engine(pipeline: Pipeline) -> None:
+    others = {"files": "rocksdb", "rocksdb": "files"}
+    store = pipeline.root / "a" / "0"
+    for turn in range(1, 4):
+        pipeline.engine = others[pipeline.engine]
+        assert (next_batches(pipeline), pipeline.causes) == (RESTORED, ["layout"] * turn)
+        of_rocksdb = {bool(list(store.glob(pattern))) for pattern in ("OPTIONS-*", "*.sst")}
+        assert of_rocksdb == {pipeline.engine == "rocksdb"} == {not list(store.glob("*.run"))}
 
 
 def test_directory_that_is_no_store_is_refused_and_stays(pipeline: Pipeline) -> None:
@@ -249,7 +266,7 @@ def test_a_restore_that_was_killed_leaves_nothing_to_another_warehouse(
         with pytest.raises(KeyboardInterrupt):
             pipeline.batch("new", KEYS)
     gc.collect()
-    other = Pipeline(pipeline.root)
+    other = Pipeline(pipeline.root, engine=pipeline.engine)
     assert other.batch("new", KEYS[:2]) == (NEW, dict.fromkeys(KEYS[:2], 1))
     assert (other.batch("new", KEYS[:3])[1], other.causes) == ({KEYS[0]: 2, KEYS[1]: 2, KEYS[2]: 1}, [])
 

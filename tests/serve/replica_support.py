@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sessionlake.config.load import Config, parse_config
+from sessionlake.config.store_engines import FILES, StoreEngine
 from sessionlake.engine.operator import BatchContext
 from sessionlake.engine.shard import ShardTask
 from sessionlake.local.shards import LocalShards
@@ -79,8 +80,10 @@ class Recorded:
 class Stream:
     """A pipeline of sessions; `sections` are of its config, beside what makes it one, `places` the hosts of its shards."""
 
-    def __init__(self, root: Path, *, places: Sequence[str] = (), **sections: dict[str, Any]) -> None:
-        self.root, self.sections = root, sections
+    def __init__(
+        self, root: Path, *, places: Sequence[str] = (), engine: StoreEngine = FILES, **sections: dict[str, Any]
+    ) -> None:
+        self.root, self.sections, self.engine = root, sections, engine
         self.places = Places(tuple(f"{host}/1" for host in places), tuple(range(len(places))))
         (root / "lake/session_changelog/_delta_log").mkdir(parents=True)
         with SessionizerHarness(SessionWindows(GAP, GRACE, RETENTION), SPECS) as harness:
@@ -122,7 +125,9 @@ class Stream:
         inputs = shards._inputs(self.operator, split, {})
         changes: list[dict[str, Any]] = []
         operator: Any = Recorded(self.operator, changes)
-        task = ShardTask(operator, context, (), str(self.root / "store/p"), tuple(self.expected))
+        task = ShardTask(
+            operator, context, (), str(self.root / "store/p"), tuple(self.expected), store_engine=self.engine
+        )
         for shard, kinds in sorted(inputs.items()):
             list(task.run_shard(shard, kinds))
         touched = {s for s in inputs if (self.root / f"store/p/{s}.pending/{commit_id}.arrow").exists()}

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sessionlake.config.store_engines import ENGINES, StoreEngine
 from sessionlake.engine.erasure import CORRUPT, cause_of, erase_store, mark
 from sessionlake.errors import NoBatchesError
 from sessionlake.operators.sessions.windows import SessionWindows
@@ -51,10 +52,15 @@ EVENTS = st.lists(
 
 
 @examples(12)
-@given(st.lists(st.tuples(st.sampled_from(["run", "abandon", "lose", "erase"]), EVENTS), min_size=1, max_size=7))
-def test_view_is_the_changelog_at_its_batch(steps: list[tuple[str, list[tuple[str, int]]]]) -> None:
+@given(
+    st.lists(st.tuples(st.sampled_from(["run", "abandon", "lose", "erase"]), EVENTS), min_size=1, max_size=7),
+    st.sampled_from(ENGINES),
+)
+def test_view_is_the_changelog_at_its_batch(
+    steps: list[tuple[str, list[tuple[str, int]]]], engine: StoreEngine
+) -> None:
     with TemporaryDirectory() as directory:
-        stream = Stream(Path(directory))
+        stream = Stream(Path(directory), engine=engine)
         stream.run([("a", 0), ("b", 0)])
         replica = open_replica(stream.config)
         for what, rows in steps:
@@ -138,6 +144,25 @@ def test_damage_makes_a_shard_missing_and_is_marked_for_the_next_batch(
     assert cause_of(store) is None
 
 
+def test_damage_of_rocksdb_makes_a_shard_missing_and_is_marked_too(tmp_path: Path) -> None:
+    stream = Stream(tmp_path, engine="rocksdb")
+    for _ in range(2):
+        stream.run([("a", 0), ("b", 0)])
+    shard = open_replica(stream.config).view.shard_of("a")
+    store = Path(stream.config.driver_store_dir) / str(shard)
+    view = open_replica(stream.config).view
+    # Whatever a block has, a changed byte of it breaks its checksum.
+    for table in store.glob("*.sst"):
+        content = bytearray(table.read_bytes())
+        content[1] ^= 1
+        table.write_bytes(content)
+    with pytest.raises(NotLocalError, match=f"shard {shard} is not here .*checksum mismatch"):
+        view.find(["a"])
+    assert open_replica(stream.config).view.missing == {shard: "it is damaged, and the next batch restores it"}
+    stream.attempt([("a", MINUTE)])
+    assert cause_of(store) is None
+
+
 @pytest.mark.parametrize(("most", "keys", "last"), [(0, "a", "a"), (1, "a", "a"), (2, "ab", "b"), (3, "abc", None)])
 def test_a_page_looks_at_no_more_values_than_it_may(tmp_path: Path, most: int, keys: str, last: str | None) -> None:
     stream = Stream(tmp_path)
@@ -146,8 +171,9 @@ def test_a_page_looks_at_no_more_values_than_it_may(tmp_path: Path, most: int, k
     assert (page.rows["session_key"].to_pylist(), page.last_key, page.looked) == (list(keys), last, len(keys))
 
 
-def test_reading_writes_nothing_into_the_store(tmp_path: Path) -> None:
-    stream = Stream(tmp_path)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_reading_writes_nothing_into_the_store(tmp_path: Path, engine: StoreEngine) -> None:
+    stream = Stream(tmp_path, engine=engine)
     stream.run([("a", 0), ("b", 0)])
 
     def files() -> dict[str, int]:

@@ -13,6 +13,7 @@ from sessionlake.config.names import RESERVED
 from sessionlake.config.observed import check_observed
 from sessionlake.config.paths import check_store_path
 from sessionlake.config.source import check_database, check_function, check_references, check_sink, check_source
+from sessionlake.config.store_engines import check_store_engine
 from sessionlake.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def checks_of(config: "Config", raw: Mapping[str, Any]) -> Iterator[Check]:
     yield from (partial(check_upstream, config, side) for side in sides)
     yield partial(_check_sinks, config)
     yield partial(check_store_path, config.pipeline.store)
+    yield partial(check_store_engine, config.pipeline.store_engine)
     yield from config.section.checks()
     yield from (partial(_check_side, config, side) for side in sides)
     yield from (partial(_check_column, side, name) for side in sides for name in side.event.columns)

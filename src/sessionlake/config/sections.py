@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from sessionlake.config.durations import parse_duration, spoken_duration
+from sessionlake.config.store_engines import StoreEngine
 from sessionlake.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -88,6 +89,8 @@ class PipelineSection(Section):
     """How often the stream looks for input. A pipeline that reads nothing but results on a disk looks more often (OF_RESULTS)."""
     store: str = "store"
     """Local directory of the session stores: a cache, restored from Delta when lost. $VARIABLES are each executor's own."""
+    store_engine: StoreEngine = "files"
+    """What keeps the stores: sorted files, which are faster, or RocksDB. If it changes, stores are restored from the tables."""
     code: str | None = None
     """Directory that users' classes of [aggregates] are looked for in, too, after all that is installed."""
     archive: bool | Literal["all"] = False

@@ -697,6 +697,7 @@ class Given(TypedDict, total=False):
     shards: int
     trigger: Duration
     store: str
+    store_engine: Literal["files", "rocksdb"]
     code: str | None
     archive: Literal["all"] | bool
     keep_replaced: bool

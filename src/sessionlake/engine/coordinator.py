@@ -41,7 +41,7 @@ from sessionlake.engine.shard import LAYOUT, ShardTask
 from sessionlake.engine.spark import GENERATED_CODE
 from sessionlake.engine.split import SplitTask
 from sessionlake.errors import FencedError, PipelineStateError
-from sessionlake.warehouse.batch_commit import BatchCommit
+from sessionlake.warehouse.batch_commit import BatchCommit, layout_of
 from sessionlake.warehouse.delta_log import Commit
 from sessionlake.warehouse.spark_columns import map_in_arrow
 from sessionlake.warehouse.tables import Tables, session_settings, spark_schema
@@ -253,7 +253,15 @@ class Coordinator:
         """
         operator = p.operator
         split = SplitTask(operator, context, p.outputs, p.shards)
-        task = ShardTask(operator, context, p.outputs, p.store_dir, self._expected(p), cursors=self._cursors(p))
+        task = ShardTask(
+            operator,
+            context,
+            p.outputs,
+            p.store_dir,
+            self._expected(p),
+            cursors=self._cursors(p),
+            store_engine=p.store_engine,
+        )
         handed: dict[str, DataFrame] = {}
         settings: Mapping[str, str] = {}
         causes: dict[int, str] = {}
@@ -307,7 +315,7 @@ class Coordinator:
         )
 
     def _layout(self, p: Pipeline) -> str:
-        return f"{p.shards}/{p.store_layout(p.operator)}"
+        return layout_of(p.shards, p.store_layout(p.operator), p.store_engine)
 
     def _is_relaid(self, p: Pipeline) -> bool:
         return self.last is not None and self.last.layout != self._layout(p)

@@ -6,6 +6,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from sessionlake.config.store_engines import StoreEngine
 from sessionlake.engine.operator import Operator
 from sessionlake.engine.outputs import Output
 from sessionlake.warehouse.batch_commit import Settings
@@ -24,6 +25,7 @@ class Pipeline:
     operator: Operator[Any]
     shards: int
     store_dir: str
+    store_engine: StoreEngine
     outputs: tuple[Output, ...]
     """In the order in which they are committed; the last one's commit, the changelog's, is the batch's."""
     settings: Settings

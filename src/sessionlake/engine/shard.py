@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from xxhash import xxh64_hexdigest
 
 from sessionlake.config.paths import expanded
+from sessionlake.config.store_engines import FILES, StoreEngine
 from sessionlake.engine import exchange, failpoints
 from sessionlake.engine.erasure import CORRUPT, FORGOTTEN, remove_marked
 from sessionlake.engine.handed import HandedIn
@@ -24,6 +25,7 @@ from sessionlake.engine.pending import PENDING, Pending
 from sessionlake.errors import CorruptionError, LayoutError, StoreError, StoreHeldError
 from sessionlake.store.api import ShardStore
 from sessionlake.store.directory import remove_store
+from sessionlake.store.engines import opened_by
 from sessionlake.store.segmented import WRITE_SCHEMA
 
 COMMIT, SHARD = "commit_id", "shard"
@@ -63,6 +65,7 @@ class ShardTask:
     """Shards that receive their stored state, which replaces the content of their store."""
     cursors: tuple[Mapping[str, Any], ...] = ()
     """Per shard what its last task left for the next; empty if nothing was left."""
+    store_engine: StoreEngine = FILES
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the reports of the shards among the wire rows (one in a Spark partition)."""
@@ -123,7 +126,7 @@ class ShardTask:
         may_remove = shard in self.restoring
         while True:
             try:
-                return self.operator.open_store(path)
+                return self.operator.open_store(path, opened_by(self.store_engine))
             except CorruptionError:
                 if not may_remove:
                     raise

@@ -25,12 +25,12 @@ from sessionlake.engine.pending import PENDING, Pending
 from sessionlake.errors import ConfigError, NoBatchesError, StoreError
 from sessionlake.serve.decoder import Decoder, OpenRowDecoder, RowDecoder, StoreType, decoder_of
 from sessionlake.serve.result_rows import ALL, Packed, ResultRow
+from sessionlake.store.engines import view_of
 from sessionlake.store.runs import DamagedError
 from sessionlake.store.secondary import (
     NoSegments,
     OverlaidSegments,
     ReadSegments,
-    SecondarySegments,
     identity,
 )
 from sessionlake.store.standalone.interface import ReadOnlyKeyValueStore, ReadOnlySessionStore, ReadOnlyWindowStore
@@ -438,7 +438,7 @@ def _local_shard(path: Path, expected: str | None) -> LocalShard | str:
         return "it is to be erased" if cause == FORGOTTEN else f"it is damaged{_FOLLOWS} restores it"
     before = identity(path)
     try:
-        store = SecondarySegments(path)
+        store = view_of(path)
         commit = (store.meta(COMMIT) or b"").decode() or None
         if store.meta(SHARD) not in (None, path.name.encode()):
             commit = f"{commit} of another shard"

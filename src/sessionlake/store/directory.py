@@ -22,8 +22,10 @@ MARKER = "SESSIONLAKE"
 """The file that marks a directory as a store of ours: JSON of the pipeline's name and the format of the bytes."""
 STANDALONE = "SESSIONLAKE-STORE"
 """The file that marks a store of `sessionlake.stores`. It belongs to its user and is no cache, so it is never removed."""
-_UNMARKED_FORMAT = 1
-"""Of the stores that were made before there was a marker."""
+ROCKSDB_FORMAT = 1
+"""Of RocksDB's stores, among them those that were made before there was a marker. It changes with the bytes of their values."""
+_NO_STORE = "none"
+"""In the place of a format: a store was removed, other files are left, and another store may be made here."""
 LOCK = "LOCK"
 """The file that a process has locked while it has the store open."""
 CURRENT = "CURRENT"
@@ -36,7 +38,7 @@ _ATTEMPTS = 20
 _ROCKSDICT = "rocksdict-config.json"
 _FILES = re.compile(
     rf"{MARKER}(\.\d+\.tmp)?|{CURRENT}(\.tmp)?|{IDENTITY}|{LOCK}|{RUN.pattern}"
-    # Those of the stores of format 1, which were RocksDB's.
+    # Those of RocksDB.
     rf"|{_ROCKSDICT}|LOG(\.old\.\d+)?"
     r"|(MANIFEST|OPTIONS)-\d+(\.dbtmp)?|\d+\.(sst|log|blob|dbtmp)(\.trash)?"
 )
@@ -50,8 +52,11 @@ def claim(path: Path, of_format: int = FORMAT, earlier: Collection[int] = ()) ->
     """
     make_private(path)
     if not (path / MARKER).exists():
-        _mark(path, _UNMARKED_FORMAT if _is_unmarked_store(path) else of_format)
+        _mark(path, ROCKSDB_FORMAT if _is_unmarked_store(path) else of_format)
     found = _format(path)
+    if found == _NO_STORE:
+        _mark(path, of_format)
+        return of_format
     if not isinstance(found, int) or found not in (of_format, *earlier):
         raise LayoutError(f"store: {str(path)!r} has format {found}, not {of_format}; it is removed and restored")
     return found
@@ -78,7 +83,7 @@ def hold(path: Path) -> int:
     raise StoreHeldError(f"store: {str(path)!r} is removed again and again by another process; stop that one")
 
 
-def remove_store(path: Path, of_format: int = FORMAT) -> None:
+def remove_store(path: Path) -> None:
     """Remove a store, if it exists; files that do not belong to a store stay.
 
     Raises StoreHeldError if a process has it open, and StoreError if the directory is not a store or if any of
@@ -92,7 +97,7 @@ def remove_store(path: Path, of_format: int = FORMAT) -> None:
             if empty(path):
                 (path / MARKER).unlink(missing_ok=True)
             else:
-                _mark(path, of_format)
+                _mark(path, _NO_STORE)
             # Last, so that whoever waits for the lock finds all of the store or none.
             (path / LOCK).unlink(missing_ok=True)
         try:
@@ -158,7 +163,15 @@ _ERRORS_OF_DAMAGE = (errno.ENOENT, errno.EINVAL)
 """Messages of the operating system if files of a store are missing or truncated. Its other messages concern the machine."""
 
 
-def _mark(path: Path, format_: int) -> None:
+def format_in(path: Path) -> object:
+    """Return the format of the store in a directory; None if there is none, or its marker can't be read."""
+    try:
+        return _format(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return ROCKSDB_FORMAT if (path / _ROCKSDICT).exists() else None
+
+
+def _mark(path: Path, format_: int | str) -> None:
     """Write the marker, whole or not at all."""
     temporary = path / f"{MARKER}.{os.getpid()}.tmp"
     temporary.write_text(json.dumps({"pipeline": path.parent.name, "format": format_}))

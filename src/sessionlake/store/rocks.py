@@ -1,6 +1,7 @@
-"""A database of a program's own: a column family a segment, and a batched, atomic way to read and write them.
+"""Segments in RocksDB: a column family a segment, and a batched, atomic way to read and write them.
 
-A batch of writes to several segments and the metadata is applied whole or not at all. The stores of shards are `files`.
+A batch of writes to several segments and the metadata is applied whole or not at all. Shards have such stores if
+`pipeline.store_engine` says so, and so have programs (`buffered`).
 """
 
 import time
@@ -14,13 +15,11 @@ from rocksdict import Rdict, WriteBatch
 from sessionlake.errors import StoreError
 from sessionlake.store.api import OfObjects, SegmentWrites, as_objects
 from sessionlake.store.database import META, Database
-from sessionlake.store.directory import claim, mark_damage, remove_store
+from sessionlake.store.directory import ROCKSDB_FORMAT, claim, mark_damage, remove_store
 from sessionlake.store.disk_space import WRITE_BUFFER, require_disk_space, sizes
 
 SEGMENT = "s"
 """The beginning of a segment's family's name; its number follows."""
-_FORMAT = 1
-"""Of the bytes of the values and of the names; the stores of shards have another one (`layout.FORMAT`)."""
 _FLUSH_EARLY = 10_000
 """A segment is flushed in the background after a write of at least this number of keys."""
 _POLL_SECONDS = 0.001
@@ -44,7 +43,7 @@ class RocksSegments(OfObjects):
 
     def _open(self) -> None:
         with mark_damage(self.path):
-            claim(self.path, _FORMAT)
+            claim(self.path, ROCKSDB_FORMAT)
             require_disk_space(self.path)
             self._db = Database(self.path)
         self._segments = {int(name.removeprefix(SEGMENT)) for name in self._db.names}
@@ -171,7 +170,7 @@ class RocksSegments(OfObjects):
         """Remove everything and start empty; StoreError if that fails, because new writes must not mix with the remains."""
         with suppress(StoreError):  # a database that can't be closed any more is removed anyway
             self._release()
-        remove_store(self.path, _FORMAT)
+        remove_store(self.path)
         self._open()
 
 

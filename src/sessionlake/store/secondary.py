@@ -45,6 +45,13 @@ class ReadSegments(Protocol):
         """Yield keys and values of a segment, in the order of keys, as they are asked for; low and high are inclusive."""
 
 
+class StoreView(ReadSegments, Protocol):
+    """A store of one moment."""
+
+    def meta(self, name: str) -> bytes | None:
+        """Return a metadata entry."""
+
+
 class NoSegments:
     """The empty view of a shard that no batch has touched."""
 

@@ -20,7 +20,7 @@ from sessionlake.stream.computed import Different, columns_at, different, had_ot
 from sessionlake.stream.equality import other_texts
 from sessionlake.stream.ingest import EVENTS
 from sessionlake.stream.named_columns import users_of
-from sessionlake.warehouse.batch_commit import BatchCommit
+from sessionlake.warehouse.batch_commit import BatchCommit, engine_in, layout_of
 from sessionlake.warehouse.schemas import COLUMN_TYPES
 
 MISSING = "missing"
@@ -401,12 +401,14 @@ def _without_lookups(live: Mapping[str, Any]) -> dict[str, Any]:
 
 def _restored(config: Config, last: BatchCommit, layout: str | None) -> Iterator[Change]:
     """Yield the changes after which the stores are restored."""
-    before, now = len(last.shards), config.pipeline.shards
     told = "the stores are restored from the tables"
-    if before != now:
-        yield Change(Class.RESTORE, "pipeline.shards", before, now, f"{before} -> {now}: {told}")
-    elif layout is not None and last.layout != f"{now}/{layout}":
-        yield Change(Class.RESTORE, "pipeline.store", last.layout, f"{now}/{layout}", told)
+    shards, engine = config.pipeline.shards, config.pipeline.store_engine
+    settings = {"shards": (len(last.shards), shards), "store_engine": (engine_in(last.layout), engine)}
+    changed = {name: pair for name, pair in settings.items() if pair[0] != pair[1]}
+    for name, (before, now) in changed.items():
+        yield Change(Class.RESTORE, f"pipeline.{name}", before, now, f"{before} -> {now}: {told}")
+    if not changed and layout is not None and last.layout != (now_layout := layout_of(shards, layout, engine)):
+        yield Change(Class.RESTORE, "pipeline.store", last.layout, now_layout, told)
 
 
 def _key_in(config: Config, key: str) -> str:

@@ -82,6 +82,7 @@ def make_pipeline(
         under=under,
         shards=config.pipeline.shards,
         store_dir=config.store_dir,
+        store_engine=config.pipeline.store_engine,
         outputs=outputs_of(tables, kind),
         keeps_replaced=keeps_replaced(tables, config, kind),
         settings=settings,

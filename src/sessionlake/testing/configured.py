@@ -93,7 +93,7 @@ class Harness(OperatorHarness[Operator[Any], LocalTables]):
         self._calls = 0
         self._clock_us = 0
         self._datetimes: Datetimes | None = None
-        super().__init__(local_tables(self._config), shards, schema=schema)
+        super().__init__(local_tables(self._config), shards, schema=schema, engine=self._config.pipeline.store_engine)
 
     def process(
         self,

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from sessionlake.aggregates import Aggregate
 from sessionlake.config.durations import parse_duration
+from sessionlake.config.store_engines import FILES, StoreEngine
 from sessionlake.engine.operator import Operator
 from sessionlake.local.columns import Types, aggregated, declared_types, type_of
 from sessionlake.local.rows import Row
@@ -21,6 +22,7 @@ from sessionlake.local.tables import LocalTables
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.sources.decoding.tables import TableDecoder
+from sessionlake.store.engines import opened_by
 from sessionlake.stream.control import MAX_ADVANCE, MAX_FLUSH
 from sessionlake.stream.ingest import DEAD_LETTER, EventSpec
 from sessionlake.stream.shape import Shape
@@ -43,6 +45,7 @@ class OperatorHarness(LocalStream[Any], Generic[O_, T_]):
         beyond_retention: str = DEAD_LETTER,
         max_future_skew: str | None = None,
         schema: Mapping[str, str] | None = None,
+        engine: StoreEngine = FILES,
     ) -> None:
         """Without `max_future_skew` rows may be any time ahead of a batch's clock."""
         self._policy, self._declared = beyond_retention, declared_types(schema)
@@ -50,7 +53,10 @@ class OperatorHarness(LocalStream[Any], Generic[O_, T_]):
         root = Path(tempfile.mkdtemp(prefix="sessionlake-"))
         # A harness that refuses its arguments is closed by nobody.
         self._remove = weakref.finalize(self, shutil.rmtree, root, ignore_errors=True)
-        super().__init__(LocalShards(shards, lambda operator, shard: operator.open_store(root / str(shard))), tables)
+        opened = opened_by(engine)
+        super().__init__(
+            LocalShards(shards, lambda operator, shard: operator.open_store(root / str(shard), opened)), tables
+        )
         self._operator: O_ | None = None
 
     @property

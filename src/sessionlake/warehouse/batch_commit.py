@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sessionlake.config.store_engines import FILES, ROCKSDB, StoreEngine
 from sessionlake.errors import PipelineStateError
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.delta_log import Commit
@@ -16,6 +17,20 @@ _NEEDED = (
 """Fields that the metadata of every batch's commit has. The other fields may be missing."""
 _RENAMED = {"join.retention_time": "join.retention"}
 """Settings that earlier commits have under another name."""
+
+
+def layout_of(shards: int, own: str, engine: StoreEngine) -> str:
+    """Return all that the stores' content depends on, besides their keys: if it changes, they are restored. `own` is the operator's part.
+
+    >>> layout_of(4, "1", "files"), layout_of(4, "1", "rocksdb")
+    ('4/1', '4/1/rocksdb')
+    """
+    return "/".join([str(shards), own, *([] if engine == FILES else [engine])])
+
+
+def engine_in(layout: str) -> StoreEngine:
+    """Return the engine that a layout names."""
+    return ROCKSDB if layout.endswith(f"/{ROCKSDB}") else FILES
 
 
 @dataclass(frozen=True)
@@ -85,7 +100,7 @@ class BatchCommit:
     shards: tuple[str | None, ...]
     """Per shard the commit_id that its store is at; None if no batch has touched it."""
     layout: str
-    """The settings that the stores' content depends on, besides their keys."""
+    """What the stores' content depends on, besides their keys (`layout_of`)."""
     settings: Settings
     input: str | None
     """Fingerprint of the positions that the batch read up to; None if it was not known."""

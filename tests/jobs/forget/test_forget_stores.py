@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from sessionlake.columnar.keys import shard_of
 from sessionlake.config.load import Config
+from sessionlake.config.store_engines import ENGINES
 from sessionlake.engine.pending import Pending
 from sessionlake.jobs.forget.keys import Keys
 from sessionlake.jobs.forget.stores import await_removal, elsewhere, erase_stores, find_in_stores, store_if_free
+from sessionlake.store.engines import opened_by
 from sessionlake.store.segmented import WRITE_SCHEMA, SegmentedSessionStore, segment_interval
 from sessionlake.stream.lock import locked_store
 from tests.store.sessions import OneSessionAtATime, Session
@@ -27,14 +29,17 @@ def shard(key: str, count: int = 4) -> int:
     return int(shard_of(pa.array([key]), count)[0])
 
 
-@pytest.fixture
-def config(tmp_path: Path) -> Config:
+on_files = pytest.mark.parametrize("config", ["files"], indirect=True)
+
+
+@pytest.fixture(params=ENGINES)
+def config(request: pytest.FixtureRequest, tmp_path: Path) -> Config:
     """Four shards with sessions of all keys, the first key also pending, and the store of a fifth shard of old times."""
     config = make_config(tmp_path, pipeline={"shards": 4})
     folder = Path(config.store_dir)
     folder.mkdir(parents=True)
     for number in range(5):
-        store = OneSessionAtATime(folder / str(number), segment_interval(70))
+        store = OneSessionAtATime(folder / str(number), segment_interval(70), opened_by(request.param))
         for key in NAMES:
             if shard(key) == number or (number == 4 and key == "user7"):
                 store.put(Session(key, 100, 110, state=b"state"))
@@ -48,6 +53,7 @@ def names(paths: list[Path]) -> set[str]:
     return {path.name for path in paths}
 
 
+@on_files
 def test_find_tells_a_short_key_from_its_byte(config: Config) -> None:
     with locked_store(config):
         (run,) = (found := names(find_in_stores(config, Keys.of(["7"])))) - {"c.arrow", str(shard("7"))}
@@ -55,6 +61,21 @@ def test_find_tells_a_short_key_from_its_byte(config: Config) -> None:
         assert find_in_stores(config, Keys.of(["8", "nobody@example.org"])) == []
 
 
+@pytest.mark.parametrize("config", ["rocksdb"], indirect=True)
+def test_a_store_of_rocksdb_is_asked_as_a_whole(config: Config) -> None:
+    shard_name = str(shard("7"))
+    with locked_store(config):
+        assert names(find_in_stores(config, Keys.of(["7"]))) == {"c.arrow", shard_name}
+        assert find_in_stores(config, Keys.of(["8", "nobody@example.org", "nna@example.org"])) == []
+    store = OneSessionAtATime(Path(config.store_dir) / shard_name, segment_interval(70), opened_by("rocksdb"))
+    try:  # beside the process that has it open
+        store.put(Session("someone@example.org", 100, 110, state=b"state"))
+        assert names(find_in_stores(config, Keys.of(["someone@example.org"]))) == {shard_name}
+    finally:
+        store.close()
+
+
+@on_files
 def test_find_tells_a_key_from_a_part_of_another(config: Config) -> None:
     assert find_in_stores(config, Keys.of(["nna@example.org", "anna@example.or"])) == []
     store = OneSessionAtATime(Path(config.store_dir) / "4", segment_interval(70))
@@ -135,15 +156,17 @@ def crowded_key(number: int) -> str:
 CROWD = {crowded_key(number) for number in range(20_000)}
 
 
-@pytest.fixture(scope="module")
-def crowded(tmp_path_factory: pytest.TempPathFactory) -> Config:
+@pytest.fixture(scope="module", params=ENGINES)
+def crowded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Config:
     """Two shards of 20,000 keys, as the engine writes them."""
     config = make_config(tmp_path_factory.mktemp("crowded"), pipeline={"shards": 2})
     keys = np.array(sorted(CROWD))
     shards = shard_of(pa.array(keys), 2)
     for number in range(2):
         own = sorted(key.encode() for key in keys[shards == number])
-        store = SegmentedSessionStore(Path(config.store_dir) / str(number), segment_interval(70))
+        store = SegmentedSessionStore(
+            Path(config.store_dir) / str(number), segment_interval(70), opened_by(request.param)
+        )
         rows = {"segment": [0] * len(own), "key": own, "value": [b"state"] * len(own)}
         store.apply(pa.table(rows, schema=WRITE_SCHEMA), {}, 0)
         store.close()

@@ -14,12 +14,14 @@ from sessionlake.columnar.arrays import combined
 from sessionlake.columnar.keys import shard_of
 from sessionlake.config.joint_keys import joint_text, parts_of
 from sessionlake.config.load import Config
+from sessionlake.config.store_engines import ROCKSDB
 from sessionlake.engine import failpoints
 from sessionlake.engine.erasure import FORGET, erase_store, mark, marked, remove_all_marked
 from sessionlake.engine.pending import PENDING, read_pending
 from sessionlake.errors import LockedError
 from sessionlake.jobs.forget.keys import Keys, keys_in_front
 from sessionlake.store.directory import RUN
+from sessionlake.store.engines import engine_at
 from sessionlake.store.reading import may_hold, run_holds, run_keys
 from sessionlake.store.runs import DamagedError
 from sessionlake.stream.lock import locked_store
@@ -90,6 +92,9 @@ def _shards(config: Config, keys: Keys) -> set[int]:
     folder, count = Path(config.driver_store_dir), config.pipeline.shards
     own = {int(path.name) for path in _own(config, keys)}
     there = {int(p.name.partition(".")[0]) for p in _folders(config)}
+    if keys_in_front(config) and _of_rocksdb(_folders(config)):
+        # The key may be a part of others in any shard, and RocksDB does not show what newer values hide.
+        return own | there
     found = {int(path.relative_to(folder).parts[0].partition(".")[0]) for path in find_in_stores(config, keys)}
     return own | found | {shard for shard in there if shard >= count}
 
@@ -99,14 +104,16 @@ def find_in_stores(config: Config, keys: Keys) -> list[Path]:
 
     Every store is asked for the keys, even while a driver has it open, and so is each of its files: it may hold a row that counts no
     more. A file that can't be read is searched for the bytes of the keys, unless a key is so short that it would be found by chance.
+    RocksDB's files are not: a store of RocksDB is asked as a whole.
     Pending files are read.
     """
     folder = Path(config.driver_store_dir)
     folders = _folders(config)
-    files = [file for each in folders for file in sorted(each.rglob("*")) if file.is_file()]
     named = _Named.of(config, keys)
+    rocks = _of_rocksdb(folders)
+    files = [file for each in folders if each not in rocks for file in sorted(each.rglob("*")) if file.is_file()]
     found = [file for file in files if (_writes(file, named) if _is_pending(file) else _has(file, named))]
-    found += [path for path in folders if path.suffix != PENDING and may_hold(path, keys.encoded)]
+    found += [path for path in folders if path.suffix != PENDING and _store_has(path, named, of_rocksdb=path in rocks)]
     return found + [folder / f"{shard}{FORGET}" for shard in marked(folder)]
 
 
@@ -141,7 +148,7 @@ class _Named:
 
 
 def _has(file: Path, named: _Named) -> bool:
-    """Say whether a file of a store has a key; of half a file, and of one of RocksDB's, if any of its bytes are one that is long."""
+    """Say whether a file of a store has a key; of half a file, if any of its bytes are one that is long."""
     if RUN.fullmatch(file.name):
         with suppress(DamagedError):
             try:
@@ -149,6 +156,21 @@ def _has(file: Path, named: _Named) -> bool:
             except FileNotFoundError:  # a running driver merges
                 return False
     return _holds(file, [key for key in named.keys.encoded if len(key) >= _TELLING])
+
+
+def _of_rocksdb(folders: Iterable[Path]) -> set[Path]:
+    return {path for path in folders if path.suffix != PENDING and engine_at(path) == ROCKSDB}
+
+
+def _store_has(path: Path, named: _Named, *, of_rocksdb: bool) -> bool:
+    """Say whether a store has a key, or can't be read, so that nobody knows."""
+    if not of_rocksdb:
+        return may_hold(path, named.keys.encoded)
+    try:
+        from sessionlake.store.rocks_view import rocks_may_hold  # noqa: PLC0415 (rocksdict is imported only if a store needs it)
+    except ImportError:
+        return True
+    return rocks_may_hold(path, named.keys.encoded, named.among if named.places else None)
 
 
 def _own(config: Config, keys: Keys) -> list[Path]:
