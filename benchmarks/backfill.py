@@ -25,8 +25,8 @@ from benchmarks.synthetic import BASE_US
 from sessionlake.config.load import Config, parse_config
 from sessionlake.engine.spark import build_session
 from sessionlake.jobs.backfill import backfill
-from sessionlake.operators.run import run
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
+from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables, spark_schema
 from sessionlake.warehouse.views import merged_rows

@@ -30,7 +30,7 @@ from benchmarks.cpu import tree_cpu_s
 from benchmarks.synthetic import BASE_US
 from sessionlake.config.load import load_config
 from sessionlake.engine.spark import build_session
-from sessionlake.operators.run import run
+from sessionlake.stream.run import run
 
 EVENTS, KEYS, CHANGED = 1_000_000, 1_000_000, 225_000
 STEP_US = 20 * 60 * 1_000_000

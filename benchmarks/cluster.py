@@ -44,8 +44,8 @@ from benchmarks.trees import this_tree
 from infra.spark.cluster import STORE_VARIABLE, Cluster
 from sessionlake.config.load import Config
 from sessionlake.engine.spark import build_session
-from sessionlake.operators.run import run
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
+from sessionlake.stream.run import run
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import merged_rows

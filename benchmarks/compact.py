@@ -28,9 +28,9 @@ from sessionlake.config.load import Config, parse_config
 from sessionlake.engine.spark import build_session
 from sessionlake.jobs.compact import compact
 from sessionlake.jobs.compact.layout import rewrite_ragged
-from sessionlake.operators.run import run
 from sessionlake.operators.sessions.changelog import SESSIONS
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
+from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.changelog import FOLD
 from sessionlake.warehouse.tables import Tables

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from benchmarks.ours import make_config, open_session
 from benchmarks.synthetic import SECONDS_PER_BATCH, write_events
 from sessionlake.engine.spark import LITTLE_JAVA
-from sessionlake.operators.run import run
+from sessionlake.stream.run import run
 from sessionlake.warehouse.batch_commit import BatchCommit
 
 RESULTS = Path(__file__).parent / "results"

@@ -23,7 +23,7 @@ from benchmarks.run import RESULTS, about
 from benchmarks.synthetic import BASE_US
 from benchmarks.trees import this_tree
 from sessionlake.config.load import parse_config
-from sessionlake.operators.run import run
+from sessionlake.stream.run import run
 
 Found = dict[str, Any]
 GOALS = {1: 250_000, 5: 600_000}

@@ -27,7 +27,7 @@ from rich.table import Table
 from infra.kafka.broker import Broker
 from sessionlake.config.load import load_config
 from sessionlake.engine.spark import build_session
-from sessionlake.operators.run import run
+from sessionlake.stream.run import run
 from sessionlake.warehouse.batch_commit import BatchCommit
 
 TOPIC, PARTITIONS, USERS = "clicks", 2, 100_000

@@ -4,9 +4,13 @@ from typing import Any
 
 try:
     from sessionlake.config.load import Config, parse_config
-    from sessionlake.operators.run import run
     from sessionlake.warehouse.tables import Tables
     from sessionlake.warehouse.views import merged_rows
+
+    try:
+        from sessionlake.stream.run import run
+    except ImportError:  # a commit in which the operators ran a kind
+        from sessionlake.operators.run import run  # type: ignore[import-not-found, no-redef]
 except ModuleNotFoundError:  # a commit before the tree of layers
     from sessionlake.config import Config, parse_config  # type: ignore[attr-defined, no-redef]
     from sessionlake.jobs.sessionizer.run import run  # type: ignore[import-not-found, no-redef]

@@ -34,9 +34,9 @@ from benchmarks.sizing import table_bytes, timed_batches
 from benchmarks.synthetic import BASE_US
 from sessionlake.config.load import Config, parse_config
 from sessionlake.engine.spark import LITTLE_JAVA, build_session
-from sessionlake.operators.run import run
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.serve.queries import find_rows
+from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 

@@ -37,7 +37,7 @@ from sessionlake.jobs.publish import publish
 from sessionlake.jobs.publish.database import PostgresTable
 from sessionlake.jobs.publish.table import SinkTable
 from sessionlake.jobs.publish.transactions import TransactionalTopic
-from sessionlake.operators.run import run
+from sessionlake.stream.run import run
 from sessionlake.warehouse.tables import Tables
 
 RESULTS = Path(__file__).parent / "results"

@@ -35,8 +35,8 @@ from sessionlake.config.shipped import shipped_directory
 from sessionlake.engine.spark import build_session
 from sessionlake.examples.demo import CONFIG_NAME, EXAMPLES
 from sessionlake.jobs.compact import compact
-from sessionlake.operators.run import run
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
+from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 

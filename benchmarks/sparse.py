@@ -26,8 +26,8 @@ from benchmarks.synthetic import BASE_US
 from sessionlake.engine.spark import build_session
 from sessionlake.jobs.compact import compact, layout
 from sessionlake.jobs.forget import forget
-from sessionlake.operators.run import run
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
+from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 

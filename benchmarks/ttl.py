@@ -31,10 +31,10 @@ from benchmarks.synthetic import BASE_US
 from benchmarks.trees import this_tree
 from sessionlake.config.load import Config, parse_config
 from sessionlake.jobs.compact.job import compact
-from sessionlake.operators.run import run
 from sessionlake.operators.shared.cleanups.names import EXPIRY_LAG
 from sessionlake.operators.shared.cleanups.schedule import CLEANUP_US
 from sessionlake.reading import read_table
+from sessionlake.stream.run import run
 from sessionlake.warehouse.batch_commit import BatchCommit
 
 Found = dict[str, Any]

@@ -26,7 +26,7 @@ from benchmarks.run import RESULTS, about
 from benchmarks.synthetic import BASE_US, write_events
 from benchmarks.trees import this_tree
 from sessionlake.config.load import Config, parse_config
-from sessionlake.operators.run import run
+from sessionlake.stream.run import run
 
 Found = dict[str, Any]
 HOUR_US = 3_600_000_000

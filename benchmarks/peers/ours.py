@@ -11,8 +11,8 @@ from benchmarks.ours import Commits, open_session
 from benchmarks.peers.results import added_up, first_measured
 from benchmarks.peers.workloads import WORKLOADS, Workload
 from sessionlake.config.load import Config, parse_config
-from sessionlake.operators.registry import kind_of
-from sessionlake.operators.run import run
+from sessionlake.stream.kind import kind_of
+from sessionlake.stream.run import run
 from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import merged_rows

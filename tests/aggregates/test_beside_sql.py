@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionlake.operators.run import run
+from sessionlake.stream.run import run
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import merged_rows
 from tests.aggregates.random_rows import TYPES, Row, values_of

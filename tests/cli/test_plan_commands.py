@@ -17,10 +17,10 @@ from sessionlake.cli import main
 from sessionlake.config.load import Config, load_config
 from sessionlake.jobs.rebuild.job import _check_origin
 from sessionlake.jobs.run import require_known
-from sessionlake.operators.registry import kind_of
 from sessionlake.preflight.additions import archived_batches
 from sessionlake.stream.accepted_commands import refuses_source
 from sessionlake.stream.changes import check_changes, refusals
+from sessionlake.stream.kind import kind_of
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.lake import Lake

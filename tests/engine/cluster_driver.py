@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sessionlake.engine.spark import LITTLE_JAVA, build_session
-from sessionlake.operators.run import run
+from sessionlake.stream.run import run
 from sessionlake.warehouse.batch_commit import BatchCommit
 from tests.engine.cluster_support import cluster_config
 

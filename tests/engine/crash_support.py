@@ -20,8 +20,8 @@ from pyspark.sql import SparkSession
 
 from sessionlake.config.load import Config, load_config
 from sessionlake.engine import failpoints, shard
-from sessionlake.operators.run import run
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
+from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 from tests.support import correction_of

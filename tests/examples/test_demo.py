@@ -18,8 +18,8 @@ from sessionlake.config.project import load_project
 from sessionlake.config.shipped import shipped_directory
 from sessionlake.examples import joins, tables, windows
 from sessionlake.examples.demo import CONFIG_NAME, _airflow, _next, prepare
-from sessionlake.operators.run import run
 from sessionlake.serve.queries import answer_sql
+from sessionlake.stream.run import run
 
 
 def test_the_demo_has_its_events_and_a_config_that_holds(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from sessionlake.cli import main
 from sessionlake.config.load import load_config
 from sessionlake.config.project import load_project
-from sessionlake.operators.run import run
+from sessionlake.stream.run import run
 from tests.infra.infra_files import ROOT
 
 README, FIRST = ((ROOT / page).read_text() for page in ("README.md", "docs/first-pipeline.md"))

@@ -21,10 +21,10 @@ from sessionlake.jobs.publish.records import to_records
 from sessionlake.jobs.rebuild import rebuild
 from sessionlake.observe.status import read_status
 from sessionlake.operators.counts.changelog import SLICES, WINDOWS
-from sessionlake.operators.run import run
 from sessionlake.operators.views import read_live
 from sessionlake.serve.queries import find_rows, query_tables
 from sessionlake.serve.views import live_view
+from sessionlake.stream.run import run
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.delta_log import USER_METADATA

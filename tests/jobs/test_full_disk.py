@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionlake.config.load import load_config
-from sessionlake.operators.run import run
+from sessionlake.stream.run import run
 from tests.support import write_config, write_rows
 
 ROWS = 20_000

@@ -22,8 +22,8 @@ from sessionlake.jobs.rebuild import rebuild
 from sessionlake.jobs.redeem.job import redeem
 from sessionlake.observe.status import read_status
 from sessionlake.operators.groups.changelog import GROUPS
-from sessionlake.operators.run import run
 from sessionlake.quality.run import run_quality
+from sessionlake.stream.run import run
 from sessionlake.warehouse.delta_log import USER_METADATA
 from sessionlake.warehouse.history import user_metadata
 from sessionlake.warehouse.tables import Tables

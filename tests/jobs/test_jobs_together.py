@@ -18,8 +18,8 @@ from sessionlake.jobs.compact import compact
 from sessionlake.jobs.expire import expire
 from sessionlake.jobs.late.reprocess import reprocess_late
 from sessionlake.jobs.run import JobReport
-from sessionlake.operators.run import run
 from sessionlake.quality.run import run_quality
+from sessionlake.stream.run import run
 from tests.jobs.late.late_support import AGGREGATES, SESSION, Late, events, sessionized
 from tests.support import make_config, write_rows
 

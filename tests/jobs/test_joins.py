@@ -24,11 +24,11 @@ from sessionlake.jobs.redeem.job import redeem
 from sessionlake.observe.datasets import datasets
 from sessionlake.observe.status import read_status
 from sessionlake.observe.tables import read_state, readings_of
-from sessionlake.operators.run import run
 from sessionlake.operators.views import read_live
 from sessionlake.quality.run import run_quality
 from sessionlake.serve.queries import query_tables
 from sessionlake.serve.views import live_view
+from sessionlake.stream.run import run
 from sessionlake.warehouse.delta_log import USER_METADATA
 from sessionlake.warehouse.history import user_metadata
 from sessionlake.warehouse.tables import Tables

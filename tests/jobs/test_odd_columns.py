@@ -21,11 +21,11 @@ from sessionlake.jobs.expire import expire
 from sessionlake.jobs.forget import forget
 from sessionlake.jobs.publish import publish
 from sessionlake.jobs.rebuild import rebuild
-from sessionlake.operators.run import run
 from sessionlake.operators.views import read_live
 from sessionlake.quality.run import run_quality
 from sessionlake.serve.queries import find_rows, query_tables
 from sessionlake.serve.views import live_view
+from sessionlake.stream.run import run
 from sessionlake.warehouse.dialects import DUCKDB
 from sessionlake.warehouse.spark_columns import column, columns
 from tests.support import write_config, write_rows

@@ -17,9 +17,9 @@ from sessionlake.jobs.forget import forget
 from sessionlake.jobs.publish import publish
 from sessionlake.jobs.rebuild import rebuild
 from sessionlake.observe.status import read_status
-from sessionlake.operators.run import run
 from sessionlake.preflight.checks import problems_of_pipeline
 from sessionlake.serve.queries import query_tables
+from sessionlake.stream.run import run
 from sessionlake.warehouse.opened import opened
 from tests.support import write_config, write_rows
 

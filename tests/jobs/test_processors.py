@@ -21,10 +21,10 @@ from sessionlake.jobs.rebuild import rebuild
 from sessionlake.jobs.redeem.job import redeem
 from sessionlake.observe.status import read_status
 from sessionlake.operators.process.changelog import OUTPUTS
-from sessionlake.operators.run import run
 from sessionlake.quality.run import run_quality
 from sessionlake.serve.queries import query_tables
 from sessionlake.serve.views import live_view
+from sessionlake.stream.run import run
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import latest_changes
 from tests.operators.process import processors

@@ -18,9 +18,9 @@ from sessionlake.jobs.forget import forget
 from sessionlake.jobs.publish import publish
 from sessionlake.jobs.publish.final import Reached, closed_us, finals
 from sessionlake.observe.status import read_status
-from sessionlake.operators.run import run
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.reading import read_sessions
+from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from infra.kafka.broker import Broker
 from sessionlake.config.load import load_config
 from sessionlake.jobs.publish import publish
-from sessionlake.operators.run import run
 from sessionlake.reading import read_sessions
+from sessionlake.stream.run import run
 from tests.jobs.publish_support import some_rows
 from tests.sources.kafka_support import records
 from tests.support import write_config, write_rows

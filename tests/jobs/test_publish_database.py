@@ -20,7 +20,7 @@ from sessionlake.jobs.forget import forget
 from sessionlake.jobs.publish import database as module
 from sessionlake.jobs.publish import publish, sinks_of
 from sessionlake.jobs.publish.database import PostgresTable
-from sessionlake.operators.run import run
+from sessionlake.stream.run import run
 from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.database_position import position_in_database
 from sessionlake.warehouse.lake import Lake

@@ -15,7 +15,7 @@ from sessionlake.config.load import Config
 from sessionlake.errors import ConfigError
 from sessionlake.jobs.publish import Step, errors, publish
 from sessionlake.jobs.publish.errors import ErrorsTopic
-from sessionlake.operators.run import run
+from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import CrashError, crash_at

@@ -22,8 +22,8 @@ from sessionlake.jobs.expire import expire
 from sessionlake.jobs.forget import forget
 from sessionlake.jobs.publish import Step, publish, sinks_of
 from sessionlake.jobs.publish.function import DELETE, OP, Delivery, PythonFunction, position_of
-from sessionlake.operators.run import run
 from sessionlake.preflight.sinks import sink_problems
+from sessionlake.stream.run import run
 from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.changelog import changelog_of
 from sessionlake.warehouse.lake import Lake

@@ -13,8 +13,8 @@ from infra.kafka.broker import Broker
 from sessionlake.config.load import Config, load_config
 from sessionlake.jobs.followers.positions import followers_of
 from sessionlake.jobs.publish import publish
-from sessionlake.operators.run import run
 from sessionlake.reading import read_sessions
+from sessionlake.stream.run import run
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables
 from tests.jobs.publish_support import some_rows

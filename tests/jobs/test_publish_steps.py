@@ -14,7 +14,7 @@ from sessionlake.jobs.publish import job as module
 from sessionlake.jobs.publish import publish
 from sessionlake.jobs.publish.job import Steps
 from sessionlake.jobs.publish.steps import Step
-from sessionlake.operators.run import run
+from sessionlake.stream.run import run
 from tests.jobs.publish_support import some_rows
 from tests.support import make_config, write_rows
 

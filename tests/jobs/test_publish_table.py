@@ -19,8 +19,8 @@ from sessionlake.jobs.forget import forget
 from sessionlake.jobs.publish import Step, publish, sinks_of
 from sessionlake.jobs.publish import table as module
 from sessionlake.jobs.publish.table import SinkTable
-from sessionlake.operators.run import run
 from sessionlake.preflight.sinks import require_table
+from sessionlake.stream.run import run
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.sink_position import newest_position, table_in

@@ -23,7 +23,7 @@ from sessionlake.jobs.followers.positions import followers_of
 from sessionlake.jobs.forget import forget
 from sessionlake.jobs.publish import publish, sinks_of
 from sessionlake.jobs.publish.transactions import POSITIONS, TransactionalTopic
-from sessionlake.operators.run import run
+from sessionlake.stream.run import run
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import FIRST, SECOND, CrashError, crash_at, run_once

@@ -17,7 +17,7 @@ from sessionlake.jobs.expire import expire
 from sessionlake.jobs.forget import forget
 from sessionlake.jobs.publish import publish
 from sessionlake.jobs.publish.table import SinkTable
-from sessionlake.operators.run import run
+from sessionlake.stream.run import run
 from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.changelog import changelog_of
 from sessionlake.warehouse.lake import Lake

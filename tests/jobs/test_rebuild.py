@@ -17,8 +17,8 @@ from sessionlake.config.project import load_project
 from sessionlake.errors import ConfigError, JobError, PipelineStateError
 from sessionlake.jobs.rebuild import apply_switch, plan_switch
 from sessionlake.jobs.rebuild.job import _own_store, _remove_store
-from sessionlake.operators.run import run
 from sessionlake.stream.lock import locked_store
+from sessionlake.stream.run import run
 from tests.oracle.sql import SqlOracle
 from tests.support import write_rows
 

@@ -21,7 +21,7 @@ from sessionlake.errors import JobError, PipelineStateError
 from sessionlake.jobs.late.reprocess import reprocess_late
 from sessionlake.jobs.rebuild import apply_switch, rebuild
 from sessionlake.observe.status import read_status
-from sessionlake.operators.run import run
+from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.changelog import changelog_of
 from sessionlake.warehouse.tables import Tables

@@ -21,7 +21,7 @@ from sessionlake.config.load import Config, load_config
 from sessionlake.errors import JobError
 from sessionlake.jobs.forget.job import forget
 from sessionlake.jobs.rebuild import apply_switch, rebuild
-from sessionlake.operators.run import run
+from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 from tests.support import write_rows

@@ -24,10 +24,10 @@ from sessionlake.jobs.rebuild import rebuild
 from sessionlake.jobs.redeem.job import redeem
 from sessionlake.observe.status import read_status
 from sessionlake.operators.keyed.changelog import TABLE
-from sessionlake.operators.run import run
 from sessionlake.operators.views import read_live
 from sessionlake.serve.queries import find_rows, query_tables
 from sessionlake.serve.views import live_view
+from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.delta_log import USER_METADATA

@@ -23,7 +23,7 @@ from sessionlake.observe.metrics import METRICS
 from sessionlake.observe.readings import Readings, registry_of
 from sessionlake.observe.stream import StreamReadings
 from sessionlake.observe.watch import PASSING, Watch
-from sessionlake.operators.run import run
+from sessionlake.stream.run import run
 from sessionlake.warehouse.batch_commit import BatchCommit, Settings
 from tests.operators.keyed.table_support import table_sections
 from tests.support import make_config, write_rows

@@ -25,8 +25,8 @@ from sessionlake.observe.datasets import Dataset, datasets, located
 from sessionlake.observe.lineage import Lineage
 from sessionlake.observe.readings import registry_of
 from sessionlake.observe.tables import read_state, readings_of
-from sessionlake.operators.run import run
 from sessionlake.stream.lock import locked_store
+from sessionlake.stream.run import run
 from sessionlake.warehouse.changelog import changelog_of
 from tests.operators_table import LAKES
 from tests.support import make_config, write_config, write_rows

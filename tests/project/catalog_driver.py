@@ -19,8 +19,8 @@ from pyspark.sql import SparkSession
 from sessionlake.cli import main
 from sessionlake.config.load import Config, load_config
 from sessionlake.engine.spark import build_session
-from sessionlake.operators.run import run
 from sessionlake.serve.database import open_database
+from sessionlake.stream.run import run
 from sessionlake.warehouse.lake import Lake
 from tests.project.project_support import PIPELINES, write_file, write_project
 

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from sessionlake.config.load import Config, load_config
-from sessionlake.operators.run import run
 from sessionlake.serve.queries import query_tables
+from sessionlake.stream.run import run
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables
 

@@ -15,9 +15,9 @@ from pyspark.sql import SparkSession
 from sessionlake.cli import main
 from sessionlake.config.load import Config, load_config
 from sessionlake.errors import ConfigError
-from sessionlake.operators.run import run
 from sessionlake.project.catalog import Found
 from sessionlake.project.entries import Place, entries_of, mark_of, project_mark
+from sessionlake.stream.run import run
 from tests.infra.infra_files import ROOT
 from tests.project.project_support import write_project
 

@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 from sessionlake.config.problems import InvalidConfigError
 from sessionlake.config.project import load_project
 from sessionlake.jobs.compact import compact
-from sessionlake.operators.run import run
 from sessionlake.preflight.project import check_project
 from sessionlake.serve.queries import query_tables
+from sessionlake.stream.run import run
 from tests.engine.crash_support import crash_at
 
 CUSTOMERS = """\

@@ -15,12 +15,12 @@ from sessionlake.client import QueryClient
 from sessionlake.config.project import Project, load_project
 from sessionlake.errors import ConfigError, PipelineStateError
 from sessionlake.observe import standing
-from sessionlake.operators.run import run
 from sessionlake.project import board
 from sessionlake.project.picture import layout_of
 from sessionlake.project.server import prepared
 from sessionlake.serve.dispatch import Call
 from sessionlake.serve.peers import target
+from sessionlake.stream.run import run
 from sessionlake.warehouse.batch_commit import BatchCommit
 from tests.airflow.browser import ENTER, TAB, missing_browser, open_browser
 from tests.airflow.support import wait_for

@@ -14,9 +14,9 @@ from sessionlake.cli import main
 from sessionlake.config.project import Project, load_project
 from sessionlake.errors import ConfigError, NoBatchesError
 from sessionlake.jobs.compact.fold import MERGE, fold
-from sessionlake.operators.run import run
 from sessionlake.operators.views import create_schemas
 from sessionlake.serve.database import open_databases
+from sessionlake.stream.run import run
 from sessionlake.warehouse.tables import Tables
 from tests.jobs.compact.compact_support import DAY, append_batch, upkeep_of
 from tests.project.project_support import PIPELINES, write_file, write_project

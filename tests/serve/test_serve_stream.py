@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from sessionlake.config.load import Config, parse_config
 from sessionlake.jobs.compact import compact
-from sessionlake.operators.run import run
+from sessionlake.stream.run import run
 from tests.operators.joins.join_support import join_config, messages, write
 from tests.serve.server_support import ask, serving
 from tests.support import make_config, write_rows

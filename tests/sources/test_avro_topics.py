@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from infra.kafka.broker import Broker
 from sessionlake.config.load import load_config
 from sessionlake.errors import SourceError, UnreachableError
-from sessionlake.operators.run import run
 from sessionlake.serve.queries import query_tables
+from sessionlake.stream.run import run
 from tests.sources.debezium_support import CONFIG, Database, assert_counted, table
 from tests.sources.kafka_support import T0, Row, Topic, config_of, expected_sessions, pipeline, some_events
 from tests.sources.registry_support import Registry, record, serving, written

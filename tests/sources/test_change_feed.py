@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 
 from sessionlake.config.load import Config, load_config
 from sessionlake.errors import ConfigError, SourceError
-from sessionlake.operators.run import run
 from sessionlake.preflight.sources import sources_without_spark
 from sessionlake.serve.queries import query_tables
+from sessionlake.stream.run import run
 from tests.engine.crash_support import crash_at
 
 CONFIGS = {

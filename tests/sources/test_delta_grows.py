@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from sessionlake import read_sessions
 from sessionlake.config.load import Config
 from sessionlake.errors import SourceError
-from sessionlake.operators.run import run
+from sessionlake.stream.run import run
 from sessionlake.warehouse.batch_commit import BatchCommit
 from tests.support import make_config
 

@@ -15,10 +15,10 @@ from pyspark.sql import SparkSession
 import sessionlake
 from sessionlake import read_sessions
 from sessionlake.errors import SourceError
-from sessionlake.operators.run import run
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.sources.files import FileSource, names_of_no_utf8, path_for_spark, source_files
 from sessionlake.sources.planned_files import PlannedFiles
+from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.filesystem import as_name
 from sessionlake.warehouse.tables import Tables

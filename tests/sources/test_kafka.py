@@ -14,12 +14,11 @@ from sessionlake.errors import ConfigError, JobError, SourceError, UnreachableEr
 from sessionlake.jobs.backfill import backfill
 from sessionlake.jobs.expire import expire
 from sessionlake.jobs.rebuild import rebuild
-from sessionlake.operators.run import run
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.quality.run import run_quality
 from sessionlake.reading import read_sessions
 from sessionlake.sources.kafka import KafkaSource
-from sessionlake.stream.run import RunSummary
+from sessionlake.stream.run import RunSummary, run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 from tests.sources.kafka_support import (

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from infra.kafka.broker import Broker
 from sessionlake.jobs.publish import publish
-from sessionlake.operators.run import run
+from sessionlake.stream.run import run
 from tests.operators.joins.join_support import accepted, join_config, joined, messages, pairs_of, read, write
 from tests.sources.kafka_support import Topic, records
 

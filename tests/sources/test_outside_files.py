@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from sessionlake.config.load import Config, parse_config
 from sessionlake.errors import ConfigError, SourceError
-from sessionlake.operators.run import run
 from sessionlake.operators.sessions.changelog import SESSIONS
+from sessionlake.stream.run import run
 from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.opened import opened

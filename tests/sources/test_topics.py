@@ -16,7 +16,6 @@ from sessionlake.config.load import Config, parse_config
 from sessionlake.config.source import SourceSection
 from sessionlake.errors import ConfigError, SourceError
 from sessionlake.observe.datasets import datasets
-from sessionlake.operators.run import run
 from sessionlake.reading import read
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.kafka_records import RecordDecoder
@@ -25,6 +24,7 @@ from sessionlake.sources.kafka import _needed
 from sessionlake.sources.partitions import PARTITIONS, first_partition, slot_of
 from sessionlake.sources.record_columns import META, TOPIC
 from sessionlake.stream.positions import PARTITION
+from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from tests.sources.kafka_support import Row, Topic, as_record, event, expected_sessions, some_events
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from sessionlake.local.stream import LocalBatch
-from sessionlake.operators.run import run
 from sessionlake.sources.decoding.decoded import wrong_type
 from sessionlake.stream.causes import by_cause, causes_of, notes_of
+from sessionlake.stream.run import run
 from sessionlake.testing import Harness
 from tests.support import make_config, write_rows
 

@@ -12,12 +12,12 @@ from deltalake import write_deltalake
 
 from sessionlake.config.load import Config, parse_config
 from sessionlake.errors import PipelineStateError
-from sessionlake.operators.registry import kind_of
 from sessionlake.preflight.sources import sources_without_spark
 from sessionlake.stream.changes import Change, Class, changes, refusal, refusals
 from sessionlake.stream.computed import asks_otherwise, columns_of, meanings, next_shapes
 from sessionlake.stream.ingest import EventSpec
 from sessionlake.stream.interrupted import check_columns
+from sessionlake.stream.kind import kind_of
 from sessionlake.testing import Harness
 from sessionlake.warehouse.batch_commit import BatchCommit, Settings
 from sessionlake.warehouse.history import our_metadata, user_metadata

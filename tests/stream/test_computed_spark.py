@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 from sessionlake.config.load import Config
 from sessionlake.errors import PipelineStateError
 from sessionlake.jobs.backfill import backfill
-from sessionlake.operators.run import run
 from sessionlake.preflight.plan import read_plan
 from sessionlake.quality.run import run_quality
+from sessionlake.stream.run import run
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import crash_at

@@ -23,10 +23,10 @@ from sessionlake.jobs.late.reprocess import reprocess_late
 from sessionlake.jobs.publish import final
 from sessionlake.jobs.publish.final import publish_final
 from sessionlake.jobs.redeem.job import redeem
-from sessionlake.operators.run import run
 from sessionlake.operators.sessions.serving import SessionDecoder
 from sessionlake.quality.run import run_quality
 from sessionlake.serve.queries import query_tables
+from sessionlake.stream.run import run
 from sessionlake.warehouse.batches import batches_after, last_batch
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import merged_rows

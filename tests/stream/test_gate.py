@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from sessionlake.engine.operator import BatchContext, Split
 from sessionlake.operators.windows.kind import Windows
 from sessionlake.operators.windows.operator import Windower
-from sessionlake.stream.run import run_kind
+from sessionlake.stream.run import run
 from sessionlake.warehouse.batch_commit import BatchCommit
 from tests.operators.windows.window_support import window_config
 from tests.support import write_rows
@@ -38,10 +38,10 @@ def test_each_batch_waits_for_the_gate_and_knows_the_order_of_its_files(spark: S
         write_rows(tmp_path, name, [{"key": "a", "time_us": 105, "v": 1}])
     committed: list[BatchCommit] = []
     at_gate: list[int] = []
-    run_kind(
+    run(
         spark,
         config.model_copy(update={"source": source}),
-        Ranking,
+        kind=Ranking,
         once=True,
         on_commit=committed.append,
         gate=lambda _: at_gate.append(len(committed)),

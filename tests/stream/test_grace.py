@@ -11,10 +11,10 @@ from sessionlake import SessionWindows
 from sessionlake.config.checks import check_remembered
 from sessionlake.config.load import Config, parse_config
 from sessionlake.errors import ConfigError
-from sessionlake.operators.run import run
 from sessionlake.preflight.check import check
 from sessionlake.preflight.plan import read_plan
 from sessionlake.reading import read_sessions
+from sessionlake.stream.run import run
 from sessionlake.testing import JoinHarness
 from sessionlake.warehouse.batch_commit import BatchCommit, Settings
 from sessionlake.warehouse.batches import last_batch

@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from infra.kafka.broker import Broker
-from sessionlake.operators.run import run
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
+from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.tables import Tables

@@ -18,9 +18,9 @@ from sessionlake.config.load import Config, parse_config
 from sessionlake.config.operators import OPERATORS
 from sessionlake.jobs.compact import compact
 from sessionlake.jobs.publish.records import to_records
-from sessionlake.operators.run import run
 from sessionlake.operators.views import read_live
 from sessionlake.serve.views import live_view
+from sessionlake.stream.run import run
 from sessionlake.warehouse.changelog import changelog_of
 from sessionlake.warehouse.dialects import SPARK
 from sessionlake.warehouse.lake import Lake

@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from sessionlake import read_sessions
-from sessionlake.operators.run import run
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.sources.decoding import pieces
 from sessionlake.sources.decoding.files import NUMBER, PARTS
 from sessionlake.sources.planned_files import PlannedFiles
+from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 from tests.support import make_config, write_rows

@@ -13,10 +13,10 @@ from sessionlake.errors import PipelineStateError
 from sessionlake.jobs.backfill import backfill
 from sessionlake.jobs.compact import compact
 from sessionlake.jobs.late.reprocess import reprocess_late
-from sessionlake.operators.run import run
 from sessionlake.preflight.plan import read_plan
 from sessionlake.quality.run import run_quality
 from sessionlake.reading import read
+from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables

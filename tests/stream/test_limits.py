@@ -17,9 +17,9 @@ from sessionlake.jobs.backfill import backfill
 from sessionlake.jobs.compact import compact
 from sessionlake.jobs.late.reprocess import reprocess_late
 from sessionlake.jobs.publish.records import without_quarantined
-from sessionlake.operators.run import run
 from sessionlake.quality.run import run_quality
 from sessionlake.serve.queries import query_tables
+from sessionlake.stream.run import run
 from sessionlake.testing import SessionizerHarness
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import merged_rows

@@ -19,11 +19,11 @@ from sessionlake.jobs.backfill.job import backfill
 from sessionlake.jobs.forget.job import check, forget
 from sessionlake.jobs.redeem.job import redeem
 from sessionlake.observe.status import read_status
-from sessionlake.operators.run import run
 from sessionlake.preflight.check import check as preflight
 from sessionlake.serve.queries import query_tables
 from sessionlake.sources.lookups.names import version_of
 from sessionlake.sources.lookups.readers import FilesReader
+from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables

@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.observe.status import open_tables, read_status
-from sessionlake.operators.run import run
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
+from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import CrashError

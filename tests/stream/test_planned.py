@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from sessionlake.errors import FencedError, PipelineStateError
 from sessionlake.jobs.apply import stream_elsewhere
 from sessionlake.observe.status import read_status
-from sessionlake.operators.run import run
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
+from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables

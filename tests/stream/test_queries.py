@@ -10,8 +10,8 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from sessionlake.operators.run import run
 from sessionlake.stream.queries import is_second_driver
+from sessionlake.stream.run import run
 from tests.operators.windows.window_support import window_config
 from tests.support import write_rows
 

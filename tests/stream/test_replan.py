@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.errors import PipelineStateError, SourceError
-from sessionlake.operators.run import run
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.sources.decoding.files import GONE
+from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import merged_rows

@@ -9,9 +9,9 @@ from sessionlake.errors import PipelineStateError
 from sessionlake.jobs.compact import compact
 from sessionlake.jobs.forget import forget
 from sessionlake.observe.status import read_status
-from sessionlake.operators.run import run
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.reading import read_sessions
+from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import check_history
 from sessionlake.warehouse.tables import Tables

@@ -20,9 +20,9 @@ from sessionlake.aggregates.codec import StateCodec
 from sessionlake.config.load import Config
 from sessionlake.errors import PipelineStateError
 from sessionlake.observe.status import read_status
-from sessionlake.operators.run import run
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.operators.sessions.windows import SessionWindows
+from sessionlake.stream.run import run
 from sessionlake.testing import SessionizerHarness
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit

@@ -16,10 +16,10 @@ from sessionlake.jobs.expire import expire
 from sessionlake.jobs.forget import forget
 from sessionlake.jobs.late.reprocess import reprocess_late
 from sessionlake.observe.status import read_status
-from sessionlake.operators.run import run
 from sessionlake.operators.sessions.changelog import SESSIONS, STORED
 from sessionlake.reading import read
 from sessionlake.serve.database import open_database
+from sessionlake.stream.run import run
 from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.tables import Tables

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from sessionlake.operators.windows.kind import Windows
 from sessionlake.stream.kind import State
-from sessionlake.stream.run import run_kind
+from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
 from tests.operators.windows.window_support import tables_of, window_config
@@ -41,7 +41,7 @@ def test_an_idle_stream_ticks_once_when_something_is_due(spark: SparkSession, tm
             for query in spark.streams.active:
                 query.stop()
 
-    run_kind(spark, config, Due, on_commit=on_commit)
+    run(spark, config, kind=Due, on_commit=on_commit)
     assert [
         (b.counts.get("input", 0), b.counts.get("corrections", 0), b.counts.get("applied", 0)) for b in committed
     ] == [

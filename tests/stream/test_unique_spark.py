@@ -11,8 +11,8 @@ from sessionlake.errors import PipelineStateError
 from sessionlake.jobs.compact import compact
 from sessionlake.jobs.forget import forget
 from sessionlake.observe.status import read_status
-from sessionlake.operators.run import run
 from sessionlake.quality.run import run_quality
+from sessionlake.stream.run import run
 from sessionlake.stream.unique.tables import hashed as hashed_ids
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch

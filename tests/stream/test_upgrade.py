@@ -15,9 +15,9 @@ from sessionlake.jobs.backfill import backfill
 from sessionlake.jobs.backup import backup, restore
 from sessionlake.jobs.compact import compact
 from sessionlake.observe.status import read_status
-from sessionlake.operators.run import run
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.reading import read_sessions
+from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import last_batch

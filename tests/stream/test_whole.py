@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from sessionlake.config.load import Config, parse_config
 from sessionlake.engine.operator import Aside, BatchContext, Counted, Keyed
 from sessionlake.errors import ConfigError
-from sessionlake.operators.registry import kind_of
 from sessionlake.sources.decoding.decoded import no_row
 from sessionlake.sources.decoding.rows import Rows, no_text
 from sessionlake.sources.decoding.whole import json_rows
 from sessionlake.sources.files import FileSource
+from sessionlake.stream.kind import kind_of
 from sessionlake.stream.whole import WHOLE, whole_rows
 from tests.support import examples, make_config
 

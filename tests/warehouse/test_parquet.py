@@ -20,12 +20,12 @@ import sessionlake
 from sessionlake.config.load import Config, parse_config
 from sessionlake.jobs.compact.job import compact
 from sessionlake.jobs.publish.job import publish
-from sessionlake.operators.run import run
 from sessionlake.propose.tables import read_delta
 from sessionlake.serve.queries import query_tables
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.decode import decode
 from sessionlake.sources.infer import infer_types
+from sessionlake.stream.run import run
 from sessionlake.warehouse.parquet import delta_files, delta_rows, moment_sql
 from sessionlake.warehouse.scan import TableScan
 from tests.support import write_rows

@@ -43,7 +43,7 @@ def _train(options: str) -> "SparkSession":
     """Run a pipeline of one event, and query it, as users do."""
     from sessionlake.cli.tables import register_tables
     from sessionlake.config.load import parse_config
-    from sessionlake.operators.run import run
+    from sessionlake.stream.run import run
 
     with TemporaryDirectory(prefix="sessionlake-") as folder:
         root = Path(folder)

@@ -164,7 +164,7 @@ def stream_once(
     """Run a pipeline over the input that is available, and send the tombstones that it owes."""
     from sessionlake.jobs.expire.tombstone_sender import TombstoneSender
     from sessionlake.jobs.followers.gate import tell_late
-    from sessionlake.operators.run import run
+    from sessionlake.stream.run import run
     from sessionlake.warehouse.tables import Tables
 
     sender = TombstoneSender(spark, config)
@@ -190,7 +190,7 @@ def stream_on(
     """Run a pipeline until it is stopped, with the metrics and lineage that its config asks for; see `observed_stream`."""
     from sessionlake.jobs.expire.tombstone_sender import TombstoneSender
     from sessionlake.jobs.followers.gate import held_back
-    from sessionlake.operators.run import run
+    from sessionlake.stream.run import run
     from sessionlake.warehouse.tables import Tables
 
     sender = TombstoneSender(spark, config)
@@ -228,8 +228,8 @@ def bootstrap_command(config_path: str) -> None:
     config = load_config(config_path)
     require_versions(spark=True)
     from sessionlake.observe.standing import failure_kept
-    from sessionlake.operators.run import run
     from sessionlake.preflight.check import require_ready
+    from sessionlake.stream.run import run
 
     show_warnings([with_place(warning, config_path) for warning in config.warnings()])
     with failure_kept(config), observed(config, STREAM_RUN) as counted, progress() as shown:

@@ -27,8 +27,8 @@ from sessionlake.examples import days, joins, tables, windows
 from sessionlake.examples.jobs import run_jobs
 from sessionlake.examples.table import table_of
 from sessionlake.extras import has_module
-from sessionlake.operators.run import run
 from sessionlake.stopping import put_off
+from sessionlake.stream.run import run
 
 CONFIG_NAME = "commits.toml"
 QUERY = "languages.sql"

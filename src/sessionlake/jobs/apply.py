@@ -7,8 +7,7 @@ from pyspark.sql import SparkSession
 
 from sessionlake.config.load import Config
 from sessionlake.errors import LockedError
-from sessionlake.operators.run import run
-from sessionlake.stream.run import OnCommit
+from sessionlake.stream.run import OnCommit, run
 from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.tables import Tables
 

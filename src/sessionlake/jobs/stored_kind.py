@@ -3,10 +3,9 @@
 from pyspark.sql import SparkSession
 
 from sessionlake.config.load import Config
-from sessionlake.operators.registry import kind_of
 from sessionlake.sources.registry import sources_of
 from sessionlake.stream.changes import check_changes
-from sessionlake.stream.kind import Kind
+from sessionlake.stream.kind import Kind, kind_of
 from sessionlake.stream.pinned import Pinned
 from sessionlake.warehouse.batch_commit import BatchCommit
 

@@ -19,8 +19,8 @@ from sessionlake.jobs.registry import (
     STREAM_RUN,
     Counted,
 )
-from sessionlake.operators.registry import kind_of
 from sessionlake.sources.lookups.tables import changelog_of_table
+from sessionlake.stream.kind import kind_of
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.changelog import changelog_of
 

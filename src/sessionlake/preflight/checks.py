@@ -9,14 +9,13 @@ from sessionlake.config.load import Config
 from sessionlake.config.problems import Gathered, Problem
 from sessionlake.errors import LakeError
 from sessionlake.jars.java import check_java
-from sessionlake.operators.registry import kind_of
 from sessionlake.preflight.lookups import lookup_problems
 from sessionlake.preflight.needs import OF_STREAM, Needs
 from sessionlake.preflight.places import unwritable
 from sessionlake.preflight.sources import UnseenError, sources_without_spark
 from sessionlake.sources.base import Source
 from sessionlake.stream.changes import refusals
-from sessionlake.stream.kind import Kind
+from sessionlake.stream.kind import Kind, kind_of
 from sessionlake.stream.pinned import Pinned
 from sessionlake.stream.shape import Shaping
 from sessionlake.warehouse.batch_commit import BatchCommit

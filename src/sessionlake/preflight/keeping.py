@@ -7,9 +7,9 @@ from sessionlake.config.file import ConfigFile, Text, parse_toml
 from sessionlake.config.load import Config, config_of
 from sessionlake.config.rewrite import rewrite
 from sessionlake.errors import ConfigError
-from sessionlake.operators.registry import kind_of
 from sessionlake.stream.accepted_commands import kept_before
 from sessionlake.stream.changes import Class, changes
+from sessionlake.stream.kind import kind_of
 from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.lake import Lake
 

@@ -14,10 +14,10 @@ from sessionlake.aggregates.laws import broken_law
 from sessionlake.config.load import Config
 from sessionlake.config.problems import Problem
 from sessionlake.errors import SessionlakeError
-from sessionlake.operators.registry import kind_of
 from sessionlake.preflight.sources import UnseenError
 from sessionlake.sources.base import Source
 from sessionlake.stream.ingest import EVENTS
+from sessionlake.stream.kind import kind_of
 
 KEYS = ""
 """The column of the events' keys: no column of a source has this name."""

@@ -7,12 +7,11 @@ from typing import Any
 from sessionlake.aggregates.layouts import Layout
 from sessionlake.config.load import Config
 from sessionlake.errors import SessionlakeError
-from sessionlake.operators.registry import kind_of
 from sessionlake.preflight.additions import Additions, Made
 from sessionlake.preflight.sources import UnseenError, sources_without_spark
 from sessionlake.sources.equal_types import NeverEqualError
 from sessionlake.stream.changes import Change, Class, changes
-from sessionlake.stream.kind import Kind
+from sessionlake.stream.kind import Kind, kind_of
 from sessionlake.stream.pinned import Pinned
 from sessionlake.stream.pipeline import operator_of
 from sessionlake.stream.wrapped import inner, store_layout

@@ -22,7 +22,6 @@ from sessionlake.engine.operator import Operator
 from sessionlake.errors import SessionlakeError, first_line
 from sessionlake.local.shards import LocalShards
 from sessionlake.local.stream import LocalBatch, LocalStream
-from sessionlake.operators.registry import kind_of
 from sessionlake.preflight.checks import last_known_batch
 from sessionlake.preflight.laws import KEYS, law_problems
 from sessionlake.preflight.lookups import held_lookups
@@ -32,7 +31,7 @@ from sessionlake.sources.decoding.decoded import NO_ROW, WRONG_TYPE, shorten
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.stream.causes import causes_of, ordered
 from sessionlake.stream.ingest import DEAD, EVENTS, FUTURE, EventSpec, judge
-from sessionlake.stream.kind import Kind
+from sessionlake.stream.kind import Kind, kind_of
 from sessionlake.stream.named_columns import aggregate_reads, users_of
 from sessionlake.stream.pinned import Pinned
 from sessionlake.stream.pipeline import operator_of

@@ -15,13 +15,12 @@ from sessionlake.config.durations import parse_duration
 from sessionlake.config.load import Config
 from sessionlake.config.operators import named
 from sessionlake.jobs.run import was_forgotten
-from sessionlake.operators.registry import kind_of
 from sessionlake.operators.shared.cleanups.names import EXPIRED_EVENTS
 from sessionlake.quality.identities import TYPES as IDENTITIES
 from sessionlake.quality.identities import with_identities
 from sessionlake.quality.neighbours import crowded, repeated
 from sessionlake.sources.registry import sources_of
-from sessionlake.stream.kind import Kind
+from sessionlake.stream.kind import Kind, kind_of
 from sessionlake.stream.pinned import Pinned
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch

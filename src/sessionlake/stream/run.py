@@ -36,7 +36,7 @@ from sessionlake.stream.ingest import BEYOND
 from sessionlake.stream.input_log import InputLog
 from sessionlake.stream.inputs import ControlInput, PlannedInputs, read_inputs, versioned
 from sessionlake.stream.interrupted import interrupted
-from sessionlake.stream.kind import Kind
+from sessionlake.stream.kind import Kind, kind_of
 from sessionlake.stream.layouts import next_layouts
 from sessionlake.stream.lock import check_checkpoint, locked_store, make_checkpoint
 from sessionlake.stream.phase import RUNNING, Phase, phases
@@ -72,11 +72,11 @@ class RunSummary:
     warnings: list[str]
 
 
-def run_kind(
+def run(
     spark: SparkSession,
     config: Config,
-    kind: type[Kind],
     *,
+    kind: type[Kind] | None = None,
     once: bool = False,
     drain: bool = False,
     bootstrap: bool = False,
@@ -89,9 +89,9 @@ def run_kind(
     meanwhile: Callable[[], None] = lambda: None,
     of_job: bool = False,
 ) -> RunSummary:
-    """Run until stopped or, with `once`, until all input that is available now is committed.
+    """Run a pipeline until stopped or, with `once`, until all input that is available now is committed.
 
-    `drain` then closes all open results, by moving the watermark. `bootstrap` takes all input in one batch, for first use
+    `kind` is that of the config's operator, unless a test has its own. `drain` then closes all open results, by moving the watermark. `bootstrap` takes all input in one batch, for first use
     on old data: no event is late before the first watermark. A clock behind the last commit's is refused, unless
     `trust_clock` says that the last commit's clock was wrong. `give_up_plan` plans the uncommitted batch again, with the
     config's current limits. With `allow_expiry` the limits on removals by [ttl] are ignored. `drop_aggregates` drops those that are
@@ -102,7 +102,7 @@ def run_kind(
         current = _Run(
             spark,
             config,
-            kind,
+            kind or kind_of(config),
             phase,
             trust_clock=trust_clock,
             allow_expiry=allow_expiry,
@@ -115,7 +115,7 @@ def run_kind(
                 f"bootstrap: pipeline {config.pipeline.name!r} has committed batches already; bootstrap a new warehouse, or go on with `sessionlake run`"
             )
         if give_up_plan:
-            for note in replan(current.tables, config, kind, current.sources, current.coordinator.last):
+            for note in replan(current.tables, config, current.kind_class, current.sources, current.coordinator.last):
                 _log.warning("sessionlake: %s", note)
         # A batch of its own: from it on jobs know the aggregates, or the gap, though nothing may come in for long.
         if current.adds:

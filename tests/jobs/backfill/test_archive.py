@@ -12,8 +12,8 @@ from sessionlake.errors import ConfigError, SourceError
 from sessionlake.jobs.backfill import backfill
 from sessionlake.jobs.compact import compact
 from sessionlake.jobs.rebuild.archive import find_archive
-from sessionlake.operators.run import run
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
+from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import CrashError, crash_at

@@ -12,8 +12,8 @@ from sessionlake.errors import JobError, SourceError
 from sessionlake.jobs.backfill import backfill
 from sessionlake.jobs.late.reprocess import reprocess_late
 from sessionlake.jobs.run import JobReport
-from sessionlake.operators.run import run
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
+from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import CrashError, crash_at

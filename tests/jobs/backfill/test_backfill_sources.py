@@ -8,12 +8,12 @@ from pyspark.sql import SparkSession
 
 from sessionlake.errors import PipelineStateError, SourceError
 from sessionlake.jobs.backfill import backfill
-from sessionlake.operators.run import run
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.sources.decoding.files import PATH
 from sessionlake.sources.files import FileSource
 from sessionlake.stream import input_log as inputs_module
 from sessionlake.stream.input_log import BATCH_INPUTS, batch_inputs
+from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.streamed_files import BATCH, added, read_files, streamed_files
 from sessionlake.warehouse.tables import Table, Tables

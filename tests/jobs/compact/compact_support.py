@@ -13,9 +13,9 @@ from sessionlake.config.load import Config
 from sessionlake.jobs.compact.job import _pin
 from sessionlake.jobs.compact.upkeep import Upkeep
 from sessionlake.jobs.run import JobRun
-from sessionlake.operators.run import run
 from sessionlake.operators.sessions import schemas as session_schemas
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
+from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables, spark_schema
 from sessionlake.warehouse.views import merged_rows

@@ -21,8 +21,8 @@ from sessionlake.engine import failpoints
 from sessionlake.jobs.compact import compact, job, layout, plan
 from sessionlake.jobs.run import JobReport
 from sessionlake.observe.status import read_status
-from sessionlake.operators.run import run
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
+from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import read_batches

@@ -12,8 +12,8 @@ from sessionlake.config.load import Config
 from sessionlake.jobs.compact import compact
 from sessionlake.jobs.compact.fold import MERGE, REWRITE, fold, read_tail
 from sessionlake.jobs.compact.trim import trim, trim_point
-from sessionlake.operators.run import run
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
+from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.schemas import YEAR_1_US, YEAR_9999_US
 from sessionlake.warehouse.tables import Tables

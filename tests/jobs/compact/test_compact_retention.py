@@ -13,9 +13,9 @@ from sessionlake.jobs.compact import retention
 from sessionlake.jobs.compact.upkeep import Upkeep
 from sessionlake.jobs.run import _record
 from sessionlake.observe.status import read_status
-from sessionlake.operators.run import run
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.quality.context import remove_older
+from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 from tests.jobs.compact.compact_support import DAY, one_event, upkeep_of

@@ -15,8 +15,8 @@ from sessionlake.engine import failpoints
 from sessionlake.errors import ConfigError, JobError, SessionlakeError
 from sessionlake.jobs.apply import apply_corrections
 from sessionlake.jobs.expire import Pace, expire
-from sessionlake.operators.run import run
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
+from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 from tests.jobs.backup.copies import copy_pipeline

@@ -18,8 +18,8 @@ from sessionlake.config.load import Config, load_config
 from sessionlake.jobs.compact import compact, trim
 from sessionlake.jobs.expire.job import Pace, expire
 from sessionlake.jobs.expire.tombstone_sender import APP, TombstoneSender
-from sessionlake.operators.run import run
 from sessionlake.stream import run as stream_run
+from sessionlake.stream.run import run
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import merged_rows

@@ -16,7 +16,7 @@ from sessionlake.config.project import load_project
 from sessionlake.jobs.followers import gate
 from sessionlake.jobs.followers.gate import held_back
 from sessionlake.jobs.publish import publish
-from sessionlake.operators.run import run
+from sessionlake.stream.run import run
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.tables import Tables

@@ -24,7 +24,7 @@ from sessionlake.jobs.publish import publish
 from sessionlake.jobs.publish.function import Delivery
 from sessionlake.observe.exporter import Exporter
 from sessionlake.observe.readings import registry_of
-from sessionlake.operators.run import run
+from sessionlake.stream.run import run
 from sessionlake.warehouse.batches import batches_after, last_batch
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.tables import Tables

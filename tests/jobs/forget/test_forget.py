@@ -18,9 +18,9 @@ from sessionlake.jobs.compact import compact
 from sessionlake.jobs.compact.fold import MERGE, REWRITE
 from sessionlake.jobs.expire import expire
 from sessionlake.jobs.forget import WaitBudget, check, forget
-from sessionlake.operators.run import run
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.stream.lock import locked_store
+from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 from tests.engine import crash_support

@@ -10,7 +10,7 @@ from sessionlake.config.joint_keys import joint_text
 from sessionlake.jobs.compact import compact
 from sessionlake.jobs.expire import expire
 from sessionlake.jobs.forget import forget
-from sessionlake.operators.run import run
+from sessionlake.stream.run import run
 from tests.jobs.forget.forget_support import traces
 from tests.support import make_config, write_rows
 

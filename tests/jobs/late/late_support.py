@@ -17,8 +17,8 @@ from sessionlake.jobs.late.reprocess import reprocess_late
 from sessionlake.jobs.late.status import LateStatus, read_late_status
 from sessionlake.jobs.run import JobReport
 from sessionlake.observe.status import open_tables, read_status
-from sessionlake.operators.run import run
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
+from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables

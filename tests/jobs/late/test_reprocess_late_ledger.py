@@ -22,7 +22,7 @@ from sessionlake.jobs import run as runs
 from sessionlake.jobs.late.ledger import claim, next_number
 from sessionlake.jobs.late.spans import BACKFILL, NUMBER
 from sessionlake.jobs.run import JobRun, start_run
-from sessionlake.operators.run import run
+from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.delta_log import FENCED
 from sessionlake.warehouse.tables import spark_schema

@@ -10,8 +10,8 @@ from pyspark.sql import functions as F
 
 from sessionlake.jobs.late.reprocess import reprocess_late
 from sessionlake.observe.status import read_status
-from sessionlake.operators.run import run
 from sessionlake.quality.run import run_quality
+from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.views import merged_rows
 from tests.jobs.window_support import Row, hopping_config, run_files, tables_of, window_config

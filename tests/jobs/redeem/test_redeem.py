@@ -19,7 +19,6 @@ from sessionlake.jobs.apply import apply_corrections
 from sessionlake.jobs.redeem.job import _check_readable, redeem
 from sessionlake.jobs.redeem.rows import judge_letters
 from sessionlake.observe.status import read_status
-from sessionlake.operators.run import run
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.raw import MAX_RAW_BYTES, raw_text
@@ -27,6 +26,7 @@ from sessionlake.sources.decoding.tables import TableDecoder
 from sessionlake.sources.record_columns import KEY
 from sessionlake.stream.ingest import EventSpec
 from sessionlake.stream.redeeming import Redeeming
+from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import CrashError, crash_at

@@ -16,8 +16,8 @@ from sessionlake.jobs.apply import apply_corrections
 from sessionlake.jobs.backfill import backfill
 from sessionlake.jobs.redeem.job import redeem
 from sessionlake.observe.status import read_status
-from sessionlake.operators.run import run
 from sessionlake.quality.run import run_quality
+from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import merged_rows

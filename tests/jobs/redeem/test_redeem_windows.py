@@ -12,7 +12,7 @@ from sessionlake.config.load import Config
 from sessionlake.jobs.apply import apply_corrections
 from sessionlake.jobs.redeem.job import redeem
 from sessionlake.observe.status import read_status
-from sessionlake.operators.run import run
+from sessionlake.stream.run import run
 from sessionlake.warehouse.views import merged_rows
 from tests.engine.crash_support import CrashError, crash_at
 from tests.jobs.window_support import Row, hopping_config, tables_of

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from sessionlake.config.load import Config, parse_config
 from sessionlake.errors import ConfigError
 from sessionlake.operators.counts.changelog import SLICES
-from sessionlake.operators.run import run
+from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import merged_rows

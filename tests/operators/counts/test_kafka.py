@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from infra.kafka.broker import Broker
 from sessionlake.config.load import load_config
-from sessionlake.operators.run import run
+from sessionlake.stream.run import run
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import CrashError, crash_at
 from tests.operators.counts.count_support import changes, count_sections

@@ -10,8 +10,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from sessionlake.config.load import Config, parse_config
-from sessionlake.operators.run import run
 from sessionlake.serve.queries import query_tables
+from sessionlake.stream.run import run
 from tests.support import write_rows
 
 AGGREGATES = {"total": "sum(v)", "last": "last(tag)", "different": "count_distinct(v)"}

@@ -10,9 +10,9 @@ import sessionlake
 from sessionlake.config.load import parse_config
 from sessionlake.jobs.compact import compact
 from sessionlake.operators.groups.kind import Groups
-from sessionlake.operators.run import run
 from sessionlake.operators.views import create_schemas
 from sessionlake.serve.queries import find_rows, query_tables
+from sessionlake.stream.run import run
 from sessionlake.stream.watermark import NO_WATERMARK
 from tests.operators.groups.group_support import (
     AGGREGATES,

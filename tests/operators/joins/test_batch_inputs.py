@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionlake.operators.run import run
 from sessionlake.stream import input_log
 from sessionlake.stream.input_log import BATCH_INPUTS, BATCH_INPUTS_SCHEMA, batch_inputs, inputs_schema
+from sessionlake.stream.run import run
 from sessionlake.warehouse.schemas import PER_INPUT
 from sessionlake.warehouse.tables import Tables
 from tests.operators.joins.join_support import join_config, read, write

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sessionlake.operators.run import run
+from sessionlake.stream.run import run
 from tests.operators.joins.join_support import join_config, messages, pairs_of, write
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionlake.operators.run import run
+from sessionlake.stream.run import run
 from sessionlake.testing.joins import JoinHarness, JoinOutput
 from tests.operators.joins.join_support import join_config, read, write
 from tests.oracle.case2 import BY, CLOCKS, EACH_MESSAGE, EACH_MINUTE, ORDERS, SHIPMENTS, SIZES, Pair, at, shown

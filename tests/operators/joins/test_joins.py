@@ -13,10 +13,10 @@ from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.errors import SourceError
 from sessionlake.jobs.compact.job import compact
-from sessionlake.operators.run import run
 from sessionlake.operators.views import read_live
 from sessionlake.serve.queries import find_rows, query_tables
 from sessionlake.sources.decoding.files import GONE
+from sessionlake.stream.run import run
 from sessionlake.warehouse.tables import Tables
 from tests.operators.joins.join_support import accepted, join_config, joined, messages, pairs_of, read, write
 from tests.oracle.joins import Given, JoinModel, Reach

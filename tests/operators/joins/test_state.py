@@ -13,7 +13,7 @@ from sessionlake.jobs.compact.job import compact
 from sessionlake.jobs.forget.job import forget
 from sessionlake.observe.status import read_status
 from sessionlake.operators.joins.changelog import JOINS
-from sessionlake.operators.run import run
+from sessionlake.stream.run import run
 from sessionlake.warehouse.schemas import JOIN_MESSAGES
 from sessionlake.warehouse.tables import Tables
 from tests.jobs.backup.copies import copy_pipeline

@@ -17,12 +17,12 @@ from sessionlake.engine import coordinator
 from sessionlake.errors import PipelineStateError
 from sessionlake.jobs.compact import compact
 from sessionlake.observe.status import read_status
-from sessionlake.operators.run import run
 from sessionlake.quality.run import run_quality
 from sessionlake.serve.views import live_view
 from sessionlake.stream import clock as stream_clock
 from sessionlake.stream import run as stream_run
 from sessionlake.stream import ticks as stream_ticks
+from sessionlake.stream.run import run
 from sessionlake.testing.tables import TableHarness
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables

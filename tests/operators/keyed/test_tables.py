@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 import sessionlake
 from sessionlake.config.load import parse_config
 from sessionlake.errors import ConfigError, PipelineStateError
-from sessionlake.operators.run import run
 from sessionlake.serve.queries import query_tables
+from sessionlake.stream.run import run
 from sessionlake.testing.tables import TableHarness
 from sessionlake.warehouse.tables import Tables
 from tests.operators.keyed.table_support import (

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionlake.config.load import Config
-from sessionlake.operators.run import run
+from sessionlake.stream.run import run
 from sessionlake.warehouse.tables import Tables
 from tests.operators.process import processors
 from tests.operators.process.pipeline_support import FILES, TYPES, config_of, rows_of

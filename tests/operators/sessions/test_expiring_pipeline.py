@@ -19,8 +19,8 @@ from sessionlake.jobs.expire import expire
 from sessionlake.jobs.forget import forget
 from sessionlake.observe import status as status_module
 from sessionlake.observe.status import read_status
-from sessionlake.operators.run import run
 from sessionlake.quality.run import run_quality
+from sessionlake.stream.run import run
 from sessionlake.testing import SessionizerHarness
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables

@@ -16,9 +16,9 @@ from pyspark.sql import functions as F
 
 from sessionlake import SessionWindows
 from sessionlake.config.load import parse_config
-from sessionlake.operators.run import run
 from sessionlake.operators.sessions.changelog import SESSIONS
 from sessionlake.operators.shared.windowing.emit_section import EmitSection
+from sessionlake.stream.run import run
 from sessionlake.testing import SessionizerHarness
 from sessionlake.warehouse.tables import Tables
 from tests.oracle.kafka_streams import forwarded, needs_kafka_streams

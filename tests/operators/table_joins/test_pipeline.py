@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 import sessionlake
 from sessionlake.config.load import Config, load_config
 from sessionlake.jobs.compact import compact
-from sessionlake.operators.run import run
 from sessionlake.serve.queries import find_rows, query_tables
+from sessionlake.stream.run import run
 
 ORDERS = """\
 [source]

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from sessionlake.operators.run import run
+from sessionlake.stream.run import run
 from tests.operators.windows.window_support import KINDS, OFFSET, SIZE, UPDATES, events, window_config, windows
 from tests.support import write_rows
 

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from sessionlake.config.load import Config
 from sessionlake.errors import PipelineStateError
 from sessionlake.observe.status import read_status
-from sessionlake.operators.run import run
+from sessionlake.stream.run import run
 from tests.engine.crash_support import crash_at
 from tests.operators.windows.window_support import tables_of, window_config
 from tests.support import write_rows

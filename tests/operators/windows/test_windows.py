@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from sessionlake.config.load import Config, parse_config
 from sessionlake.errors import ConfigError
 from sessionlake.observe.status import read_status
-from sessionlake.operators.run import run
 from sessionlake.operators.windows.spec import Grid
+from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import batches_after

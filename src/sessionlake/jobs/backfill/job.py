@@ -20,10 +20,10 @@ from sessionlake.jobs.late.ledger import append_claimed, claim, next_number, run
 from sessionlake.jobs.late.spans import BACKFILL, NUMBER, Span, check_range
 from sessionlake.jobs.run import JobReport, JobRun, OnStep, digest, start_run
 from sessionlake.jobs.stored_kind import stored_kind
-from sessionlake.operators.registry import kind_of
 from sessionlake.sources.files import NEEDED
 from sessionlake.stream.changes import check_changes
 from sessionlake.stream.input_log import batch_inputs
+from sessionlake.stream.kind import kind_of
 from sessionlake.stream.recompute import Recompute
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch

@@ -12,13 +12,12 @@ from sessionlake.jobs.rebuild.archive import FROM_SOURCE, Archive, find_archive
 from sessionlake.jobs.rebuild.archive_source import ArchiveSource
 from sessionlake.jobs.rebuild.checkpoint import copy_checkpoint
 from sessionlake.jobs.rebuild.whole_source import WholeSource
-from sessionlake.operators.registry import kind_of
 from sessionlake.sources.registry import sources_of
 from sessionlake.stream.computed import asks_otherwise
 from sessionlake.stream.ingest import EVENTS
 from sessionlake.stream.input_log import InputLog
 from sessionlake.stream.inputs import pin_of
-from sessionlake.stream.kind import Kind
+from sessionlake.stream.kind import Kind, kind_of
 from sessionlake.stream.lock import locked_store, make_checkpoint
 from sessionlake.stream.pipeline import make_pipeline
 from sessionlake.stream.planned_offsets import clock_of, fingerprint

@@ -12,10 +12,9 @@ from sessionlake.engine import failpoints
 from sessionlake.errors import JobError
 from sessionlake.jobs.rebuild.from_archive import rebuild_from_archive
 from sessionlake.jobs.rebuild.switch import Switch, plan_switch, switched
-from sessionlake.operators.run import run
 from sessionlake.stopping import leaves
 from sessionlake.stream.accepted_commands import must_name_origin
-from sessionlake.stream.run import OnCommit, RunSummary
+from sessionlake.stream.run import OnCommit, RunSummary, run
 from sessionlake.warehouse.batches import REBUILDING
 from sessionlake.warehouse.tables import Tables
 
