@@ -23,12 +23,13 @@ from sessionlake.operators.sessions.rules import EVENT, PUT, RESTATED, Verdict, 
 from sessionlake.operators.sessions.spec import SessionizerSpec
 from sessionlake.operators.sessions.windows import Bounds, SessionWindows
 from sessionlake.operators.shared.cleanups.schedule import clock_of
+from sessionlake.operators.shared.corrections.outcomes import outcomes_of, stale_letters
 from sessionlake.store.segmented import SegmentedSessionStore
 from sessionlake.stream.control import OUTCOMES
-from sessionlake.stream.ingest import DEAD, DEAD_SCHEMA
+from sessionlake.stream.ingest import DEAD
 from sessionlake.stream.outputs import LATE
 from sessionlake.stream.watermark import MAX_TIME, NO_WATERMARK
-from sessionlake.warehouse.schemas import APPLIED, QUARANTINED, STALE, TIME
+from sessionlake.warehouse.schemas import QUARANTINED
 
 COLD_SCHEMA = pa.schema([("key", pa.string()), ("from_us", pa.int64()), ("to_us", pa.int64())])
 """Which cold sessions a shard needs: of a key, those with end >= from_us and start <= to_us."""
@@ -118,7 +119,7 @@ def _sides(
     if verdict.stale:
         side[DEAD] = _stale(inputs[REMOVE], verdict.stale)
     if OUTCOMES in inputs:
-        side[OUTCOMES] = _outcomes(inputs[OUTCOMES], verdict.stale)
+        side[OUTCOMES] = outcomes_of(inputs[OUTCOMES], verdict.stale)
     is_event = parts.arrivals.kind == EVENT
     accepted = is_event & ~verdict.late
     stats = {
@@ -137,30 +138,11 @@ def _sides(
     return side, stats
 
 
-def _outcomes(told: pa.Table, stale: frozenset[str]) -> pa.Table:
-    """Return the outcomes of the replacements and tombstones that the shard decided."""
-    is_stale = pc.is_in(told["correction_id"], value_set=pa.array(sorted(stale), pa.string()))
-    outcome = pc.if_else(is_stale, STALE, APPLIED)
-    reason = pc.if_else(is_stale, STALE, pa.scalar(None, pa.string()))
-    columns = {"outcome": outcome, "reason": reason}
-    return pa.Table.from_arrays([columns.get(n, told[n]) for n in told.column_names], schema=told.schema)
-
-
 def _stale(removals: pa.Table, stale: frozenset[str]) -> pa.Table:
-    """Return dead letters of stale corrections, one each."""
+    """Return dead letters of stale corrections, one each: a replacement may remove several sessions."""
     # By several threads the rows come in another order each time, and a batch that is run again must give the same.
     named = removals.group_by("correction_id", use_threads=False).aggregate([("key", "min"), ("start_us", "min")])
-    named = named.filter(pc.is_in(named["correction_id"], value_set=pa.array(sorted(stale), pa.string())))
-    n = named.num_rows
-    arrays = [
-        pa.repeat(STALE, n),
-        pa.repeat("replace", n),
-        named["key_min"],
-        named["start_us_min"].cast(TIME),
-        pa.nulls(n, pa.string()),
-        named["correction_id"],
-    ]
-    return pa.Table.from_arrays(arrays, schema=DEAD_SCHEMA)
+    return stale_letters(named.rename_columns({"key_min": "key", "start_us_min": "start_us"}), "replace", stale)
 
 
 def _stored(
