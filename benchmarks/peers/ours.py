@@ -11,7 +11,7 @@ from benchmarks.ours import Commits, open_session
 from benchmarks.peers.results import added_up, first_measured
 from benchmarks.peers.workloads import WORKLOADS, Workload
 from sessionlake.config.load import Config, parse_config
-from sessionlake.stream.kind import kind_of
+from sessionlake.stream.kinds import kind_of
 from sessionlake.stream.run import run
 from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.tables import Tables

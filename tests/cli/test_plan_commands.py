@@ -20,7 +20,7 @@ from sessionlake.jobs.run import require_known
 from sessionlake.preflight.additions import archived_batches
 from sessionlake.stream.accepted_commands import refuses_source
 from sessionlake.stream.changes import check_changes, refusals
-from sessionlake.stream.kind import kind_of
+from sessionlake.stream.kinds import kind_of
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.lake import Lake

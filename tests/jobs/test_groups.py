@@ -21,7 +21,7 @@ from sessionlake.jobs.publish.records import to_records
 from sessionlake.jobs.rebuild import rebuild
 from sessionlake.jobs.redeem.job import redeem
 from sessionlake.observe.status import read_status
-from sessionlake.operators.groups.changelog import GROUPS
+from sessionlake.operators.groups.table import GROUPS
 from sessionlake.quality.run import run_quality
 from sessionlake.stream.run import run
 from sessionlake.warehouse.delta_log import USER_METADATA
@@ -63,7 +63,9 @@ def test_status_reconciles_until_an_event_is_lost(spark: SparkSession, config: C
     assert read_status(config).reconciles
     tables = Tables.of(spark, config)
     with tables.settings({USER_METADATA: user_metadata({"copied": True, "maintenance": {"job": "test"}})}):
-        spark.sql(f"update {tables[GROUPS.changes].sql_name()} set event_count = event_count + 1 where batch_id = 3")
+        spark.sql(
+            f"update {tables[GROUPS.changelog.changes].sql_name()} set event_count = event_count + 1 where batch_id = 3"
+        )
     assert not read_status(config).reconciles
 
 
@@ -95,11 +97,13 @@ def test_checks_hold_and_each_fails_on_its_defect(spark: SparkSession, config: C
     assert report.counts["checks"] == report.counts["passed"] > 25
     tables = Tables.of(spark, config)
     with tables.settings({USER_METADATA: user_metadata({"copied": True, "maintenance": {"job": "test"}})}):
-        for of, defects in ((GROUPS.changes, PLANTED), (GROUPS.snapshot, IN_SNAPSHOT)):
+        for of, defects in ((GROUPS.changelog.changes, PLANTED), (GROUPS.changelog.snapshot, IN_SNAPSHOT)):
             row = tables[of].read(tables[of].latest_version()).limit(1)
             for number, defect in enumerate(["revision", *defects.values()]):
                 column = defect.rpartition(" as ")[2]
-                own = {} if of == GROUPS.changes or not number else {"group_key": f"'new{number}' as group_key"}
+                own = (
+                    {} if of == GROUPS.changelog.changes or not number else {"group_key": f"'new{number}' as group_key"}
+                )
                 own |= {} if column == "revision" and not number else {column: defect}
                 kept = [name for name in row.columns if name not in own]
                 planted = row.selectExpr(*kept, *own.values()).select(*row.columns)
@@ -113,7 +117,9 @@ def test_checks_hold_and_each_fails_on_its_defect(spark: SparkSession, config: C
 
 def test_publish_sends_rows(spark: SparkSession, ran: Config) -> None:
     tables = Tables.of(spark, ran)
-    sent = to_records(latest_changes(tables[GROUPS.changes].read(), GROUPS), GROUPS).collect()
+    sent = to_records(
+        latest_changes(tables[GROUPS.changelog.changes].read(), GROUPS.changelog), GROUPS.changelog
+    ).collect()
     records = [json.loads(row["value"]) for row in sent]
     assert {(row["group_key"], row["event_count"]) for row in records} <= {
         (joint_text(row[:2]), row[2]) for row in live(ran)

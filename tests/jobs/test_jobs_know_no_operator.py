@@ -61,6 +61,6 @@ def test_what_knows_an_operator_is_found(source: str) -> None:
     assert list(findings(source))
 
 
-@pytest.mark.parametrize("source", ["from sessionlake.stream.kind import kind_of", "row['count']", "'sessions'"])
+@pytest.mark.parametrize("source", ["from sessionlake.stream.kinds import kind_of", "row['count']", "'sessions'"])
 def test_what_serves_any_operator_is_not(source: str) -> None:
     assert not list(findings(source))

@@ -10,7 +10,7 @@ import pytest
 
 from sessionlake.cli.registry import COMMANDS
 from sessionlake.config.load import Config, parse_config
-from sessionlake.config.operators import CAPABILITIES, OPERATORS, named
+from sessionlake.config.operators import CAPABILITIES, OPERATORS
 from sessionlake.errors import NotNeededError
 from sessionlake.jobs.compact.job import METHODS
 from sessionlake.jobs.registry import (
@@ -29,6 +29,7 @@ from sessionlake.jobs.registry import (
 )
 from sessionlake.jobs.run import require_known
 from sessionlake.quality.run import _FAILS_ON
+from sessionlake.stream.kinds import kind_named
 from sessionlake.warehouse import schemas
 from tests.jobs import jobs_table
 from tests.jobs.window_support import hopping_config
@@ -131,7 +132,7 @@ def test_results_are_backfilled_from_an_archive_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", OPERATORS)
 def test_what_an_operator_lacks_is_what_is_none(name: str) -> None:
     entry = OPERATORS[name]
-    kind = named(entry.kind)
+    kind = kind_named(entry)
     members = {"restating": kind.restating, "redeeming": kind.redeeming, "recompute": entry.recompute}
     assert {capability for capability in CAPABILITIES if members[capability] is None} == set(entry.lacks)
 

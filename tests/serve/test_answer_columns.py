@@ -16,7 +16,7 @@ from sessionlake.aggregates.partials import lift
 from sessionlake.aggregates.scalars import state_type, to_state
 from sessionlake.columnar.records import Records
 from sessionlake.config.load import parse_config
-from sessionlake.operators.groups import store as groups
+from sessionlake.operators.groups import operator as groups
 from sessionlake.operators.groups.serving import GroupDecoder
 from sessionlake.operators.keyed.serving import TableDecoder
 from sessionlake.operators.sessions.serving import SessionDecoder
@@ -129,7 +129,7 @@ def test_groups(rows: list[Any]) -> None:
     names = pa.array([key.decode() for key in keys], pa.string())
     events = Events(names, time, columns([row[4] for row in found]), ids)
     states = StateCodec(decoder._aggregates).encode(lift(decoder._aggregates, events).states, len(found))
-    records = groups.records(np.arange(len(found)), time, count, revision, states)
+    records = groups._records(np.arange(len(found)), time, count, revision, states)
     values = pack(records, np.ones(len(found), np.int64)).to_pylist() if found else []
     every = list(range(len(keys)))
     same(decoder, Packed(keys, every, values), ())

@@ -8,7 +8,7 @@ import pytest
 from sessionlake.config.load import parse_config
 from sessionlake.preflight.sources import sources_without_spark
 from sessionlake.stream.events import type_names
-from sessionlake.stream.kind import kind_of
+from sessionlake.stream.kinds import kind_of
 from sessionlake.stream.pinned import Pinned
 
 CSV = "version,ts,amount\n1.1,2026-01-01T00:00:00Z,2.5\n1.10,2026-01-01T00:00:01Z,2.25\n"

@@ -17,7 +17,7 @@ from sessionlake.stream.changes import Change, Class, changes, refusal, refusals
 from sessionlake.stream.computed import asks_otherwise, columns_of, meanings, next_shapes
 from sessionlake.stream.ingest import EventSpec
 from sessionlake.stream.interrupted import check_columns
-from sessionlake.stream.kind import kind_of
+from sessionlake.stream.kinds import kind_of
 from sessionlake.testing import Harness
 from sessionlake.warehouse.batch_commit import BatchCommit, Settings
 from sessionlake.warehouse.history import our_metadata, user_metadata

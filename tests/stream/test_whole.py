@@ -17,7 +17,7 @@ from sessionlake.sources.decoding.decoded import no_row
 from sessionlake.sources.decoding.rows import Rows, no_text
 from sessionlake.sources.decoding.whole import json_rows
 from sessionlake.sources.files import FileSource
-from sessionlake.stream.kind import kind_of
+from sessionlake.stream.kinds import kind_of
 from sessionlake.stream.whole import WHOLE, whole_rows
 from tests.support import examples, make_config
 

@@ -7,6 +7,7 @@ Nothing heavy is imported here, because the command line's help and the workers 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # without pydantic
@@ -57,7 +58,7 @@ class OperatorEntry:
     tables: str
     """Class of its tables in memory, for runs without Spark: `local.tables.LocalTables`."""
     kind: str
-    """The driver's half, a `stream.kind.Kind`."""
+    """The driver's half, a `stream.kind.Kind`, or the `stream.described.Described` from which it derives."""
     rows: RowNames
     """The words for its rows."""
     choice: tuple[str, str] = ("", "")
@@ -93,6 +94,14 @@ _WINDOWS = RowNames(
     key="window_key",
     times=("Show only windows that end after this time", "Show only windows that begin before this time"),
 )
+
+
+def _described(folder: str, operator: str, table: str) -> dict[str, Any]:
+    """Return the parts of an operator that is data: a `stream.described.Described` over a `warehouse.row_table.RowTable`."""
+    at, of = f"{_OPERATORS}.{folder}.operator:{operator}", f"{_OPERATORS}.{folder}.table:{table}"
+    return {"operator": f"{at}.of", "changelog": f"{of}.changelog", "tables": f"{of}.in_memory", "kind": at}
+
+
 OPERATORS = {
     "session": OperatorEntry(
         section="session",
@@ -177,10 +186,7 @@ OPERATORS = {
     "group": OperatorEntry(
         section="group",
         model=f"{_OPERATORS}.groups.section:GroupSection",
-        operator=f"{_OPERATORS}.groups.factory:operator_of",
-        changelog=f"{_OPERATORS}.groups.changelog:GROUPS",
-        tables=f"{_OPERATORS}.groups.local_tables:GroupTables",
-        kind=f"{_OPERATORS}.groups.kind:Groups",
+        **_described("groups", "Groups", "GROUPS"),
         rows=RowNames(
             command="groups",
             list="groups",
@@ -286,6 +292,6 @@ def entry_of(section: "OperatorSection") -> OperatorEntry:
 
 
 def named(place: str) -> Any:
-    """Return the object that module:name names; the module is imported now."""
+    """Return the object that module:name names, name perhaps with dots; the module is imported now."""
     module, _, name = place.partition(":")
-    return getattr(import_module(module), name)
+    return attrgetter(name)(import_module(module))

@@ -5,7 +5,8 @@ from pyspark.sql import SparkSession
 from sessionlake.config.load import Config
 from sessionlake.sources.registry import sources_of
 from sessionlake.stream.changes import check_changes
-from sessionlake.stream.kind import Kind, kind_of
+from sessionlake.stream.kind import Kind
+from sessionlake.stream.kinds import kind_of
 from sessionlake.stream.pinned import Pinned
 from sessionlake.warehouse.batch_commit import BatchCommit
 

@@ -20,7 +20,7 @@ from sessionlake.jobs.registry import (
     Counted,
 )
 from sessionlake.sources.lookups.tables import changelog_of_table
-from sessionlake.stream.kind import kind_of
+from sessionlake.stream.kinds import kind_of
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.changelog import changelog_of
 

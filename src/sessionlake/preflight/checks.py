@@ -15,7 +15,8 @@ from sessionlake.preflight.places import unwritable
 from sessionlake.preflight.sources import UnseenError, sources_without_spark
 from sessionlake.sources.base import Source
 from sessionlake.stream.changes import refusals
-from sessionlake.stream.kind import Kind, kind_of
+from sessionlake.stream.kind import Kind
+from sessionlake.stream.kinds import kind_of
 from sessionlake.stream.pinned import Pinned
 from sessionlake.stream.shape import Shaping
 from sessionlake.warehouse.batch_commit import BatchCommit

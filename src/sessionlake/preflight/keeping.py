@@ -9,7 +9,7 @@ from sessionlake.config.rewrite import rewrite
 from sessionlake.errors import ConfigError
 from sessionlake.stream.accepted_commands import kept_before
 from sessionlake.stream.changes import Class, changes
-from sessionlake.stream.kind import kind_of
+from sessionlake.stream.kinds import kind_of
 from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.lake import Lake
 

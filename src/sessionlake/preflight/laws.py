@@ -17,7 +17,7 @@ from sessionlake.errors import SessionlakeError
 from sessionlake.preflight.sources import UnseenError
 from sessionlake.sources.base import Source
 from sessionlake.stream.ingest import EVENTS
-from sessionlake.stream.kind import kind_of
+from sessionlake.stream.kinds import kind_of
 
 KEYS = ""
 """The column of the events' keys: no column of a source has this name."""

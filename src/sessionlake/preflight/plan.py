@@ -11,7 +11,8 @@ from sessionlake.preflight.additions import Additions, Made
 from sessionlake.preflight.sources import UnseenError, sources_without_spark
 from sessionlake.sources.equal_types import NeverEqualError
 from sessionlake.stream.changes import Change, Class, changes
-from sessionlake.stream.kind import Kind, kind_of
+from sessionlake.stream.kind import Kind
+from sessionlake.stream.kinds import kind_of
 from sessionlake.stream.pinned import Pinned
 from sessionlake.stream.pipeline import operator_of
 from sessionlake.stream.wrapped import inner, store_layout

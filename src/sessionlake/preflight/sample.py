@@ -31,7 +31,8 @@ from sessionlake.sources.decoding.decoded import NO_ROW, WRONG_TYPE, shorten
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.stream.causes import causes_of, ordered
 from sessionlake.stream.ingest import DEAD, EVENTS, FUTURE, EventSpec, judge
-from sessionlake.stream.kind import Kind, kind_of
+from sessionlake.stream.kind import Kind
+from sessionlake.stream.kinds import kind_of
 from sessionlake.stream.named_columns import aggregate_reads, users_of
 from sessionlake.stream.pinned import Pinned
 from sessionlake.stream.pipeline import operator_of

@@ -20,7 +20,8 @@ from sessionlake.quality.identities import TYPES as IDENTITIES
 from sessionlake.quality.identities import with_identities
 from sessionlake.quality.neighbours import crowded, repeated
 from sessionlake.sources.registry import sources_of
-from sessionlake.stream.kind import Kind, kind_of
+from sessionlake.stream.kind import Kind
+from sessionlake.stream.kinds import kind_of
 from sessionlake.stream.pinned import Pinned
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch

@@ -1,7 +1,7 @@
 """The common part of all kinds with one input of events."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import pyarrow as pa
 
@@ -11,8 +11,10 @@ from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator
 from sessionlake.stream.event_operator import OfEvents
 from sessionlake.stream.ingest import EVENTS, EventSpec
-from sessionlake.stream.kind import State
 from sessionlake.warehouse.changelog import Changelog
+
+if TYPE_CHECKING:
+    from sessionlake.stream.kind import State
 
 Spec = TypeVar("Spec", bound=OfEvents)
 
@@ -59,13 +61,13 @@ class EventKind(Generic[Spec]):
         """Return the version of the packed states' bytes."""
         return {"state layout": STATE_LAYOUT}
 
-    def checked(self, operator: Operator[Any], state: State, stats: Mapping[str, int]) -> Sequence[str]:
+    def checked(self, operator: Operator[Any], state: "State", stats: Mapping[str, int]) -> Sequence[str]:
         """Return nothing: no batch is refused."""
         del operator, state, stats
         return ()
 
     @classmethod
-    def unneeded(cls, config: Config, state: State) -> Mapping[str, str]:
+    def unneeded(cls, config: Config, state: "State") -> Mapping[str, str]:
         """Return nothing: rows trimmed from a changelog are in its snapshot."""
         del config, state
         return {}

@@ -10,7 +10,6 @@ from pyspark.sql import DataFrame
 
 from sessionlake.aggregates import Aggregate
 from sessionlake.config.load import Config
-from sessionlake.config.operators import named
 from sessionlake.engine.operator import Operator
 from sessionlake.engine.outputs import CHANGES, Output
 from sessionlake.sources.base import Source
@@ -175,9 +174,3 @@ class Kind(Protocol):
     @property
     def closing_watermark(self) -> ClosingWatermark | None:
         """Return the function of the least watermark at which nothing is open; None if no watermark closes a row."""
-
-
-def kind_of(config: Config) -> type[Kind]:
-    """Return the kind of the operator that a config asks for, its module imported now; `config.operators` has the list."""
-    kind: type[Kind] = named(config.entry.kind)
-    return kind

@@ -36,7 +36,8 @@ from sessionlake.stream.ingest import BEYOND
 from sessionlake.stream.input_log import InputLog
 from sessionlake.stream.inputs import ControlInput, PlannedInputs, read_inputs, versioned
 from sessionlake.stream.interrupted import interrupted
-from sessionlake.stream.kind import Kind, kind_of
+from sessionlake.stream.kind import Kind
+from sessionlake.stream.kinds import kind_of
 from sessionlake.stream.layouts import next_layouts
 from sessionlake.stream.lock import check_checkpoint, locked_store, make_checkpoint
 from sessionlake.stream.phase import RUNNING, Phase, phases

@@ -9,9 +9,10 @@ from pyspark.sql import SparkSession
 import sessionlake
 from sessionlake.config.load import parse_config
 from sessionlake.jobs.compact import compact
-from sessionlake.operators.groups.kind import Groups
+from sessionlake.operators.groups.operator import Groups
 from sessionlake.operators.views import create_schemas
 from sessionlake.serve.queries import find_rows, query_tables
+from sessionlake.stream.described_kind import described_kind
 from sessionlake.stream.run import run
 from sessionlake.stream.watermark import NO_WATERMARK
 from tests.operators.groups.group_support import (
@@ -81,5 +82,8 @@ def test_identities_are_needed_as_long_as_events_are_compared(tmp_path: Path) ->
     for unique_for, expired_us in (("1 minute", 40_000_000), (None, NO_WATERMARK)):
         sections = group_sections()
         sections["event"] |= {"id": "id", "unique_for": unique_for} if unique_for else {}
-        assert Groups.expired_us(parse_config(sections, tmp_path), {"watermark_us": 100_000_000}) == expired_us
-    assert Groups.expired_us(parse_config(sections, tmp_path), {}) == NO_WATERMARK
+        assert (
+            described_kind(Groups).expired_us(parse_config(sections, tmp_path), {"watermark_us": 100_000_000})
+            == expired_us
+        )
+    assert described_kind(Groups).expired_us(parse_config(sections, tmp_path), {}) == NO_WATERMARK

@@ -23,7 +23,7 @@ from sessionlake.jobs.stored_kind import stored_kind
 from sessionlake.sources.files import NEEDED
 from sessionlake.stream.changes import check_changes
 from sessionlake.stream.input_log import batch_inputs
-from sessionlake.stream.kind import kind_of
+from sessionlake.stream.kinds import kind_of
 from sessionlake.stream.recompute import Recompute
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch

@@ -8,7 +8,7 @@ from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.jobs.compact.upkeep import Upkeep
 from sessionlake.jobs.expire.tombstone_sender import first_unsent_batch
-from sessionlake.stream.kind import kind_of
+from sessionlake.stream.kinds import kind_of
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.schemas import YEAR_1_US

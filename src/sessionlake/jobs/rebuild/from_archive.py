@@ -17,7 +17,8 @@ from sessionlake.stream.computed import asks_otherwise
 from sessionlake.stream.ingest import EVENTS
 from sessionlake.stream.input_log import InputLog
 from sessionlake.stream.inputs import pin_of
-from sessionlake.stream.kind import Kind, kind_of
+from sessionlake.stream.kind import Kind
+from sessionlake.stream.kinds import kind_of
 from sessionlake.stream.lock import locked_store, make_checkpoint
 from sessionlake.stream.pipeline import make_pipeline
 from sessionlake.stream.planned_offsets import clock_of, fingerprint

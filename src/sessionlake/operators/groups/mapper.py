@@ -1,6 +1,7 @@
 """Before the shuffle: the events of a key in a task become one part. A row that is taken back counts -1, and its states are inverted."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -12,15 +13,27 @@ from sessionlake.columnar.arrays import Groups, Ints, argsort, concatenated, pic
 from sessionlake.columnar.texts import sorted_codes
 from sessionlake.engine.operator import BatchContext, Counted, Keyed, Split
 from sessionlake.errors import ConfigError
-from sessionlake.operators.groups.spec import GroupSpec
+from sessionlake.operators.groups.table import COUNT
 from sessionlake.sources.decoding.rows import Rows
+from sessionlake.stream.described import DescribedSpec
 from sessionlake.stream.ingest import judge
 from sessionlake.stream.watermark import MAX_TIME, NO_WATERMARK
+from sessionlake.warehouse import schemas
+
+
+@dataclass(frozen=True)
+class GroupSpec(DescribedSpec):
+    """A pipeline's events and aggregates."""
+
+    aggregates: tuple[Aggregate, ...]
+
+    def fields(self, texts: Mapping[str, str]) -> list[pa.Field]:
+        """Return the aggregates' columns."""
+        return [schemas.commented(a.name, a.value_type, texts.get(a.name, a.name)) for a in self.aggregates]
+
 
 PARTS = "parts"
 """Kind of the rows that go to shards: one for each key of a task."""
-COUNT = "event_count"
-"""The column of parts with their events, less those that are taken back."""
 
 
 def parts_schema(spec: GroupSpec) -> pa.Schema:

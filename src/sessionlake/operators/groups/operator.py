@@ -1,74 +1,136 @@
-"""Groups as the engine's operator: the workers' half."""
+"""Groups as the engine's operator: tombstones of a shard come first, then the batch's parts; a key has one record in the store."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import ClassVar, Self
 
+import numpy as np
 import pyarrow as pa
 
+from sessionlake.aggregates.codec import StateCodec
+from sessionlake.aggregates.partials import values_of, written_values
+from sessionlake.columnar.arrays import Ints, combined, is_among
+from sessionlake.columnar.records import Records
+from sessionlake.columnar.texts import sorted_codes
+from sessionlake.config.load import Config
 from sessionlake.engine.operator import BatchContext, Inputs, ShardResult, Split
-from sessionlake.operators.groups.control import KINDS
-from sessionlake.operators.groups.mapper import split_events
-from sessionlake.operators.groups.shard import GroupShard
-from sessionlake.operators.groups.spec import GroupSpec
-from sessionlake.operators.groups.store import INTERVAL_US, OLDEST_US
-from sessionlake.sources.decoding.rows import Rows
+from sessionlake.operators.groups.mapper import PARTS, GroupSpec, parts_schema, split_events
+from sessionlake.operators.groups.rules import merge
+from sessionlake.operators.groups.table import CHANGED, COUNT, GROUPS, REVISION
+from sessionlake.operators.shared.corrections import at_revision
+from sessionlake.operators.shared.corrections.outcomes import with_outcomes
+from sessionlake.sources.decoding.rows import Rows, TypedSource
 from sessionlake.store.api import OpenSegments
 from sessionlake.store.files import FileSegments
 from sessionlake.store.segmented import SegmentedSessionStore
-from sessionlake.stream.control import Limits, latest_advance_us, split_corrections
-from sessionlake.stream.event_operator import OneInputOperator
-from sessionlake.stream.watermark import NO_WATERMARK, advanced, watermark_of
+from sessionlake.stream.described import Described
+from sessionlake.stream.events import aggregated_events
+from sessionlake.stream.ingest import EVENTS
+from sessionlake.stream.pinned import Pinned
+from sessionlake.warehouse.changelog import STATE
+from sessionlake.warehouse.row_table import RowTable
+from sessionlake.warehouse.schemas import TIME
 
+SEGMENT, INTERVAL_US = 0, 1
+"""The one segment of the store, that of records which end at 0; and the length of segments, of which any would do."""
 _RESTORED_AT_A_TIME = 500_000
-"""Rows; a key has one, so that they may be cut anywhere."""
+"""Rows; a key has one, so they may be cut anywhere."""
 
 
 @dataclass(frozen=True)
-class Grouper(OneInputOperator):
-    """Groups from events; see `engine.operator.Operator` for the methods."""
+class Groups(Described):
+    """One row a key, over all its events."""
 
+    TABLE: ClassVar[RowTable] = GROUPS
+    CORRECTIONS: ClassVar = at_revision.KINDS
     spec: GroupSpec
-    ticks: bool = False
+
+    @classmethod
+    def of(cls, config: Config, sources: Mapping[str, TypedSource], pinned: Pinned | None) -> Self:
+        """Make it of a config."""
+        aggregates, events = aggregated_events(config, sources[EVENTS], pinned)
+        return cls(GroupSpec(events, aggregates))
 
     def split_rows(self, context: BatchContext, name: str, number: int, rows: Rows) -> Split:
         """Merge the events of each key."""
         del name, number
         return split_events(self.spec, context, rows)
 
-    def split_corrections(self, context: BatchContext, table: pa.Table) -> Split:
-        """Split tombstones."""
-        skew = self.spec.events.max_future_skew_us
-        latest = latest_advance_us(skew, context.clock_us, watermark_of(context.state), 1)
-        return split_corrections(KINDS, Limits(NO_WATERMARK, latest, context.clock_us), table)
-
     def open_store(self, path: Path, opened: OpenSegments = FileSegments) -> SegmentedSessionStore:
-        """Open a shard's store, by default in a separate database."""
+        """Open a shard's store: records of sessions that begin when the group changed last."""
         return SegmentedSessionStore(path, INTERVAL_US, opened)
-
-    def apply(self, inputs: Inputs, store: SegmentedSessionStore, context: BatchContext) -> ShardResult:
-        """Compute a shard."""
-        return GroupShard(self.spec).computed(inputs, store, context)
 
     def commit(
         self, store: SegmentedSessionStore, writes: pa.Table, meta: dict[str, bytes], context: BatchContext
     ) -> None:
-        """Apply writes."""
+        """Apply writes; nothing expires."""
         del context
-        store.apply(writes, meta, OLDEST_US)
+        store.apply(writes, meta, SEGMENT)
+
+    def apply(self, inputs: Inputs, store: SegmentedSessionStore, context: BatchContext) -> ShardResult:
+        """Return the rows that the shard's tombstones delete, and those that its parts change."""
+        aggregates, made = self.spec.aggregates, (context.clock_us, context.batch_id)
+        parts = inputs.get(PARTS, parts_schema(self.spec).empty_table())
+        removals = inputs.get(at_revision.REMOVE, at_revision.REMOVE_SCHEMA.empty_table())
+        codes, keys = sorted_codes(pa.chunked_array([*parts["key"].chunks, *removals["key"].chunks], pa.string()))
+        stored = store.find_many(keys.cast(pa.binary()), np.zeros(len(keys), np.int64)).sessions
+        gone, stale = at_revision.removed_by(removals, codes[len(parts) :], stored)
+        kept, columns = stored.take(np.flatnonzero(~gone)), [combined(column) for column in parts.columns[2:]]
+        merged = merge(aggregates, kept, codes[: len(parts)], parts[COUNT].to_numpy(), columns, keys)
+        # A row that a tombstone deletes, and that the batch's events make anew, is an upsert.
+        removed = stored.codes[gone]
+        deleted = np.sort(np.concatenate([merged.deleted, removed[~is_among(removed, merged.codes)]]))
+        changed, rows = np.concatenate([merged.codes, deleted]), len(merged.codes)
+        put = _records(merged.codes, np.full(rows, made[0]), merged.count, np.full(rows, made[1]), merged.packed)
+        writes = _writes(store, keys, put, deleted)
+        new = self._values(written_values(aggregates, merged.states)) | {
+            COUNT: pa.array(merged.count),
+            STATE: merged.packed,
+        }
+        schema = GROUPS.changes_schema(self.spec.fields({}), marks=False)
+        upserts = GROUPS.changes(schema, "upsert", keys.take(pa.array(merged.codes)), new, made)
+        deletes = GROUPS.changes(schema, "delete", keys.take(pa.array(deleted)), {}, made)
+        replaced = None
+        if context.keeps_replaced:
+            was = stored.take(np.flatnonzero(is_among(stored.codes, changed)))
+            replaced = GROUPS.changes(schema, "upsert", keys.take(pa.array(was.codes)), self._known(was), None)
+        stats = {"upserts": rows, "deletes": len(deleted)}
+        changes = pa.concat_tables([upserts, deletes])
+        result = ShardResult(changes, writes if len(writes) else None, {}, stats, replaced=replaced)
+        if not len(removals):
+            return result
+        return with_outcomes(result, inputs, at_revision.DECIDED, stale, {"applied": len(removed)})
 
     def restored(self, rows: pa.Table, store: SegmentedSessionStore, part: int) -> Iterator[pa.Table]:
-        """Yield the writes of a restore's rows, in pieces."""
+        """Yield the writes of a restore's rows, of distinct keys, in pieces."""
         del part
         for first in range(0, len(rows), _RESTORED_AT_A_TIME):
-            yield GroupShard(self.spec).restored(rows.slice(first, _RESTORED_AT_A_TIME), store)
+            some = rows.slice(first, _RESTORED_AT_A_TIME).combine_chunks()
+            codes, keys = sorted_codes(some["key"])
+            changed_us, count, revision = (some[name].to_numpy() for name in ("changed_us", "event_count", "revision"))
+            put = _records(codes, changed_us, count, revision, combined(some["state"]))
+            yield _writes(store, keys, put, codes[:0])
 
-    def next_state(self, state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[str, Any]:
-        """Return the watermark, which says how far events have come, and closes nothing."""
-        return advanced(state, stats)
+    def _values(self, columns: list[pa.Array]) -> dict[str, pa.Array]:
+        return {aggregate.name: column for aggregate, column in zip(self.spec.aggregates, columns, strict=True)}
 
-    def expired_us(self, state: Mapping[str, Any]) -> int:
-        """Return that no event is too old."""
-        del state
-        return NO_WATERMARK
+    def _known(self, was: Records) -> dict[str, pa.Array]:
+        """Return the columns of stored rows."""
+        aggregates = self.spec.aggregates
+        numbers = {
+            COUNT: pa.array(was.count),
+            REVISION: pa.array(was.revision),
+            CHANGED: pa.array(was.start).cast(TIME),
+        }
+        return numbers | self._values(values_of(aggregates, StateCodec(aggregates).decode(was.state)))
+
+
+def _records(codes: Ints, changed_us: Ints, count: Ints, revision: Ints, state: pa.Array) -> Records:
+    return Records(codes, changed_us, np.full(len(codes), SEGMENT), count, revision, state)
+
+
+def _writes(store: SegmentedSessionStore, keys: pa.Array, put: Records, deleted: Ints) -> pa.Table:
+    """Return the writes that put groups, and delete those of the codes `deleted`."""
+    touched = np.concatenate([put.codes, deleted])
+    return store.writes(keys, put, touched, np.full(len(touched), SEGMENT))

@@ -10,8 +10,8 @@ import pyarrow as pa
 from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.partials import values_of
 from sessionlake.config.load import Config
-from sessionlake.operators.groups.changelog import GROUPS
-from sessionlake.operators.groups.store import SEGMENT
+from sessionlake.operators.groups.operator import SEGMENT
+from sessionlake.operators.groups.table import CHANGED, COUNT, KEY, REVISION
 from sessionlake.serve.answer_columns import columns_of
 from sessionlake.serve.decoder import RowDecoder, event_types, key_texts
 from sessionlake.serve.encoded import Times, time_value
@@ -46,7 +46,7 @@ class GroupDecoder(RowDecoder):
 
     def open_store(self, view: "View") -> ReadOnlyKeyValueStore[str, Row]:
         """Return the groups as a key-value store."""
-        serde = RowSerde(view, unpack_row, hidden=(GROUPS.key,))
+        serde = RowSerde(view, unpack_row, hidden=(KEY,))
         return KeyValueStoreOfRows("groups", _Groups(view), Serdes.string(), serde)
 
     def has(self, segment: int) -> bool:
@@ -62,10 +62,10 @@ class GroupDecoder(RowDecoder):
         found = found.take(order)
         values = values_of(self._aggregates, self._codec.decode(found.state))
         columns = {
-            GROUPS.key: key_texts(packed).take(pa.array(owner[order])),
-            GROUPS.time: pa.array(found.start).cast(TIME),
-            "event_count": pa.array(found.count),
-            "revision": pa.array(found.revision),
+            KEY: key_texts(packed).take(pa.array(owner[order])),
+            CHANGED: pa.array(found.start).cast(TIME),
+            COUNT: pa.array(found.count),
+            REVISION: pa.array(found.revision),
             **{aggregate.name: column for aggregate, column in zip(self._aggregates, values, strict=True)},
         }
         return pa.table(columns)
@@ -95,10 +95,10 @@ class GroupDecoder(RowDecoder):
         states = [self._codec.decode_one(of.packed) for of in found]
         changed, _, counts, revisions = zip(*(of.head for of in found), strict=True)
         columns = {
-            GROUPS.key: [of.key for of in found],
-            GROUPS.time: [time_value(time, times) for time in changed],
-            "event_count": counts,
-            "revision": revisions,
+            KEY: [of.key for of in found],
+            CHANGED: [time_value(time, times) for time in changed],
+            COUNT: counts,
+            REVISION: revisions,
             **{column.name: column.json_values(states, times) for column in self._columns},
         }
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]

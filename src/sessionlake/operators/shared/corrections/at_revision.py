@@ -1,4 +1,4 @@
-"""The correction of groups: a tombstone deletes a row that is still at a revision (docs/rules.md, rule 318)."""
+"""A tombstone that deletes a row of a key if it is still at a revision (docs/rules.md, rule 318)."""
 
 import numpy as np
 import pyarrow as pa
@@ -9,13 +9,14 @@ from sessionlake.columnar.records import Records
 from sessionlake.engine.operator import Keyed, Split
 from sessionlake.stream.control import CorrectionKind, is_keyless, is_null, micros
 
-REMOVE = "remove"
-"""Kind of the rows that go to shards: one for each tombstone."""
+REMOVE, TOMBSTONE = "remove", "tombstone"
+"""The kind of the rows that go to shards, one for each tombstone, and the correction."""
+DECIDED = {REMOVE: TOMBSTONE}
+"""Kinds of rows that a shard decides, and the corrections that they are of."""
 REMOVE_SCHEMA = pa.schema(
     [("correction_id", pa.string()), ("key", pa.string()), ("start_us", pa.int64()), ("revision", pa.int64())]
 )
 """`start_us` is the time that the row was said to have, for the record."""
-TOMBSTONE = "tombstone"
 
 
 def _malformed(table: pa.Table) -> Bools:
@@ -38,6 +39,7 @@ def removed_by(removals: pa.Table, codes: Ints, stored: Records) -> tuple[Bools,
     correction_id wins.
     """
     ids, revision = combined(removals["correction_id"]), removals["revision"].to_numpy()
+    # The stored codes are ascending, so each tombstone's row is found by bisection.
     row = np.searchsorted(stored.codes, codes)
     fits = row < len(stored)
     fits[fits] = stored.codes[row[fits]] == codes[fits]
