@@ -99,7 +99,7 @@ _WINDOWS = RowNames(
 def _described(folder: str, operator: str, table: str) -> dict[str, Any]:
     """Return the parts of an operator that is data: a `stream.described.Described` over a `warehouse.row_table.RowTable`."""
     at, of = f"{_OPERATORS}.{folder}.operator:{operator}", f"{_OPERATORS}.{folder}.table:{table}"
-    return {"operator": f"{at}.of", "changelog": f"{of}.changelog", "tables": f"{of}.in_memory", "kind": at}
+    return {"operator": f"{at}.of", "changelog": f"{of}.changelog", "tables": f"{at}.in_memory", "kind": at}
 
 
 OPERATORS = {
@@ -233,10 +233,7 @@ OPERATORS = {
     "table_join": OperatorEntry(
         section="table_join",
         model=f"{_OPERATORS}.table_joins.section:TableJoinSection",
-        operator=f"{_OPERATORS}.table_joins.factory:operator_of",
-        changelog=f"{_OPERATORS}.table_joins.changelog:JOINED",
-        tables=f"{_OPERATORS}.table_joins.local_tables:TableJoinTables",
-        kind=f"{_OPERATORS}.table_joins.kind:TableJoins",
+        **_described("table_joins", "TableJoins", "JOINED"),
         rows=RowNames(
             command="joined",
             list="joined_rows",

@@ -1,37 +1,75 @@
-"""An operator as data: one table of rows and rules over it, from which the workers' half derives; without Spark.
+"""An operator as data: tables of rows and rules over them, from which the workers' half derives; without Spark.
 
 `described_kind` has the driver's half. Rows have any age, and nothing waits for a time.
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import pyarrow as pa
 
+from sessionlake.aggregates import Aggregate
 from sessionlake.config.load import Config
-from sessionlake.engine.operator import BatchContext, Split
+from sessionlake.engine.operator import BatchContext, ShardResult, Split
 from sessionlake.sources.decoding.rows import TypedSource
 from sessionlake.stream import ingest
 from sessionlake.stream.control import CorrectionKind, Limits, latest_advance_us, split_corrections
-from sessionlake.stream.event_operator import OneInputOperator
-from sessionlake.stream.ingest import EventSpec
+from sessionlake.stream.event_operator import EventOperator
+from sessionlake.stream.ingest import EVENTS, EventSpec
 from sessionlake.stream.pinned import Pinned
 from sessionlake.stream.watermark import NO_WATERMARK, advanced, watermark_of
+from sessionlake.warehouse.latest_rows import LatestRows, Row
 from sessionlake.warehouse.row_table import RowTable
 
 
-@dataclass(frozen=True)
-class DescribedSpec:
+class DescribedSpec(Protocol):
     """The settings that workers need."""
+
+    @property
+    def inputs(self) -> Mapping[str, EventSpec]:
+        """The event inputs by name."""
+
+    @property
+    def aggregates(self) -> Sequence[Aggregate]:
+        """The aggregates in states; none if states have none."""
+
+    @property
+    def event_types(self) -> Mapping[str, pa.DataType]:
+        """The columns that are read, as the archive has them."""
+
+    @property
+    def suite_values(self) -> Mapping[str, int | bool]:
+        """The numbers that quality suites refer to."""
+
+    def fields(self, of: RowTable, texts: Mapping[str, str]) -> list[pa.Field]:
+        """Return the pipeline's own columns of a table's rows; `texts` describe aggregates by name."""
+
+    def under(self, live: Mapping[str, Any]) -> Self:
+        """Return the spec under other settings of classification (`Config.live_settings`)."""
+
+
+@dataclass(frozen=True)
+class OneInputSpec:
+    """The part of a `DescribedSpec` that has one event input."""
 
     events: EventSpec
 
-    def fields(self, texts: Mapping[str, str]) -> list[pa.Field]:
-        """Return the pipeline's own columns of rows; `texts` describe them by name."""
-        del texts
-        return []
+    @property
+    def inputs(self) -> Mapping[str, EventSpec]:
+        """The one."""
+        return {EVENTS: self.events}
+
+    @property
+    def event_types(self) -> Mapping[str, pa.DataType]:
+        """The columns besides key, time and id."""
+        return self.events.stored_types
+
+    @property
+    def suite_values(self) -> Mapping[str, int | bool]:
+        """None."""
+        return {}
 
     def under(self, live: Mapping[str, Any]) -> Self:
         """Return the spec under other settings of classification (`Config.live_settings`)."""
@@ -39,15 +77,19 @@ class DescribedSpec:
 
 
 @dataclass(frozen=True)
-class Described(OneInputOperator):
+class Described(EventOperator):
     """See `engine.operator.Operator` for the methods that are not here."""
 
-    TABLE: ClassVar[RowTable]
-    """The rows, which are also all that a store is restored from."""
+    TABLES: ClassVar[tuple[RowTable, ...]]
+    """The tables in the order of their commits: the first one's rows restore stores, the last one's are the results."""
     CORRECTIONS: ClassVar[Mapping[str, CorrectionKind]]
     """The corrections that it knows, by kind."""
     LAYOUT: ClassVar[str] = "1"
     """The version of the records in stores."""
+    BOUND: ClassVar[Mapping[str, Any]] = {}
+    """The settings that bind its tables, besides the config's. If one changes, the tables must be rebuilt."""
+    LATE_COLUMNS: ClassVar[tuple[pa.Field, ...]] = ()
+    """Further columns in the table of late events."""
     spec: Any
     ticks: bool = False
 
@@ -56,17 +98,59 @@ class Described(OneInputOperator):
     def of(cls, config: Config, sources: Mapping[str, TypedSource], pinned: Pinned | None) -> Self:
         """Make it of a config and its sources; `pinned` is what its batches have fixed, None before the first one."""
 
+    @classmethod
+    def in_memory(cls) -> "LatestTables":
+        """Return the tables in memory, for runs without Spark."""
+        return LatestTables(cls.TABLES)
+
+    def events(self, name: str) -> EventSpec:
+        """Return the settings of an event input."""
+        found: EventSpec = self.spec.inputs[name]
+        return found
+
     def split_corrections(self, context: BatchContext, table: pa.Table) -> Split:
         """Split corrections of rows of any age."""
-        skew = self.spec.events.max_future_skew_us
+        skews = [events.max_future_skew_us for events in self.spec.inputs.values()]
+        skew = min((skew for skew in skews if skew is not None), default=None)
         latest = latest_advance_us(skew, context.clock_us, watermark_of(context.state), 1)
         return split_corrections(self.CORRECTIONS, Limits(NO_WATERMARK, latest, context.clock_us), table)
 
     def next_state(self, state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[str, Any]:
-        """Return the watermark, which says how far events have come, and closes nothing."""
-        return advanced(state, stats)
+        """Return the watermark, which says how far events have come, and closes nothing; of several inputs the least."""
+        return advanced(state, stats, tuple(self.spec.inputs))
 
     def expired_us(self, state: Mapping[str, Any]) -> int:
         """Return that no event is too old."""
         del state
         return NO_WATERMARK
+
+
+class LatestTables:
+    """The latest rows of tables in memory; see `local.tables.LocalTables` for the methods."""
+
+    def __init__(self, tables: Sequence[RowTable]) -> None:
+        self._tables = [(table, LatestRows(*table.changelog.identity)) for table in tables]
+
+    @property
+    def rows(self) -> LatestRows:
+        """The results by identity."""
+        return self._tables[-1][1]
+
+    def add(self, results: Sequence[ShardResult]) -> list[Row]:
+        """Take a batch's changes; return those of results."""
+        for result in results:
+            for table, rows in self._tables[:-1]:
+                if table.output in result.side:
+                    rows.add(result.side[table.output])
+        return [row for result in results for row in self.rows.add(result.changes)]
+
+    def stored(self, operator: object, state: Mapping[str, Any]) -> pa.Table:
+        """Return the rows from which stores are restored."""
+        del operator, state
+        table, rows = self._tables[0]
+        found = [{column.restored_as: row[column.name] for column in table.restored} for row in rows.values()]
+        return pa.Table.from_pylist(found, schema=table.restored_schema())
+
+    def lookups(self, operator: object, state: Mapping[str, Any], asked: pa.Table) -> pa.Table:
+        """Raise NotImplementedError: shards ask for nothing."""
+        raise NotImplementedError

@@ -1,6 +1,6 @@
 """The driver's half of any operator that is data: its tables, and how its state is read back from these."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar, Self, cast
 
@@ -8,34 +8,71 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from sessionlake.aggregates import Aggregate
 from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator
 from sessionlake.engine.outputs import Output
 from sessionlake.sources.base import Source
 from sessionlake.stream.described import Described, DescribedSpec
-from sessionlake.stream.event_kind import EventKind
+from sessionlake.stream.ingest import EventSpec
 from sessionlake.stream.kind import State, TableSpec, changelog_output, changelog_table
 from sessionlake.stream.outputs import same_rows
 from sessionlake.stream.pinned import Pinned
 from sessionlake.stream.watermark import NO_WATERMARK, watermark_of
 from sessionlake.warehouse import row_table
+from sessionlake.warehouse.batches import last_batch_id
+from sessionlake.warehouse.changelog import Changelog
+from sessionlake.warehouse.row_table import RowTable
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.versions import all_versions
 
 
-class DescribedKind(EventKind[DescribedSpec]):
+class DescribedKind:
     """See `Kind` for the methods."""
 
     described: ClassVar[type[Described]]
+    changelog: ClassVar[Changelog]
+    changelogs: ClassVar[tuple[Changelog, ...]]
+    late_columns: ClassVar[tuple[pa.Field, ...]]
+    numbers_messages: ClassVar[bool] = False
     restating: ClassVar[None] = None
     redeeming: ClassVar[None] = None
     closing_watermark: ClassVar[None] = None
     lookups: ClassVar[None] = None
 
+    def __init__(self, config: Config, spec: DescribedSpec) -> None:
+        self._config, self.spec = config, spec
+
     @classmethod
     def make(cls, config: Config, sources: Mapping[str, Source], pinned: Pinned | None) -> Self:
         """Make it of a config."""
         return cls(config, cls.described.of(config, sources, pinned).spec)
+
+    @classmethod
+    def changelogs_in(cls, config: Config) -> tuple[Changelog, ...]:
+        """Return those of all configs."""
+        del config
+        return cls.changelogs
+
+    @classmethod
+    def bound_settings(cls) -> dict[str, Any]:
+        """Return those of the operator."""
+        return dict(cls.described.BOUND)
+
+    @property
+    def inputs(self) -> Mapping[str, EventSpec]:
+        """Return those of the spec."""
+        return self.spec.inputs
+
+    @property
+    def aggregates(self) -> Sequence[Aggregate]:
+        """Return those of the spec."""
+        return self.spec.aggregates
+
+    @property
+    def event_types(self) -> Mapping[str, pa.DataType]:
+        """Return those of the spec."""
+        return self.spec.event_types
 
     def operator(self, live: Mapping[str, Any] | None = None) -> Operator[Any]:
         """Return the workers' half."""
@@ -43,42 +80,68 @@ class DescribedKind(EventKind[DescribedSpec]):
         return cast(Operator[Any], made)
 
     def tables(self) -> tuple[TableSpec, ...]:
-        """Return the snapshot and the changelog."""
-        of, comment = self.changelog, f"Snapshot of {self.changelog.snapshot}, as far as compacted"
-        snapshot = self.described.TABLE.snapshot_schema(self.spec.fields(self._config.aggregates))
-        return TableSpec(of.snapshot, snapshot, comment), changelog_table(of, self._schema())
+        """Return the snapshot and the changelog of each table."""
+        return tuple(spec for table in self.described.TABLES for spec in self._tables_of(table))
+
+    def _tables_of(self, table: RowTable) -> Iterator[TableSpec]:
+        schema = table.snapshot_schema(self._fields(table))
+        yield TableSpec(table.changelog.snapshot, schema, f"Snapshot of {table.rows}, as far as compacted")
+        yield changelog_table(table.changelog, table.changes_schema(self._fields(table), marks=True))
 
     def outputs(self, tables: Tables) -> tuple[Output, ...]:
-        """Return the changelog."""
-        return (changelog_output(self.changelog, tables, self._schema(), rows=same_rows),)
+        """Return the changelogs."""
+        return tuple(
+            changelog_output(
+                table.changelog,
+                tables,
+                table.changes_schema(self._fields(table), marks=True),
+                table.output,
+                same_rows,
+            )
+            for table in self.described.TABLES
+        )
 
     def stored(self, tables: Tables, operator: Operator[Any], state: State) -> DataFrame:
-        """Return the rows."""
+        """Return the rows as of the last batch, which may have committed to the first table alone."""
         del operator, state
-        return all_versions(tables, [_restored(column) for column in self.described.TABLE.restored])
+        first, *others = self.described.TABLES
+        until = last_batch_id(tables, self.changelog) if others else None
+        return all_versions(tables, [_restored(column) for column in first.restored], of=first.changelog, until=until)
+
+    def checked(self, operator: Operator[Any], state: State, stats: Mapping[str, int]) -> Sequence[str]:
+        """Return nothing: no batch is refused."""
+        del operator, state, stats
+        return ()
 
     def store_layout(self, operator: Operator[Any]) -> str:
         """Return the version of the records; no setting has an effect."""
         del operator
         return self.described.LAYOUT
 
-    def suite_values(self) -> dict[str, int | bool]:
-        """Return nothing."""
-        return {}
+    def suite_values(self) -> Mapping[str, int | bool]:
+        """Return those of the spec."""
+        return self.spec.suite_values
 
     @classmethod
     def expired_us(cls, config: Config, state: State) -> int:
         """Return that no event is too old; with `unique_for` the time before which events are refused and so identities are not needed."""
-        unique_us = config.event.unique_us
-        return NO_WATERMARK if unique_us is None else watermark_of(state) - unique_us
+        asked = [side.event.unique_us for side in config.inputs.values()]
+        longest = max((unique_us for unique_us in asked if unique_us is not None), default=None)
+        return NO_WATERMARK if longest is None else watermark_of(state) - longest
+
+    @classmethod
+    def unneeded(cls, config: Config, state: State) -> Mapping[str, str]:
+        """Return nothing: rows trimmed from a changelog are in its snapshot."""
+        del config, state
+        return {}
 
     def due_us(self, state: State) -> int | None:
         """Return None: nothing waits for a time."""
         del state
         return None
 
-    def _schema(self) -> pa.Schema:
-        return self.described.TABLE.changes_schema(self.spec.fields(self._config.aggregates), marks=True)
+    def _fields(self, table: RowTable) -> list[pa.Field]:
+        return self.spec.fields(table, self._config.aggregates)
 
 
 def _restored(column: row_table.Column) -> Column:
@@ -89,5 +152,6 @@ def _restored(column: row_table.Column) -> Column:
 @cache
 def described_kind(described: type[Described]) -> type[DescribedKind]:
     """Return the kind of an operator."""
-    known = {"described": described, "changelog": described.TABLE.changelog}
-    return type(described.__name__, (DescribedKind,), known)
+    changelogs = tuple(table.changelog for table in described.TABLES)
+    known = {"changelog": changelogs[-1], "changelogs": changelogs, "late_columns": described.LATE_COLUMNS}
+    return type(described.__name__, (DescribedKind,), {"described": described, **known})

@@ -1,7 +1,7 @@
 """The last row of each identity of a changelog, in memory: the place of a pipeline's tables in a process without them."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
@@ -47,35 +47,3 @@ def restored_table(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> p
     """Return rows in the form from which a store is restored: `key` is text, `state` is bytes, all other columns are integers."""
     types = {"key": pa.string(), "state": pa.binary()}
     return pa.Table.from_pylist(list(rows), schema=pa.schema([(name, types.get(name, pa.int64())) for name in names]))
-
-
-class Changed(Protocol):
-    """The result of a shard."""
-
-    @property
-    def changes(self) -> pa.Table:
-        """The rows of the changelog."""
-
-
-class LatestTable:
-    """The latest rows of one table, from which shards are restored; see `local.tables.LocalTables` for the methods."""
-
-    def __init__(self, identity: Sequence[str], restored: Mapping[str, str]) -> None:
-        """`restored` has the columns that a restore reads, and their names in it."""
-        self.rows = LatestRows(*identity)
-        """The rows by identity."""
-        self._restored = restored
-
-    def add(self, results: Sequence[Changed]) -> list[Row]:
-        """Take a batch's changes."""
-        return [row for result in results for row in self.rows.add(result.changes)]
-
-    def stored(self, operator: object, state: Mapping[str, Any]) -> pa.Table:
-        """Return the rows."""
-        del operator, state
-        rows = [{to: row[name] for name, to in self._restored.items()} for row in self.rows.values()]
-        return restored_table(rows, list(self._restored.values()))
-
-    def lookups(self, operator: object, state: Mapping[str, Any], asked: pa.Table) -> pa.Table:
-        """Raise NotImplementedError: shards ask for nothing."""
-        raise NotImplementedError

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.changelog import Changelog
-from sessionlake.warehouse.latest_rows import LatestTable
 
 _OP = schemas.commented("op", pa.string(), "upsert, delete")
 
@@ -45,6 +45,18 @@ class Column:
         return schemas.commented(self.name, self.type, self.comment)
 
 
+class Batch(Protocol):
+    """A batch, as `engine.operator.BatchContext` has it."""
+
+    @property
+    def clock_us(self) -> int:
+        """When it began."""
+
+    @property
+    def batch_id(self) -> int:
+        """Its number."""
+
+
 VALUES = None
 """The place of the columns that a pipeline's own config adds, such as aggregates."""
 
@@ -57,8 +69,12 @@ class RowTable:
     """The names of both tables, and the SQL over them."""
     columns: tuple[Column | None, ...]
     """All columns in their order, VALUES among them."""
-    part: str
+    rows: str
+    """The rows in words, as in "snapshot of both sides' rows"."""
+    part: str = "0: all rows are one part, and files hold ranges of keys"
     """The comment of the snapshot's column of the part that a row is in."""
+    output: str = "changes"
+    """The name that shards give to the changes among their outputs (`engine.outputs`)."""
 
     @property
     def known(self) -> Iterator[Column]:
@@ -79,12 +95,12 @@ class RowTable:
         return pa.schema([*self._fields(values), schemas.commented(self.changelog.date, pa.int64(), self.part)])
 
     def changes(
-        self, schema: pa.Schema, op: str, keys: pa.Array, known: Mapping[str, pa.Array], made: tuple[int, int] | None
+        self, schema: pa.Schema, op: str, keys: pa.Array, known: Mapping[str, pa.Array], by: Batch | None
     ) -> pa.Table:
         """Return changes of the rows of some keys, as `schema` (`changes_schema` without marks) has them.
 
-        `known` has values by column; the other columns are null, counts 0. `made` is the clock, microseconds, and the number of the
-        batch that makes the changes; None for rows as they were, whose clock and number are in `known`.
+        `known` has values by column; the other columns are null, counts 0. `by` is the batch that makes the changes; None for
+        rows as they were, whose clock and number are in `known`.
         """
         rows = len(keys)
         found = {"op": pa.repeat(op, rows), **known}
@@ -93,16 +109,16 @@ class RowTable:
                 found[column.name] = keys
             elif column.role is Role.COUNT:
                 found.setdefault(column.name, pa.array(np.zeros(rows, np.int64)))
-            elif made is not None and column.role in (Role.CLOCK, Role.REVISION):
-                number = made[0] if column.role is Role.CLOCK else made[1]
+            elif by is not None and column.role in (Role.CLOCK, Role.REVISION):
+                number = by.clock_us if column.role is Role.CLOCK else by.batch_id
                 found[column.name] = pa.array(np.full(rows, number)).cast(column.type)
         arrays = [found[field.name] if field.name in found else pa.nulls(rows, field.type) for field in schema]
         return pa.Table.from_arrays(arrays, schema=schema)
 
-    def in_memory(self) -> LatestTable:
-        """Return the latest rows in memory, for runs without Spark."""
-        names = {column.name: str(column.restored_as) for column in self.restored}
-        return LatestTable(self.changelog.identity, names)
+    def restored_schema(self) -> pa.Schema:
+        """Return the schema of the rows that restore a store."""
+        types = [(str(c.restored_as), pa.int64() if pa.types.is_timestamp(c.type) else c.type) for c in self.restored]
+        return pa.schema(types)
 
     def _fields(self, values: Iterable[pa.Field]) -> Iterator[pa.Field]:
         for column in self.columns:

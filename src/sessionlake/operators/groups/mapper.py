@@ -15,20 +15,22 @@ from sessionlake.engine.operator import BatchContext, Counted, Keyed, Split
 from sessionlake.errors import ConfigError
 from sessionlake.operators.groups.table import COUNT
 from sessionlake.sources.decoding.rows import Rows
-from sessionlake.stream.described import DescribedSpec
+from sessionlake.stream.described import OneInputSpec
 from sessionlake.stream.ingest import judge
 from sessionlake.stream.watermark import MAX_TIME, NO_WATERMARK
 from sessionlake.warehouse import schemas
+from sessionlake.warehouse.row_table import RowTable
 
 
 @dataclass(frozen=True)
-class GroupSpec(DescribedSpec):
+class GroupSpec(OneInputSpec):
     """A pipeline's events and aggregates."""
 
     aggregates: tuple[Aggregate, ...]
 
-    def fields(self, texts: Mapping[str, str]) -> list[pa.Field]:
+    def fields(self, of: RowTable, texts: Mapping[str, str]) -> list[pa.Field]:
         """Return the aggregates' columns."""
+        del of
         return [schemas.commented(a.name, a.value_type, texts.get(a.name, a.name)) for a in self.aggregates]
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 import numpy as np
 import pyarrow as pa
 
-from sessionlake.aggregates.codec import StateCodec
+from sessionlake.aggregates.codec import STATE_LAYOUT, StateCodec
 from sessionlake.aggregates.partials import values_of, written_values
 from sessionlake.columnar.arrays import Ints, combined, is_among
 from sessionlake.columnar.records import Records
@@ -29,7 +29,6 @@ from sessionlake.stream.events import aggregated_events
 from sessionlake.stream.ingest import EVENTS
 from sessionlake.stream.pinned import Pinned
 from sessionlake.warehouse.changelog import STATE
-from sessionlake.warehouse.row_table import RowTable
 from sessionlake.warehouse.schemas import TIME
 
 SEGMENT, INTERVAL_US = 0, 1
@@ -42,7 +41,8 @@ _RESTORED_AT_A_TIME = 500_000
 class Groups(Described):
     """One row a key, over all its events."""
 
-    TABLE: ClassVar[RowTable] = GROUPS
+    TABLES: ClassVar = (GROUPS,)
+    BOUND: ClassVar = {"state layout": STATE_LAYOUT}
     CORRECTIONS: ClassVar = at_revision.KINDS
     spec: GroupSpec
 
@@ -70,7 +70,7 @@ class Groups(Described):
 
     def apply(self, inputs: Inputs, store: SegmentedSessionStore, context: BatchContext) -> ShardResult:
         """Return the rows that the shard's tombstones delete, and those that its parts change."""
-        aggregates, made = self.spec.aggregates, (context.clock_us, context.batch_id)
+        aggregates = self.spec.aggregates
         parts = inputs.get(PARTS, parts_schema(self.spec).empty_table())
         removals = inputs.get(at_revision.REMOVE, at_revision.REMOVE_SCHEMA.empty_table())
         codes, keys = sorted_codes(pa.chunked_array([*parts["key"].chunks, *removals["key"].chunks], pa.string()))
@@ -82,15 +82,17 @@ class Groups(Described):
         removed = stored.codes[gone]
         deleted = np.sort(np.concatenate([merged.deleted, removed[~is_among(removed, merged.codes)]]))
         changed, rows = np.concatenate([merged.codes, deleted]), len(merged.codes)
-        put = _records(merged.codes, np.full(rows, made[0]), merged.count, np.full(rows, made[1]), merged.packed)
+        put = _records(
+            merged.codes, np.full(rows, context.clock_us), merged.count, np.full(rows, context.batch_id), merged.packed
+        )
         writes = _writes(store, keys, put, deleted)
         new = self._values(written_values(aggregates, merged.states)) | {
             COUNT: pa.array(merged.count),
             STATE: merged.packed,
         }
-        schema = GROUPS.changes_schema(self.spec.fields({}), marks=False)
-        upserts = GROUPS.changes(schema, "upsert", keys.take(pa.array(merged.codes)), new, made)
-        deletes = GROUPS.changes(schema, "delete", keys.take(pa.array(deleted)), {}, made)
+        schema = GROUPS.changes_schema(self.spec.fields(GROUPS, {}), marks=False)
+        upserts = GROUPS.changes(schema, "upsert", keys.take(pa.array(merged.codes)), new, context)
+        deletes = GROUPS.changes(schema, "delete", keys.take(pa.array(deleted)), {}, context)
         replaced = None
         if context.keeps_replaced:
             was = stored.take(np.flatnonzero(is_among(stored.codes, changed)))

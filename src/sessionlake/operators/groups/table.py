@@ -19,6 +19,6 @@ GROUPS = RowTable(
             STATE, pa.binary(), "Packed aggregate states; what a restore needs beyond the values", Role.VALUE, "state"
         ),
     ),
-    "0: all rows are one part, and files hold ranges of keys",
+    rows="groups",
 )
 """Batches also count the accepted rows that were taken back."""

@@ -13,7 +13,8 @@ from sessionlake.columnar.joint_keys import joint_key
 from sessionlake.engine.operator import BatchContext, Counted, Keyed, Split
 from sessionlake.operators.shared.sides.columns import packed
 from sessionlake.operators.shared.sides.pieces import counted, of_side
-from sessionlake.operators.table_joins.spec import CONTENT, TableJoinSpec, TableSide
+from sessionlake.operators.table_joins.spec import TableJoinSpec, TableSide
+from sessionlake.operators.table_joins.table import CONTENT
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.stream.ingest import Judged, judge
 from sessionlake.stream.watermark import NO_WATERMARK, max_time_of

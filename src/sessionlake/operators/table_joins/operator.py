@@ -3,48 +3,51 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import ClassVar, Self, cast
 
 import pyarrow as pa
 
+from sessionlake.config.load import Config
 from sessionlake.engine.operator import BatchContext, Inputs, ShardResult, Split
+from sessionlake.operators.shared.sides.equality import comparable
 from sessionlake.operators.shared.sides.names import SIDES
 from sessionlake.operators.table_joins.control import KINDS
 from sessionlake.operators.table_joins.mapper import split_rows
+from sessionlake.operators.table_joins.section import TableJoinSection
 from sessionlake.operators.table_joins.shard import TableJoinShard
-from sessionlake.operators.table_joins.spec import TableJoinSpec
+from sessionlake.operators.table_joins.spec import TableJoinSpec, TableSide
 from sessionlake.operators.table_joins.store import SideStore
-from sessionlake.sources.decoding.rows import Rows
+from sessionlake.operators.table_joins.table import JOINED, SIDE_ROWS
+from sessionlake.sources.decoding.rows import Rows, TypedSource
 from sessionlake.store.api import OpenSegments
 from sessionlake.store.files import FileSegments
-from sessionlake.stream.control import Limits, latest_advance_us, split_corrections
-from sessionlake.stream.event_operator import EventOperator
-from sessionlake.stream.ingest import EventSpec
-from sessionlake.stream.watermark import NO_WATERMARK, advanced, watermark_of
+from sessionlake.stream.described import Described
+from sessionlake.stream.events import event_spec
+from sessionlake.stream.pinned import Pinned
+from sessionlake.warehouse.schemas import SIDE_FIELD
 
 
 @dataclass(frozen=True)
-class TableJoiner(EventOperator):
+class TableJoins(Described):
     """Pairs of rows that follow both inputs; see `engine.operator.Operator` for the methods."""
 
+    TABLES: ClassVar = (SIDE_ROWS, JOINED)
+    CORRECTIONS: ClassVar = KINDS
+    LATE_COLUMNS: ClassVar = (SIDE_FIELD,)
     spec: TableJoinSpec
-    ticks: bool = False
 
-    def events(self, name: str) -> EventSpec:
-        """Return the settings of a side."""
-        return self.spec.both[name].events
+    @classmethod
+    def of(cls, config: Config, sources: Mapping[str, TypedSource], pinned: Pinned | None) -> Self:
+        """Make it of a config."""
+        section = cast("TableJoinSection", config.section)
+        sides = (_side(config, sources[name], name, pinned) for name in SIDES)
+        left, right = comparable(f"{section.AT}.on", section.pairs_on, section.casts_on, *sides)
+        return cls(TableJoinSpec(left, right, section.outer))
 
     def split_rows(self, context: BatchContext, name: str, number: int, rows: Rows) -> Split:
         """Return the rows of a side with their keys."""
         del number
         return split_rows(self.spec, context, name, rows)
-
-    def split_corrections(self, context: BatchContext, table: pa.Table) -> Split:
-        """Split tombstones."""
-        skews = [side.events.max_future_skew_us for side in self.spec.both.values()]
-        skew = min((one for one in skews if one is not None), default=None)
-        latest = latest_advance_us(skew, context.clock_us, watermark_of(context.state), 1)
-        return split_corrections(KINDS, Limits(NO_WATERMARK, latest, context.clock_us), table)
 
     def open_store(self, path: Path, opened: OpenSegments = FileSegments) -> SideStore:
         """Open a shard's store, by default in a database of its own."""
@@ -64,11 +67,10 @@ class TableJoiner(EventOperator):
         del part
         yield from TableJoinShard(self.spec).restored(rows, store)
 
-    def next_state(self, state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[str, Any]:
-        """Return the watermark of each side, and the lesser one."""
-        return advanced(state, stats, SIDES)
 
-    def expired_us(self, state: Mapping[str, Any]) -> int:
-        """Return that no row is too old."""
-        del state
-        return NO_WATERMARK
+def _side(config: Config, source: TypedSource, name: str, pinned: Pinned | None) -> TableSide:
+    section = cast("TableJoinSection", config.section)
+    side, on = section.sides[name], section.keys[name]
+    pinned = None if pinned is None else pinned.input(name)
+    events = event_spec(config.inputs[name], source, tuple(dict.fromkeys((*on, *side.columns))), pinned, compared=on)
+    return TableSide(side.name, on, tuple(side.columns), events)

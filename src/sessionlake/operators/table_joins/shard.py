@@ -13,18 +13,10 @@ from sessionlake.columnar.texts import sorted_codes
 from sessionlake.engine.operator import BatchContext, Inputs, ShardResult
 from sessionlake.operators.shared.sides.columns import unpacked
 from sessionlake.operators.shared.sides.names import LEFT, RIGHT, SIDES, other_of
-from sessionlake.operators.table_joins.changelog import JOINED, SIDE_ROWS
 from sessionlake.operators.table_joins.control import REMOVE, REMOVE_SCHEMA
 from sessionlake.operators.table_joins.mapper import LONE, ROW_SCHEMA, SIGN
 from sessionlake.operators.table_joins.rules import Changed, SideChange, are_among, changed, net, positions
-from sessionlake.operators.table_joins.spec import (
-    CONTENT,
-    POSITION,
-    ROWS,
-    TableJoinSpec,
-    result_schema,
-    side_schema,
-)
+from sessionlake.operators.table_joins.spec import TableJoinSpec
 from sessionlake.operators.table_joins.store import (
     Directory,
     SideRows,
@@ -33,7 +25,8 @@ from sessionlake.operators.table_joins.store import (
     buckets_of,
     together,
 )
-from sessionlake.warehouse.schemas import SIDE, TIME
+from sessionlake.operators.table_joins.table import CONTENT, JOINED, LEFT_POSITION, POSITION, RIGHT_POSITION, SIDE_ROWS
+from sessionlake.warehouse.schemas import SIDE
 
 _LETTERS = {LEFT: "l", RIGHT: "r"}
 """The sides' names in stores."""
@@ -96,7 +89,7 @@ class TableJoinShard:
         return ShardResult(
             pa.concat_tables(results),
             pa.concat_tables(writes) if any(map(len, writes)) else None,
-            {ROWS: side} if len(side) else {},
+            {SIDE_ROWS.output: side} if len(side) else {},
             stats,
         )
 
@@ -158,10 +151,10 @@ class TableJoinShard:
         # In an order that does not depend on how the store has cut its keys, so that a batch that is run again gives the same.
         order = np.lexsort((right, left, found.upserts.codes))
         upserts = found.upserts.take(order)
-        known = _named(keys, upserts.codes, left[order], right[order])
+        known = _positions(left[order], right[order])
         for side, at in zip(SIDES, (upserts.left, upserts.right), strict=True):
             known |= self._columns(side, found.of[side], at)
-        return _table(result_schema(self.spec, marks=False), "upsert", known, JOINED.time, context)
+        return self._results("upsert", keys.take(pa.array(upserts.codes)), known, context)
 
     def _columns(self, side: str, rows: SideRows, at: Ints) -> dict[str, pa.Array]:
         """Return a side's columns of the rows at some places, null for place -1; a row that is there often is unpacked once."""
@@ -171,21 +164,26 @@ class TableJoinShard:
         return {f"{own.name}_{n}": column.take(index) for n, column in zip(own.columns, columns, strict=True)}
 
     def _deletes(self, keys: pa.Array, deleted: list[Ints], context: BatchContext) -> pa.Table:
-        return _table(result_schema(self.spec, marks=False), "delete", _named(keys, *deleted), JOINED.time, context)
+        codes, left, right = deleted
+        return self._results("delete", keys.take(pa.array(codes)), _positions(left, right), context)
+
+    def _results(self, op: str, keys: pa.Array, known: Mapping[str, pa.Array], context: BatchContext) -> pa.Table:
+        schema = JOINED.changes_schema(self.spec.fields(JOINED, {}), marks=False)
+        return JOINED.changes(schema, op, keys, known, context)
 
     @staticmethod
     def _side_rows(side: str, keys: pa.Array, change: SideChange, context: BatchContext) -> Iterator[pa.Table]:
         """Yield the rows of side_row_changelog."""
         follows = are_among(*([rows.codes, rows.position] for rows in (change.removed, change.added)))
         gone = change.removed.take(np.flatnonzero(~follows))
+        schema = SIDE_ROWS.changes_schema([], marks=False)
         for op, rows in (("upsert", change.added), ("delete", gone)):
             known = {
-                SIDE_ROWS.key: keys.take(pa.array(rows.codes)),
                 SIDE: pa.repeat(side, len(rows)),
                 POSITION: pa.array(rows.position),
                 **({CONTENT: rows.content} if op == "upsert" else {}),
             }
-            yield _table(side_schema(marks=False), op, known, SIDE_ROWS.time, context)
+            yield SIDE_ROWS.changes(schema, op, keys.take(pa.array(rows.codes)), known, context)
 
 
 def _change(stored: SideRows, given: _Given, plan: _Plan, batch_id: int) -> SideChange:
@@ -229,18 +227,5 @@ def _distinct_pairs(codes: Ints, buckets: Ints, more: tuple[Ints, Ints]) -> tupl
     return codes[order[starts]], buckets[order[starts]]
 
 
-def _named(keys: pa.Array, codes: Ints, left: Ints, right: Ints) -> dict[str, pa.Array]:
-    """Return the columns that name results."""
-    columns = {"left_position": pa.array(left), "right_position": pa.array(right)}
-    return {JOINED.key: keys.take(pa.array(codes)), **columns}
-
-
-def _table(schema: pa.Schema, op: str, known: Mapping[str, pa.Array], time: str, context: BatchContext) -> pa.Table:
-    """Return changes of a changelog; columns that are not known are null."""
-    n = len(next(iter(known.values())))
-    marks = {
-        time: pa.array(np.full(n, context.clock_us)).cast(TIME),
-        "revision": pa.array(np.full(n, context.batch_id)),
-    }
-    found = {"op": pa.repeat(op, n), **known, **marks}
-    return pa.Table.from_arrays([found.get(f.name, pa.nulls(n, f.type)) for f in schema], schema=schema)
+def _positions(left: Ints, right: Ints) -> dict[str, pa.Array]:
+    return {LEFT_POSITION: pa.array(left), RIGHT_POSITION: pa.array(right)}

@@ -1,24 +1,20 @@
-"""The specification of a join of tables that workers get: its sides, and the columns of its tables."""
+"""The specification of a join of tables that workers get: its sides, and the columns of its results."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 
-from sessionlake.operators.shared.sides.columns import check_types, column_fields
+from sessionlake.aggregates import Aggregate
+from sessionlake.operators.shared.sides.columns import check_types, column_fields, event_types
 from sessionlake.operators.shared.sides.names import LEFT, RIGHT, SIDES
-from sessionlake.operators.table_joins.changelog import JOINED, SIDE_ROWS
+from sessionlake.operators.table_joins.table import JOINED
 from sessionlake.stream import ingest
 from sessionlake.stream.ingest import EventSpec
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.schemas import SIDE
-
-ROWS = "side_rows"
-"""Kind of the changes of side_row_changelog that shards put out."""
-POSITION, CONTENT = "position", "content"
-"""Columns of a side's row in tables: the number that names it among those of its key and side, and its packed columns."""
+from sessionlake.warehouse.row_table import RowTable
 
 
 @dataclass(frozen=True)
@@ -58,6 +54,37 @@ class TableJoinSpec:
         """Both sides, LEFT first."""
         return {LEFT: self.left, RIGHT: self.right}
 
+    @property
+    def inputs(self) -> dict[str, EventSpec]:
+        """The events of both."""
+        return {name: side.events for name, side in self.both.items()}
+
+    @property
+    def aggregates(self) -> Sequence[Aggregate]:
+        """None: rows are paired, and not aggregated."""
+        return ()
+
+    @property
+    def event_types(self) -> dict[str, pa.DataType]:
+        """The columns of both sides, called as in a result."""
+        return event_types(self.both)
+
+    @property
+    def suite_values(self) -> dict[str, int | bool]:
+        """Whether each side's rows are there alone."""
+        return {f"{name}_alone": name in self.outer for name in self.both}
+
+    def fields(self, of: RowTable, texts: Mapping[str, str]) -> list[pa.Field]:
+        """Return positions and columns of a result; rows of sides have no columns of their own."""
+        del texts
+        if of is not JOINED:
+            return []
+        positions = (
+            schemas.commented(f"{side}_position", pa.int64(), f"The row of {self.both[side].name}; 0 for none")
+            for side in SIDES
+        )
+        return [*positions, *column_fields(self.both)]
+
     def under(self, live: Mapping[str, Any]) -> "TableJoinSpec":
         """Return the spec under other settings of classification (`Config.live_settings`); each side has its own under its name."""
         sides = {
@@ -65,63 +92,3 @@ class TableJoinSpec:
             for name, side in self.both.items()
         }
         return replace(self, left=sides[LEFT], right=sides[RIGHT])
-
-
-_KEY_COMMENT = "The equal fields: one as its text, several as JSON; with a null among them JSON, too"
-
-
-def result_schema(spec: TableJoinSpec, *, marks: bool) -> pa.Schema:
-    """Return the schema of joined_row_changelog, or without the marks of batch and attempt."""
-    op = schemas.commented("op", pa.string(), "upsert, delete")
-    return pa.schema([op, *_result(spec), *(schemas.BATCH_MARKS if marks else [])])
-
-
-def result_snapshot_schema(spec: TableJoinSpec) -> pa.Schema:
-    """Return the schema of joined_rows."""
-    return pa.schema([*_result(spec), _part(JOINED.date)])
-
-
-def side_schema(*, marks: bool) -> pa.Schema:
-    """Return the schema of side_row_changelog, the state's changelog, or without the marks of batch and attempt."""
-    op = schemas.commented("op", pa.string(), "upsert, delete")
-    return pa.schema([op, *_SIDE_FIELDS, *(schemas.BATCH_MARKS if marks else [])])
-
-
-def side_snapshot_schema() -> pa.Schema:
-    """Return the schema of side_rows."""
-    return pa.schema([*_SIDE_FIELDS, _part(SIDE_ROWS.date)])
-
-
-def _result(spec: TableJoinSpec) -> list[pa.Field]:
-    positions = [
-        schemas.commented(f"{side}_position", pa.int64(), f"The row of {spec.both[side].name}; 0 for none")
-        for side in SIDES
-    ]
-    return [
-        schemas.commented(JOINED.key, pa.string(), _KEY_COMMENT),
-        *positions,
-        *column_fields(spec.both),
-        *_marks_of_change(JOINED.time),
-    ]
-
-
-def _marks_of_change(time: str) -> list[pa.Field]:
-    return [
-        schemas.commented(time, schemas.TIME, "The clock of the batch that changed the row last"),
-        schemas.commented("revision", pa.int64(), "batch_id of the row's last change"),
-    ]
-
-
-def _part(name: str) -> pa.Field:
-    return schemas.commented(name, pa.int64(), "0: all rows are one part, and files hold ranges of keys")
-
-
-_SIDE_FIELDS = (
-    schemas.commented(SIDE_ROWS.key, pa.string(), _KEY_COMMENT),
-    schemas.commented(SIDE, pa.string(), "left, right"),
-    schemas.commented(POSITION, pa.int64(), "Names the row among those of its key and side"),
-    schemas.commented(CONTENT, pa.binary(), "The packed columns; what a restore needs"),
-    *_marks_of_change(SIDE_ROWS.time),
-)
-RESTORED_SCHEMA = pa.schema([("key", pa.string()), (SIDE, pa.string()), (POSITION, pa.int64()), (CONTENT, pa.binary())])
-"""The columns of each side's row that a restore reads."""
