@@ -12,8 +12,8 @@ from tests.infra.infra_files import ROOT
 from tests.infra.prose import prose, rate
 
 SRC = ROOT / "src" / "sessionlake"
-FILES, LINES = 840, 98_000
-ANSWERS = 407
+FILES, LINES = 828, 97_500
+ANSWERS = 366
 """Methods of operators that answer one of the INTERFACES."""
 CIRCLE = 16
 """Modules of the largest circle of imports, those for type checkers and within functions among them."""

@@ -20,7 +20,7 @@ from sessionlake.jobs.publish.records import to_records
 from sessionlake.jobs.rebuild import rebuild
 from sessionlake.jobs.redeem.job import redeem
 from sessionlake.observe.status import read_status
-from sessionlake.operators.process.changelog import OUTPUTS
+from sessionlake.operators.process.table import OUTPUTS
 from sessionlake.quality.run import run_quality
 from sessionlake.serve.queries import query_tables
 from sessionlake.serve.views import live_view
@@ -100,8 +100,8 @@ def test_publish_sends_each_output_once_under_its_place(spark: SparkSession, tmp
         write_rows(tmp_path, f"{number}.json", rows_of(number))
         machine.batch(rows_of(number))
     run(spark, config, once=True)
-    changelog = Tables.of(spark, config)[OUTPUTS.changes].read()
-    sent = to_records(latest_changes(changelog, OUTPUTS), OUTPUTS).collect()
+    changelog = Tables.of(spark, config)[OUTPUTS.changelog.changes].read()
+    sent = to_records(latest_changes(changelog, OUTPUTS.changelog), OUTPUTS.changelog).collect()
     found = [(tuple(json.loads(row["key"]).values()), json.loads(row["value"])) for row in sent]
     named = ("output_key", "position", "ordinal", "output_time", "output_id", "revision", *OUTPUT, "emitted_at")
     assert {tuple(value) for _, value in found} == {named}

@@ -257,10 +257,7 @@ OPERATORS = {
     "process": OperatorEntry(
         section="process",
         model=f"{_OPERATORS}.process.section:ProcessSection",
-        operator=f"{_OPERATORS}.process.factory:operator_of",
-        changelog=f"{_OPERATORS}.process.changelog:OUTPUTS",
-        tables=f"{_OPERATORS}.process.local_tables:ProcessTables",
-        kind=f"{_OPERATORS}.process.kind:Processors",
+        **_described("process", "Processors", "OUTPUTS"),
         rows=RowNames(
             command="outputs",
             list="outputs",

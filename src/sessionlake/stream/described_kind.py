@@ -16,9 +16,7 @@ from sessionlake.sources.base import Source
 from sessionlake.stream.described import Described, DescribedSpec
 from sessionlake.stream.ingest import EventSpec
 from sessionlake.stream.kind import State, TableSpec, changelog_output, changelog_table
-from sessionlake.stream.outputs import same_rows
 from sessionlake.stream.pinned import Pinned
-from sessionlake.stream.watermark import NO_WATERMARK, watermark_of
 from sessionlake.warehouse import row_table
 from sessionlake.warehouse.batches import last_batch_id
 from sessionlake.warehouse.changelog import Changelog
@@ -34,7 +32,7 @@ class DescribedKind:
     changelog: ClassVar[Changelog]
     changelogs: ClassVar[tuple[Changelog, ...]]
     late_columns: ClassVar[tuple[pa.Field, ...]]
-    numbers_messages: ClassVar[bool] = False
+    numbers_messages: ClassVar[bool]
     restating: ClassVar[None] = None
     redeeming: ClassVar[None] = None
     closing_watermark: ClassVar[None] = None
@@ -96,7 +94,7 @@ class DescribedKind:
                 tables,
                 table.changes_schema(self._fields(table), marks=True),
                 table.output,
-                same_rows,
+                table.adds,
             )
             for table in self.described.TABLES
         )
@@ -114,9 +112,8 @@ class DescribedKind:
         return ()
 
     def store_layout(self, operator: Operator[Any]) -> str:
-        """Return the version of the records; no setting has an effect."""
-        del operator
-        return self.described.LAYOUT
+        """Return that of the operator."""
+        return cast(Described, operator).layout()
 
     def suite_values(self) -> Mapping[str, int | bool]:
         """Return those of the spec."""
@@ -124,34 +121,48 @@ class DescribedKind:
 
     @classmethod
     def expired_us(cls, config: Config, state: State) -> int:
-        """Return that no event is too old; with `unique_for` the time before which events are refused and so identities are not needed."""
-        asked = [side.event.unique_us for side in config.inputs.values()]
-        longest = max((unique_us for unique_us in asked if unique_us is not None), default=None)
-        return NO_WATERMARK if longest is None else watermark_of(state) - longest
+        """Return that of the operator."""
+        return cls.described.expired_in(config, state)
 
     @classmethod
     def unneeded(cls, config: Config, state: State) -> Mapping[str, str]:
-        """Return nothing: rows trimmed from a changelog are in its snapshot."""
+        """Return those of the operator: other rows trimmed from a changelog are in its snapshot."""
         del config, state
-        return {}
+        return cls.described.UNNEEDED
 
     def due_us(self, state: State) -> int | None:
-        """Return None: nothing waits for a time."""
-        del state
-        return None
+        """Return that of the operator."""
+        return self.described.due_us(state)
 
     def _fields(self, table: RowTable) -> list[pa.Field]:
         return self.spec.fields(table, self._config.aggregates)
 
 
 def _restored(column: row_table.Column) -> Column:
-    value = F.unix_micros(column.name) if pa.types.is_timestamp(column.type) else F.col(column.name)
-    return value.alias(str(column.restored_as))
+    return _in_micros(F.col(column.name), column.type).alias(str(column.restored_as))
+
+
+def _in_micros(value: Column, type_: pa.DataType) -> Column:
+    """Return a value with microseconds in the place of times, as `row_table.in_micros` has types."""
+    if type_ == row_table.in_micros(type_):
+        return value
+    if pa.types.is_list(type_):
+        return F.transform(value, lambda element: _in_micros(element, type_.value_type))
+    if pa.types.is_struct(type_):
+        fields = [type_[at] for at in range(type_.num_fields)]
+        return F.struct(*(_in_micros(value[field.name], field.type).alias(field.name) for field in fields))
+    return F.unix_micros(value)
 
 
 @cache
 def described_kind(described: type[Described]) -> type[DescribedKind]:
     """Return the kind of an operator."""
     changelogs = tuple(table.changelog for table in described.TABLES)
-    known = {"changelog": changelogs[-1], "changelogs": changelogs, "late_columns": described.LATE_COLUMNS}
-    return type(described.__name__, (DescribedKind,), {"described": described, **known})
+    known = {
+        "described": described,
+        "changelog": changelogs[-1],
+        "changelogs": changelogs,
+        "late_columns": described.LATE_COLUMNS,
+        "numbers_messages": described.NUMBERED,
+    }
+    return type(described.__name__, (DescribedKind,), known)

@@ -5,13 +5,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from sessionlake.warehouse.row_table import in_micros
+
 Row = dict[str, Any]
 
 
 def plain_rows(table: pa.Table) -> list[Row]:
     """Return rows with times as microseconds, since Python can't hold all of them."""
-    fields = [(f.name, pa.int64() if pa.types.is_timestamp(f.type) else f.type) for f in table.schema]
-    rows: list[Row] = table.cast(pa.schema(fields)).to_pylist()
+    rows: list[Row] = table.cast(pa.schema([(field.name, in_micros(field.type)) for field in table.schema])).to_pylist()
     return rows
 
 

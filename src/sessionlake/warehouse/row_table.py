@@ -1,6 +1,6 @@
 """A table of rows, declared once as columns: its schemas, a batch's changes and a restore's rows all derive from them."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
@@ -11,6 +11,7 @@ import pyarrow as pa
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.changelog import Changelog
 
+INT64 = pa.int64()
 _OP = schemas.commented("op", pa.string(), "upsert, delete")
 
 
@@ -58,12 +59,16 @@ class Batch(Protocol):
 
 
 VALUES = None
-"""The place of the columns that a pipeline's own config adds, such as aggregates."""
+"""The place for columns from the pipeline's config, such as aggregates."""
+
+
+def _unchanged(rows: pa.Table) -> pa.Table:
+    return rows
 
 
 @dataclass(frozen=True)
 class RowTable:
-    """The rows of an operator that are identified by `changelog.identity`: each change in one table, the latest rows in another."""
+    """Rows with an identity, `changelog.identity`: each change in one table, the latest rows in another."""
 
     changelog: Changelog
     """The names of both tables, and the SQL over them."""
@@ -72,27 +77,36 @@ class RowTable:
     rows: str
     """The rows in words, as in "snapshot of both sides' rows"."""
     part: str = "0: all rows are one part, and files hold ranges of keys"
-    """The comment of the snapshot's column of the part that a row is in."""
+    """The comment on the snapshot's column with a row's part."""
+    part_type: pa.DataType = INT64
     output: str = "changes"
-    """The name that shards give to the changes among their outputs (`engine.outputs`)."""
+    """The changes' name among the outputs of a shard (`engine.outputs`)."""
+    added: tuple[Column, ...] = ()
+    """Columns computed from the others: `adds` gives them to rows from shards."""
+    adds: Callable[[pa.Table], pa.Table] = _unchanged
+    stored_only: tuple[Column, ...] = ()
+    """Columns of the snapshot alone."""
 
     @property
     def known(self) -> Iterator[Column]:
-        """The columns that are the same in every pipeline."""
+        """The columns of every pipeline."""
         return (column for column in self.columns if column is not VALUES)
 
     @property
     def restored(self) -> list[Column]:
-        """The columns that restore a store, in the order in which stores get them."""
+        """The columns which restore a store, in their order."""
         return [column for column in self.known if column.restored_as is not None]
 
     def changes_schema(self, values: Iterable[pa.Field], *, marks: bool) -> pa.Schema:
-        """Return the schema of the changes, with or without the marks of batch and attempt; `values` are the fields for VALUES."""
-        return pa.schema([_OP, *self._fields(values), *(schemas.BATCH_MARKS if marks else [])])
+        """Return the schema of the changes; without `marks` as shards put them out. `values` are the fields for VALUES."""
+        marked = [*(column.field for column in self.added), *schemas.BATCH_MARKS] if marks else []
+        return pa.schema([_OP, *self._fields(values), *marked])
 
     def snapshot_schema(self, values: Iterable[pa.Field]) -> pa.Schema:
         """Return the schema of the latest rows."""
-        return pa.schema([*self._fields(values), schemas.commented(self.changelog.date, pa.int64(), self.part)])
+        part = schemas.commented(self.changelog.date, self.part_type, self.part)
+        more = (column.field for column in (*self.added, *self.stored_only))
+        return pa.schema([*self._fields(values), *more, part])
 
     def changes(
         self, schema: pa.Schema, op: str, keys: pa.Array, known: Mapping[str, pa.Array], by: Batch | None
@@ -117,9 +131,21 @@ class RowTable:
 
     def restored_schema(self) -> pa.Schema:
         """Return the schema of the rows that restore a store."""
-        types = [(str(c.restored_as), pa.int64() if pa.types.is_timestamp(c.type) else c.type) for c in self.restored]
-        return pa.schema(types)
+        return pa.schema([(str(column.restored_as), in_micros(column.type)) for column in self.restored])
 
     def _fields(self, values: Iterable[pa.Field]) -> Iterator[pa.Field]:
         for column in self.columns:
             yield from values if column is VALUES else [column.field]
+
+
+def in_micros(type_: pa.DataType) -> pa.DataType:
+    """Return a type with whole numbers, microseconds, in the place of times.
+
+    >>> in_micros(pa.list_(pa.struct([("at", pa.timestamp("us"))])))
+    ListType(list<item: struct<at: int64>>)
+    """
+    if pa.types.is_list(type_):
+        return pa.list_(in_micros(type_.value_type))
+    if pa.types.is_struct(type_):
+        return pa.struct([(type_[at].name, in_micros(type_[at].type)) for at in range(type_.num_fields)])
+    return INT64 if pa.types.is_timestamp(type_) else type_

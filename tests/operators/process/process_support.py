@@ -11,10 +11,11 @@ from sessionlake.local.rows import event_rows
 from sessionlake.local.shards import KEY, TIME_US, LocalShards
 from sessionlake.operators.process.control import KINDS
 from sessionlake.operators.process.mapper import split_rows
-from sessionlake.operators.process.operator import Process
+from sessionlake.operators.process.operator import Processors
 from sessionlake.operators.process.output import OutputColumns
 from sessionlake.operators.process.shard import TIMER_LETTER
-from sessionlake.operators.process.spec import RESTORED_SCHEMA, STATE_ROWS, ProcessSpec, next_state
+from sessionlake.operators.process.spec import ProcessSpec, next_state
+from sessionlake.operators.process.table import STATES
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.rows import Origin
 from sessionlake.sources.decoding.tables import TableDecoder
@@ -51,7 +52,7 @@ class ProcessPipeline:
         spec = ProcessSpec(
             events, tuple(columns), f"{module}:{of}", OutputColumns(output), retention_us, grace_us, max_state_bytes
         )
-        self.operator = Process(spec)
+        self.operator = Processors(spec)
         self.shards = LocalShards(shards, lambda operator, shard: operator.open_store(path / str(shard), opened))
         self.state: dict[str, Any] = {}
         self.batch_id = 0
@@ -85,7 +86,7 @@ class ProcessPipeline:
         for letter in (row for table in [*asides, *letters] for row in _plain(table)):
             (self.failed_timers if letter["kind"] == TIMER_LETTER else self.dead).append(letter)
         for result in results:
-            for row in _plain(result.side[STATE_ROWS]) if STATE_ROWS in result.side else ():
+            for row in _plain(result.side[STATES.output]) if STATES.output in result.side else ():
                 key = row["process_state_key"]
                 self.states.pop(key, None)
                 if row["op"] == "upsert":
@@ -102,12 +103,12 @@ class ProcessPipeline:
                 "position": row["position"],
                 "ordinal": row["ordinal"],
                 "entries": row["entries"],
-                "timers": [{"name": t["name"], "at_us": t["at"], "clock": t["clock"]} for t in row["timers"]],
+                "timers": row["timers"],
             }
             for key, row in self.states.items()
         ]
         context = BatchContext(self.batch_id, "", dict(self.state))
-        self.shards.restore(self.operator, pa.Table.from_pylist(rows, schema=RESTORED_SCHEMA), context)
+        self.shards.restore(self.operator, pa.Table.from_pylist(rows, schema=STATES.restored_schema()), context)
 
     def stored(self) -> dict[str, bytes]:
         """Return the states that the stores have, packed."""

@@ -14,11 +14,11 @@ from sessionlake.engine.operator import Aside, BatchContext, Keyed
 from sessionlake.local.columns import types_of
 from sessionlake.local.rows import table_rows
 from sessionlake.local.source import LocalSource, local_config, local_operator
-from sessionlake.operators.process.factory import operator_of
-from sessionlake.operators.process.kind import Processors
+from sessionlake.operators.process.operator import Processors
 from sessionlake.operators.process.output import OutputColumns
 from sessionlake.sources.decoding.rows import Origin
 from sessionlake.standalone import Pipeline
+from sessionlake.stream.described_kind import described_kind
 from sessionlake.testing import Harness
 from tests.operators.process.pipeline_support import OUTPUT, raw_of
 
@@ -34,7 +34,7 @@ def test_a_clock_timer_is_due_for_the_driver_and_fires_with_a_tick(tmp_path: Pat
     raw = raw_of("Clocked")
     config = parse_config(raw, tmp_path)
     types = {"key": pa.string(), "kind": pa.string(), "value": pa.int64()}
-    kind = Processors(config, operator_of(config, {"events": LocalSource(types)}, None).spec)
+    kind = described_kind(Processors)(config, Processors.of(config, {"events": LocalSource(types)}, None).spec)
     with Harness(raw, shards=3) as harness:
         harness.process([row(0, "b")], 100)
         assert kind.due_us(harness.state) == 110
@@ -47,7 +47,7 @@ def test_a_clock_timer_is_due_for_the_driver_and_fires_with_a_tick(tmp_path: Pat
 
 
 def test_an_advance_fires_event_time_timers_and_nothing_closes_them() -> None:
-    assert Processors.closing_watermark is None
+    assert described_kind(Processors).closing_watermark is None
     with Harness(raw_of("Two")) as harness:
         harness.process([row(10)])
         assert not harness.advance(15).changes

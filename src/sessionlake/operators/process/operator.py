@@ -3,43 +3,66 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self, cast
 
 import pyarrow as pa
 
+from sessionlake.config.load import Config
 from sessionlake.engine.operator import BatchContext, Inputs, ShardResult, Split
 from sessionlake.operators.process.control import KINDS
 from sessionlake.operators.process.mapper import split_rows
+from sessionlake.operators.process.output import OutputColumns
+from sessionlake.operators.process.section import ProcessSection
 from sessionlake.operators.process.shard import ProcessShard
-from sessionlake.operators.process.spec import ProcessSpec, expired_us, next_state
+from sessionlake.operators.process.spec import NEXT_CLOCK, ProcessSpec, expired_us, next_state
 from sessionlake.operators.process.store import StateStore
-from sessionlake.sources.decoding.rows import Rows
+from sessionlake.operators.process.table import OUTPUTS, STATES
+from sessionlake.sources.decoding.rows import Rows, TypedSource
 from sessionlake.store.api import OpenSegments
 from sessionlake.store.files import FileSegments
-from sessionlake.stream.control import Limits, latest_advance_us, split_corrections
-from sessionlake.stream.event_operator import OneInputOperator
+from sessionlake.stream.control import Limits, latest_advance_us
+from sessionlake.stream.described import Described
+from sessionlake.stream.events import event_spec, every_column
+from sessionlake.stream.ingest import EVENTS
+from sessionlake.stream.pinned import Pinned
 from sessionlake.stream.watermark import watermark_of
+from sessionlake.warehouse.changelog import DELETED
 
 
 @dataclass(frozen=True)
-class Process(OneInputOperator):
+class Processors(Described):
     """A user's processor on shards; see `engine.operator.Operator` for the methods."""
 
+    TABLES: ClassVar = (STATES, OUTPUTS)
+    CORRECTIONS: ClassVar = KINDS
+    NUMBERED: ClassVar = True
+    UNNEEDED: ClassVar = {STATES.changelog.snapshot: DELETED}
     spec: ProcessSpec
 
-    @property
-    def ticks(self) -> bool:
-        """True: rows are numbered, and timers are due in shards without rows."""
-        return True
+    @classmethod
+    def of(cls, config: Config, sources: Mapping[str, TypedSource], pinned: Pinned | None) -> Self:
+        """Make it of a config. The class is loaded and opened once, so its problems are reported before a batch; ConfigError if it fails."""
+        section, source = cast("ProcessSection", config.section), sources[EVENTS]
+        columns = tuple(
+            section.columns or every_column(config, source, pinned, (*config.event.key_columns, config.event.time))
+        )
+        spec = ProcessSpec(
+            event_spec(config, source, columns, pinned, ordered=True),
+            columns,
+            section.processor,
+            OutputColumns(dict(section.output)),
+            section.retention_us,
+            section.grace_us,
+            section.max_state_bytes,
+            config.pipeline.code,
+        )
+        spec.check_class()
+        return cls(spec)
 
     def split_rows(self, context: BatchContext, name: str, number: int, rows: Rows) -> Split:
         """Return the accepted rows, and the numbers of their order."""
         del name
         return split_rows(self.spec, context, number, rows)
-
-    def split_corrections(self, context: BatchContext, table: pa.Table) -> Split:
-        """Split resets and tombstones."""
-        return split_corrections(KINDS, self.limits(context), table)
 
     def limits(self, context: BatchContext) -> Limits:
         """Return the times that corrections of a batch are held against."""
@@ -73,3 +96,18 @@ class Process(OneInputOperator):
     def expired_us(self, state: Mapping[str, Any]) -> int:
         """Return the end of the retention."""
         return expired_us(self.spec.retention_us, state)
+
+    def layout(self) -> str:
+        """Return the retention, which the index of removals depends on."""
+        return f"{self.LAYOUT}/{self.spec.retention_us}"
+
+    @classmethod
+    def expired_in(cls, config: Config, state: Mapping[str, Any]) -> int:
+        """Return the time before which rows are beyond retention."""
+        return expired_us(config.retention_us, state)
+
+    @classmethod
+    def due_us(cls, state: Mapping[str, Any]) -> int | None:
+        """Return the time of the first pending clock timer."""
+        found = state.get(NEXT_CLOCK)
+        return None if found is None else int(found)

@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake.columnar.arrays import Bools, combined
-from sessionlake.columnar.identity import record_ids
+from sessionlake.columnar.arrays import Bools
 from sessionlake.operators.process.api import Row
 from sessionlake.warehouse.schemas import COLUMN_TYPES, YEAR_1_US, YEAR_9999_US
 
@@ -80,12 +79,6 @@ class OutputColumns:
     def columns(self, rows: list[Row]) -> dict[str, pa.Array]:
         """Return checked rows as columns; a column that a row leaves out is null."""
         return {name: pa.array([row.get(name) for row in rows], type_) for name, type_ in self.arrow.items()}
-
-
-def identified_outputs(rows: pa.Table) -> pa.Table:
-    """Return rows that shards put out with the id that is a hash of their key, position and ordinal."""
-    numbers = (combined(rows[name]).to_numpy() for name in ("position", "ordinal"))
-    return rows.append_column("output_id", pa.array(record_ids(combined(rows["output_key"]), *numbers)))
 
 
 def outside_of_years(values: pa.Array) -> Bools:

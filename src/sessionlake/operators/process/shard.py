@@ -14,7 +14,6 @@ from sessionlake.columnar.arrays import combined
 from sessionlake.columnar.texts import sorted_codes
 from sessionlake.engine.operator import TICK, BatchContext, Inputs, ShardResult
 from sessionlake.operators.process.api import Row, Timer
-from sessionlake.operators.process.changelog import STATES
 from sessionlake.operators.process.control import RESET, TOMBSTONE
 from sessionlake.operators.process.key_run import FailedTimer, Limits, Sent, ShardRun
 from sessionlake.operators.process.mapper import ROWS
@@ -23,14 +22,12 @@ from sessionlake.operators.process.spec import (
     EVENT_LIMIT,
     MAX_CLOCK,
     MAX_NEXT,
-    STATE_ROWS,
     ProcessSpec,
     event_limit_us,
-    output_schema,
-    state_schema,
 )
 from sessionlake.operators.process.state import KeyState
 from sessionlake.operators.process.store import CLOCK, EVENT, Change, StateStore, index_entries, writes_of
+from sessionlake.operators.process.table import OUTPUTS, STATES
 from sessionlake.operators.process.tables import KeyedRows, TableRun
 from sessionlake.stream.causes import counted_causes
 from sessionlake.stream.control import MAX_ADVANCE
@@ -136,7 +133,7 @@ class ProcessShard:
                 changes[key] = Change(entries[key], after)
         sent = self._sent(run.sent, run.tables, context)
         deleted = self._deleted(inputs.get(TOMBSTONE), context)
-        side = {STATE_ROWS: _state_rows(changes, context)} if changes else {}
+        side = {STATES.output: _state_rows(changes, context)} if changes else {}
         if run.failed_rows or run.failed_timers:
             side[DEAD] = pa.concat_tables([_row_letters(arrived.letters, run), _timer_letters(run.failed_timers)])
         failed = len(run.failed_rows)
@@ -152,7 +149,7 @@ class ProcessShard:
         return ShardResult(pa.concat_tables([sent, deleted]), writes, side, counts)
 
     def restored(self, rows: pa.Table) -> Iterator[pa.Table]:
-        """Yield the writes of states (`RESTORED_SCHEMA`), of a bounded number of keys each."""
+        """Yield the writes of states (`STATES.restored_schema`), of a bounded number of keys each."""
         for first in range(0, len(rows), _RESTORED_AT_A_TIME):
             some = rows.slice(first, _RESTORED_AT_A_TIME).to_pylist()
             changes = {row["key"].encode(): Change([], _restored_state(row)) for row in some}
@@ -194,49 +191,42 @@ class ProcessShard:
             "ordinal": [row.ordinal for row in sent],
             **self.spec.output.columns([row.values for row in sent]),
         }
-        whole = (
-            self._rows("upsert", {n: combined(table[n]) for n in table.column_names}, len(table), context)
-            for table in tables
-        )
-        return pa.concat_tables([self._rows("upsert", names, len(sent), context), *whole])
+        whole = (self._rows("upsert", {n: combined(table[n]) for n in table.column_names}, context) for table in tables)
+        return pa.concat_tables([self._rows("upsert", names, context), *whole])
 
     def _deleted(self, tombstones: pa.Table | None, context: BatchContext) -> pa.Table:
         """Return the rows that delete those which tombstones name, each once."""
         if tombstones is None:
-            return output_schema(self.spec.output, marks=False).empty_table()
+            return self._schema.empty_table()
         rows = {(row["key"], row["position"], row["ordinal"]): row["time_us"] for row in tombstones.to_pylist()}
         named = sorted(rows)
         keys, position, ordinal = zip(*named, strict=True)
         names = {"output_key": keys, "output_time": [rows[n] for n in named], "position": position, "ordinal": ordinal}
-        return self._rows("delete", names, len(named), context)
+        return self._rows("delete", names, context)
 
-    def _rows(self, op: str, named: Mapping[str, Any], n: int, context: BatchContext) -> pa.Table:
-        schema = output_schema(self.spec.output, marks=False)
-        same = {"op": op, "revision": context.batch_id, "emitted_at": context.clock_us}
-        arrays = [
-            pa.array([same[field.name]] * n, field.type)
-            if field.name in same
-            else pa.array(named[field.name], field.type)
-            if field.name in named
-            else pa.nulls(n, field.type)
-            for field in schema
-        ]
-        return pa.Table.from_arrays(arrays, schema=schema)
+    def _rows(self, op: str, named: Mapping[str, Any], context: BatchContext) -> pa.Table:
+        schema = self._schema
+        known = {name: pa.array(values, schema.field(name).type) for name, values in named.items()}
+        return OUTPUTS.changes(schema, op, known["output_key"], known, context)
+
+    @cached_property
+    def _schema(self) -> pa.Schema:
+        return OUTPUTS.changes_schema(self.spec.fields(OUTPUTS, {}), marks=False)
 
 
 def _state_rows(changes: Mapping[bytes, Change], context: BatchContext) -> pa.Table:
     return pa.Table.from_pylist(
         [_state_row(key.decode(), change.after, context.batch_id) for key, change in changes.items()],
-        schema=state_schema(marks=False),
+        schema=STATES.changes_schema([], marks=False),
     )
 
 
 def _state_row(key: str, state: KeyState | None, batch_id: int) -> dict[str, Any]:
     if state is None:
-        return {"op": "delete", STATES.key: key, "revision": batch_id}
+        return {"op": "delete", STATES.changelog.key: key, "revision": batch_id}
     return {
         "op": "upsert",
-        STATES.key: key,
+        STATES.changelog.key: key,
         "touched_at": state.touched_us,
         "position": state.position,
         "ordinal": state.ordinal,
@@ -254,7 +244,7 @@ def _restored_state(row: Mapping[str, Any]) -> KeyState:
     entries: dict[str, dict[str, str]] = {}
     for entry in row["entries"] or ():
         entries.setdefault(entry["store"], {})[entry["name"]] = entry["value"]
-    timers = {t["name"]: Timer(t["at_us"], t["name"], t["clock"]) for t in row["timers"] or ()}
+    timers = {t["name"]: Timer(t["at"], t["name"], t["clock"]) for t in row["timers"] or ()}
     return KeyState(row["position"], row["ordinal"], row["touched_us"], entries, timers)
 
 

@@ -1,42 +1,37 @@
-"""The spec of a processor's pipeline for workers, its state after a batch, and the columns of its tables."""
+"""The spec of a processor's pipeline for workers, and its state after a batch."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 
+from sessionlake.aggregates import Aggregate
 from sessionlake.engine.operator import StateStat
 from sessionlake.errors import ConfigError
 from sessionlake.operators.process.api import Context, Processor
-from sessionlake.operators.process.changelog import OUTPUTS, STATES
 from sessionlake.operators.process.output import OutputColumns
+from sessionlake.operators.process.table import OUTPUTS
 from sessionlake.operators.process.user_class import load_class, made, opened
 from sessionlake.stream import ingest
-from sessionlake.stream.ingest import EventSpec
+from sessionlake.stream.described import OneInputSpec
 from sessionlake.stream.positions import counted
 from sessionlake.stream.watermark import NO_WATERMARK, advanced, watermark_of
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.changelog import DELETED
-from sessionlake.warehouse.schemas import TIME
+from sessionlake.warehouse.row_table import RowTable
 
-STATE_ROWS = "process_state"
-"""Kind of the rows of the states' changelog that shards put out."""
 EVENT_LIMIT, CLOCK_LIMIT, NEXT_CLOCK = "event_timers_us", "clock_timers_us", "next_clock_timer_us"
 """Of an operator's state: event-time timers before the first have fired, clock timers up to the second; the first clock timer that
 is pending. Times in microseconds, null for none."""
 MAX_CLOCK, MAX_NEXT = (StateStat(name, greatest=True) for name in ("max_clock_timers", "max_next_clock_timer"))
 """Numbers of a batch: the clock up to which timers have fired; the first pending clock timer of a shard, negated."""
-_TIMER = pa.struct([("name", pa.string()), ("at", TIME), ("clock", pa.bool_())])
-_ENTRY = pa.struct([("store", pa.string()), ("name", pa.string()), ("value", pa.string())])
 
 
 @dataclass(frozen=True)
-class ProcessSpec:
+class ProcessSpec(OneInputSpec):
     """A pipeline's processor."""
 
-    events: EventSpec
     columns: tuple[str, ...]
     """Those of the source that `process` is given."""
     path: str
@@ -47,6 +42,17 @@ class ProcessSpec:
     max_state_bytes: int = 1 << 20
     directory: str | None = None
     """pipeline.code."""
+
+    @property
+    def aggregates(self) -> Sequence[Aggregate]:
+        """None."""
+        return ()
+
+    def fields(self, of: RowTable, texts: Mapping[str, str]) -> list[pa.Field]:
+        """Return the declared columns of the rows that are sent; states have no columns of their own."""
+        del texts
+        sent = self.output.arrow.items() if of is OUTPUTS else ()
+        return [schemas.commented(name, type_, f"Column {name}") for name, type_ in sent]
 
     @cached_property
     def types(self) -> dict[str, pa.DataType]:
@@ -99,68 +105,3 @@ def next_state(spec: ProcessSpec, state: Mapping[str, Any], stats: Mapping[str, 
         CLOCK_LIMIT: stats.get(MAX_CLOCK, state.get(CLOCK_LIMIT)),
         NEXT_CLOCK: None if first is None else -first,
     }
-
-
-def output_schema(columns: OutputColumns, *, marks: bool) -> pa.Schema:
-    """Return the schema of output_changelog, or without its id and the marks of batch and attempt."""
-    id_ = schemas.commented("output_id", pa.int64(), "xxhash64(output_key, position, ordinal)")
-    return pa.schema(
-        [
-            schemas.commented("op", pa.string(), "upsert, delete"),
-            schemas.commented("output_key", pa.string(), "The key"),
-            schemas.commented("output_time", TIME, "Time of the source's row, or of the timer"),
-            schemas.commented(
-                "position", pa.int64(), "Position of the source's row; of a timer that of the key's last row"
-            ),
-            schemas.commented("ordinal", pa.int64(), "Number of the row among those sent since that one, from 1"),
-            *(schemas.commented(name, type_, f"Column {name}") for name, type_ in columns.arrow.items()),
-            schemas.commented("revision", pa.int64(), "batch_id of the batch that sent the row"),
-            schemas.commented("emitted_at", TIME, "The clock of that batch"),
-            *([id_] if marks else []),
-            *(schemas.BATCH_MARKS if marks else []),
-        ]
-    )
-
-
-def output_snapshot_schema(columns: OutputColumns) -> pa.Schema:
-    """Return the schema of the snapshot of the rows that are sent."""
-    gone = {"op", *(field.name for field in schemas.BATCH_MARKS)}
-    date = schemas.commented(OUTPUTS.date, pa.date32(), f"UTC date of {OUTPUTS.start}")
-    return pa.schema([*(field for field in output_schema(columns, marks=True) if field.name not in gone), date])
-
-
-_STATE_FIELDS = (
-    schemas.commented(STATES.key, pa.string(), "The key"),
-    schemas.commented("touched_at", TIME, "Greatest time of a row or event-time timer that the state has seen"),
-    schemas.commented("position", pa.int64(), "Position of the last row that the state has seen"),
-    schemas.commented("ordinal", pa.int64(), "Rows sent since that one"),
-    schemas.commented("entries", pa.list_(_ENTRY), "Entries of the stores; values are JSON"),
-    schemas.commented("timers", pa.list_(_TIMER), "Pending timers"),
-    schemas.commented("revision", pa.int64(), "batch_id of the state's last change"),
-)
-
-
-def state_schema(*, marks: bool) -> pa.Schema:
-    """Return the schema of the states' changelog, or without the marks of batch and attempt."""
-    op = schemas.commented("op", pa.string(), "upsert, delete")
-    return pa.schema([op, *_STATE_FIELDS, *(schemas.BATCH_MARKS if marks else [])])
-
-
-def state_snapshot_schema() -> pa.Schema:
-    """Return the schema of the states' snapshot."""
-    deleted = schemas.commented(DELETED, pa.bool_(), "Whether the key has no state any more")
-    part = schemas.commented(STATES.date, pa.int64(), "0: all rows are one part, and files hold ranges of keys")
-    return pa.schema([*_STATE_FIELDS, deleted, part])
-
-
-RESTORED_SCHEMA = pa.schema(
-    [
-        ("key", pa.string()),
-        ("touched_us", pa.int64()),
-        ("position", pa.int64()),
-        ("ordinal", pa.int64()),
-        ("entries", pa.list_(_ENTRY)),
-        ("timers", pa.list_(pa.struct([("name", pa.string()), ("at_us", pa.int64()), ("clock", pa.bool_())]))),
-    ]
-)
-"""The columns of each state that a restore reads."""
