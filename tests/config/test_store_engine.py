@@ -11,6 +11,8 @@ from packaging.utils import canonicalize_name
 from sessionlake.config import store_engines
 from sessionlake.config.load import load_config
 from sessionlake.errors import ConfigError
+from sessionlake.store.directory import ROCKSDB_FORMAT
+from sessionlake.store.layout import FORMAT
 
 CLICKS = """\
 [source]
@@ -81,3 +83,8 @@ def test_a_missing_or_untried_rocksdict_is_told_with_the_version_to_install(
     with pytest.raises(ConfigError) as raised:
         load_config(clicks)
     assert f"{told}run `pip install rocksdict==0.3.29`, or write 'files'" in str(raised.value)
+
+
+def test_bytes_of_values_have_a_version_in_each_engine() -> None:
+    """Whoever raises one because records have other bytes raises the other, too."""
+    assert (FORMAT, ROCKSDB_FORMAT) == (4, 1)

@@ -86,7 +86,7 @@ class ShardTask:
             result, state = self._computed(shard, inputs, handed, path, pending)
         except CorruptionError as error:
             pending.clear()
-            remove_store(path)
+            _remove(path)
             cause = LAYOUT if isinstance(error, LayoutError) else CORRUPT
             yield exchange.stale_report(shard, cause)
         except _StaleError as stale:
@@ -130,7 +130,7 @@ class ShardTask:
             except CorruptionError:
                 if not may_remove:
                     raise
-                remove_store(path)
+                _remove(path)
                 may_remove = False
             except StoreHeldError:
                 if time.monotonic() > until:
@@ -193,6 +193,21 @@ class ShardTask:
                     self.operator.commit(store, writes.slice(first, _WRITTEN_AT_A_TIME), {}, self.context)
                     failpoints.hit("worker_restoring")
         self.operator.commit(store, WRITE_SCHEMA.empty_table(), marks, self.context)
+
+
+def _remove(path: Path) -> None:
+    """Remove a store, once a task that Spark has given up has let it go."""
+    until = time.monotonic() + _LOCK_SECONDS
+    while True:
+        try:
+            remove_store(path)
+        except StoreHeldError as held:
+            if time.monotonic() > until:
+                # Not the damage, or the other layout, for which it is removed, is the error of the batch.
+                raise held from None
+            time.sleep(0.05)
+        else:
+            return
 
 
 def _executor_of_this() -> str:

@@ -62,20 +62,20 @@ def claim(path: Path, of_format: int = FORMAT, earlier: Collection[int] = ()) ->
     return found
 
 
-def hold(path: Path) -> int:
+def hold(path: Path, of_format: int = FORMAT, earlier: Collection[int] = EARLIER) -> int:
     """Claim the directory of a shard's store and take its lock; return the open file that has the lock until it is closed.
 
-    A store of an earlier format is marked as one of this format. Raises StoreHeldError if another process has the lock, and the
+    A store of an earlier format is marked as one of `of_format`. Raises StoreHeldError if another process has the lock, and the
     errors of `claim`.
     """
     for _ in range(_ATTEMPTS):
         # If another process removes the store meanwhile, it is made again.
         with suppress(FileNotFoundError):
-            claim(path, earlier=EARLIER)
+            claim(path, of_format, earlier)
             file = _lock(path)
             try:
-                if claim(path, earlier=EARLIER) != FORMAT:
-                    _mark(path, FORMAT)
+                if claim(path, of_format, earlier) != of_format:
+                    _mark(path, of_format)
             except BaseException:
                 os.close(file)
                 raise

@@ -4,7 +4,10 @@ A batch of writes to several segments and the metadata is applied whole or not a
 `pipeline.store_engine` says so, and so have programs (`buffered`).
 """
 
+import json
+import os
 import time
+import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -15,9 +18,11 @@ from rocksdict import Rdict, WriteBatch
 from sessionlake.errors import StoreError
 from sessionlake.store.api import OfObjects, SegmentWrites, as_objects
 from sessionlake.store.database import META, Database
-from sessionlake.store.directory import ROCKSDB_FORMAT, claim, mark_damage, remove_store
+from sessionlake.store.directory import ROCKSDB_FORMAT, empty, hold, mark_damage
 from sessionlake.store.disk_space import WRITE_BUFFER, require_disk_space, sizes
 
+LIVE = "live segments"
+"""The metadata entry with the numbers of the segments that count, as JSON; stores of earlier releases lack it."""
 SEGMENT = "s"
 """The beginning of a segment's family's name; its number follows."""
 _FLUSH_EARLY = 10_000
@@ -42,11 +47,25 @@ class RocksSegments(OfObjects):
         self._open()
 
     def _open(self) -> None:
+        # The lock is ours and not RocksDB's alone: RocksDB does not see that the file which it locks was removed meanwhile.
         with mark_damage(self.path):
-            claim(self.path, ROCKSDB_FORMAT)
+            self._unlock = weakref.finalize(self, os.close, hold(self.path, ROCKSDB_FORMAT, ()))
+        try:
+            self._open_held()
+        except BaseException:
+            self._release()
+            raise
+
+    def _open_held(self) -> None:
+        with mark_damage(self.path):
             require_disk_space(self.path)
             self._db = Database(self.path)
-        self._segments = {int(name.removeprefix(SEGMENT)) for name in self._db.names}
+            self._segments = live_segments(self._db)
+            for name in self._db.names - set(map(_name, self._segments)):
+                self._db.drop(
+                    name
+                )  # a process ended between a write and the drop of a segment, or before the write of a new one
+        self._unflushed: set[int] = set()
 
     @property
     def segments(self) -> list[int]:
@@ -74,6 +93,9 @@ class RocksSegments(OfObjects):
             self._write(writes, meta)
 
     def _write(self, writes: SegmentWrites, meta: Mapping[str, bytes]) -> None:
+        if meta:
+            # The commit's id must not outlive rows of earlier writes, whose logs may be lost one by one.
+            self._flush(self._unflushed)
         batch = WriteBatch(raw_mode=True)
         for segment, (keys, values) in writes.items():
             batch.set_default_column_family(self._db.handle(_name(segment)))
@@ -85,9 +107,10 @@ class RocksSegments(OfObjects):
                 else:
                     put(key, value)
         batch.set_default_column_family(self._db.handle(META))
-        for name, value in meta.items():
+        for name, value in {**meta, LIVE: _listed(self._segments)}.items():
             batch.put(name.encode(), value)
         self._db.write(batch)
+        self._unflushed |= writes.keys()
         for segment, (keys, _) in writes.items():
             if len(keys) >= _FLUSH_EARLY:
                 self._family(segment).flush(wait=False)  # during the task's computation, not at its end
@@ -101,10 +124,18 @@ class RocksSegments(OfObjects):
 
     def drop(self, segments: Iterable[int]) -> None:
         """Drop live segments, whatever they hold, in constant time each."""
-        for old in segments:
-            with mark_damage(self.path):
-                self._db.drop(_name(old))
-            self._segments.discard(old)
+        gone = set(segments)
+        if not gone:
+            return
+        with mark_damage(self.path):
+            self._segments -= gone
+            self._unflushed -= gone
+            batch = WriteBatch(raw_mode=True)
+            batch.set_default_column_family(self._db.handle(META))
+            batch.put(LIVE.encode(), _listed(self._segments))
+            self._db.write(batch)
+            for number in gone:
+                self._db.drop(_name(number))
 
     def items(
         self, segment: int, low: bytes | None = None, high: bytes | None = None, limit: int | None = None
@@ -126,10 +157,12 @@ class RocksSegments(OfObjects):
         Closing aborts a compaction. One that takes longer than a task would be started and aborted for ever, while the
         files, and with them the time of a read, grow without bound.
         """
+        if "_db" not in vars(self):  # `clear` failed, and its error is the one to see
+            self._release()
+            return
         try:
             with mark_damage(self.path):
-                for name in self._db.written:
-                    self._db.family(name).flush(wait=True)
+                self._flush(self._unflushed)
                 if self._db.written:
                     self._await_compactions()
                     self._require_no_failure()
@@ -160,18 +193,52 @@ class RocksSegments(OfObjects):
             require_disk_space(self.path, WRITE_BUFFER)
             self._db.write(WriteBatch(raw_mode=True))  # raises an error of the background work, if there was one
 
+    def _flush(self, segments: Iterable[int]) -> None:
+        for number in [*segments]:
+            self._family(number).flush(wait=True)
+        self._unflushed.clear()
+
     def _release(self) -> None:
+        try:
+            self._let_go()
+        finally:
+            # Last: to close any file of the lock takes RocksDB's own lock from it.
+            self._unlock()
+
+    def _let_go(self) -> None:
         db = vars(self).pop("_db", None)
         if db is not None:
             with mark_damage(self.path):
                 db.close()
 
     def clear(self) -> None:
-        """Remove everything and start empty; StoreError if that fails, because new writes must not mix with the remains."""
+        """Remove everything and start empty, under the lock; StoreError if that fails, because new writes must not mix with the remains."""
         with suppress(StoreError):  # a database that can't be closed any more is removed anyway
-            self._release()
-        remove_store(self.path)
-        self._open()
+            self._let_go()
+        try:
+            empty(self.path)
+        except OSError as error:
+            raise StoreError(
+                f"store: {str(self.path)!r} can't be removed ({error}); remove it and start again"
+            ) from error
+        self._open_held()
+
+
+def live_segments(db: Database) -> set[int]:
+    """Return the segments that count; an error of damage if one of them is not there.
+
+    RocksDB opens a database whose list of families is cut, and skips writes to families which are not open.
+    """
+    there = {int(name.removeprefix(SEGMENT)) for name in db.names}
+    listed = db.meta(LIVE)
+    live = there if listed is None else set(json.loads(listed))
+    if live - there:
+        raise OSError(f"Corruption: no segments {sorted(live - there)} in the list of families")
+    return live
+
+
+def _listed(segments: Iterable[int]) -> bytes:
+    return json.dumps(sorted(segments)).encode()
 
 
 def _name(segment: int) -> str:

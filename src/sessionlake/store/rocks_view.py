@@ -1,29 +1,30 @@
-"""A read-only view of a RocksDB store while another process has it open, as `secondary` has for sorted files."""
+"""A read-only snapshot of a RocksDB store while another process has it open: the counterpart of `secondary` for sorted files."""
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from itertools import islice
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import cast
 
 import pyarrow as pa
+from rocksdict import Rdict
 
 from sessionlake.errors import StoreError
 from sessionlake.store.api import IDS_FROM
 from sessionlake.store.database import Database, is_data
 from sessionlake.store.directory import CURRENT, is_damage
-from sessionlake.store.rocks import SEGMENT
+from sessionlake.store.rocks import SEGMENT, live_segments
 from sessionlake.store.runs import DamagedError
 from sessionlake.store.secondary import Items
 
-_ATTEMPTS = 5
+_ATTEMPTS, _RETRY_S = 5, 0.01
 _LOOKS, _PAUSE_S = 50, 0.1
+"""`rocks_may_hold` tries again, after a pause, until no file changes during a try."""
 _KEYS_AT_ONCE = 10_000
 
 
 class RocksView:
-    """A store as it is now. FileNotFoundError if there is none, StoreError if it can't be read.
+    """A snapshot of a store. FileNotFoundError if there is none, StoreError if it can't be read.
 
     Reads raise DamagedError if bytes are damaged, and OSError if the machine can't give them.
     """
@@ -36,16 +37,18 @@ class RocksView:
                 raise FileNotFoundError(path)
             try:
                 self._open()
-            except Exception as found:  # noqa: BLE001 (RocksDB's own have no type; a file may have gone meanwhile)
+            except Exception as found:  # noqa: BLE001 (rocksdict raises plain Exception; a file may have gone meanwhile)
                 error = found
+                time.sleep(_RETRY_S)
             else:
                 return
         raise StoreError(f"store: {str(path)!r} can't be read ({error}); mend that, or remove it") from error
 
     def _open(self) -> None:
         self._db = Database(self._path, read_only=True)
-        numbered = {int(name.removeprefix(SEGMENT)): name for name in self._db.names}
-        self._families = {number: self._db.family(name) for number, name in numbered.items() if number < IDS_FROM}
+        # A segment that a commit made between the reading of the families and that of the log would be missing.
+        live = live_segments(self._db)
+        self._families = {number: self._db.family(f"{SEGMENT}{number}") for number in live if number < IDS_FROM}
         self._segments = sorted(self._families)
 
     @property
@@ -54,16 +57,18 @@ class RocksView:
         return self._segments
 
     def meta(self, name: str) -> bytes | None:
-        """Return a metadata entry."""
-        with self._translated():
+        """Return a metadata entry; StoreError if it can't be read."""
+        try:
             return self._db.meta(name)
+        except Exception as error:
+            raise StoreError(f"store: {str(self._path)!r} can't be read ({error}); mend that, or remove it") from error
 
     def get(self, segment: int, keys: list[bytes]) -> list[bytes | None]:
         """Return the values of distinct keys in a segment."""
         family = self._families.get(segment)
         if family is None:
             return [None] * len(keys)
-        with self._translated():
+        with self._read_errors():
             return cast(list[bytes | None], family.get(cast(list[str | int | float | bytes | bool], keys)))
 
     def items(
@@ -74,7 +79,7 @@ class RocksView:
             return
         entries = self._families[segment].iter()
         first, last = (high, low) if backward else (low, high)
-        with self._translated():
+        with self._read_errors():
             if first is None:
                 (entries.seek_to_last if backward else entries.seek_to_first)()
             else:
@@ -86,11 +91,11 @@ class RocksView:
                 return
             yield key, cast(bytes, entries.value())
             onward()
-        with self._translated():
+        with self._read_errors():
             entries.status()  # raises if reading ended before the last key
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _read_errors(self) -> Iterator[None]:
         try:
             yield
         except Exception as error:
@@ -98,20 +103,21 @@ class RocksView:
             raise (DamagedError if is_damage(text, self._path) else OSError)(text) from error
 
 
-def rocks_may_hold(path: Path, keys: list[bytes], among: Callable[[pa.Array], bool] | None) -> bool:
-    """Say whether a RocksDB store has one of the keys in any segment, or can't be read, so that nobody knows.
+def rocks_may_hold(path: Path, keys: list[bytes], matches: Callable[[pa.Array], bool] | None) -> bool:
+    """Say whether a RocksDB store may contain a key in any segment; True also if it can't be read.
 
-    `among` says whether some of a store's keys name one; without it a key is the whole of a store's. Another process may
-    write to the store meanwhile: a "no" counts only if no file changed while it was looked for. Values that newer ones hide
-    are not found.
+    `matches` gets an array of stored keys and says whether one matches. Without it stored keys are compared with `keys`. Another
+    process may write meanwhile: a "no" counts only if no file changed during the search. Overwritten and deleted entries
+    which files still have are not found.
     """
     for _ in range(_LOOKS):
         before = _files(path)
         if CURRENT not in before:
-            return False
+            # A removal, which takes that file first, may have been interrupted.
+            return any(name.endswith((".sst", ".log")) for name in before)
         try:
-            found = _has(path, keys, among)
-        except Exception:  # noqa: BLE001 (RocksDB's own have no type)
+            found = _has(path, keys, matches)
+        except Exception:  # noqa: BLE001 (rocksdict raises plain Exception)
             found = None
         if found or _files(path) == before:
             return found is not False
@@ -119,31 +125,38 @@ def rocks_may_hold(path: Path, keys: list[bytes], among: Callable[[pa.Array], bo
     return True
 
 
-def _has(path: Path, keys: list[bytes], among: Callable[[pa.Array], bool] | None) -> bool:
+def _has(path: Path, keys: list[bytes], matches: Callable[[pa.Array], bool] | None) -> bool:
     db = Database(path, read_only=True)
     try:
         families = [db.family(name) for name in db.names]
-        if among is None:
+        if matches is None:
             asked = cast(list[str | int | float | bytes | bool], keys)
             return any(value is not None for family in families for value in cast(list[object], family.get(asked)))
-        for family in families:
-            names = iter(family.keys())
-            while some := list(islice(names, _KEYS_AT_ONCE)):
-                if among(pa.array(some, pa.binary())):
-                    return True
-        return False
+        return any(matches(pa.array(some, pa.binary())) for family in families for some in _keys(family))
     finally:
         db.close()
 
 
+def _keys(family: Rdict) -> Iterator[list[bytes]]:
+    """Yield all keys of a family, some at a time; raise if they can't be read to the end, where rocksdict's `keys` ends without a word."""
+    entries = family.iter()
+    entries.seek_to_first()
+    while entries.valid():
+        some: list[bytes] = []
+        while entries.valid() and len(some) < _KEYS_AT_ONCE:
+            some.append(cast(bytes, entries.key()))
+            entries.next()
+        yield some
+    entries.status()
+
+
 def _files(path: Path) -> dict[str, tuple[int, int]]:
-    """Return size and time of each of a store's files, by name."""
+    """Return size and modification time of each file of a store, by name; none if the store is gone."""
     found = {}
-    for file in path.iterdir() if path.exists() else ():
-        try:
-            status = file.stat()
-        except FileNotFoundError:
-            continue
-        if is_data(file.name):
-            found[file.name] = (status.st_size, status.st_mtime_ns)
+    with suppress(FileNotFoundError):
+        for file in path.iterdir():
+            with suppress(FileNotFoundError):
+                status = file.stat()
+                if is_data(file.name):
+                    found[file.name] = (status.st_size, status.st_mtime_ns)
     return found

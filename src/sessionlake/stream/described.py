@@ -1,6 +1,6 @@
-"""An operator as data: tables of rows and rules over them, from which the workers' half derives; without Spark.
+"""Base of operators declared by their tables and settings: the part for workers, without Spark.
 
-`described_kind` has the driver's half. Unless an operator says otherwise, rows have any age, and nothing waits for a time.
+`described_kind` has the part for the driver. By default no row is too old, and no batch is due at a later time.
 """
 
 from abc import abstractmethod
@@ -25,7 +25,7 @@ from sessionlake.warehouse.row_table import RowTable
 
 
 class DescribedSpec(Protocol):
-    """The settings for workers."""
+    """The settings of an operator, as workers get them."""
 
     @property
     def inputs(self) -> Mapping[str, EventSpec]:
@@ -33,7 +33,7 @@ class DescribedSpec(Protocol):
 
     @property
     def aggregates(self) -> Sequence[Aggregate]:
-        """The aggregates in states; none if states have none."""
+        """The aggregates with stored states; empty if the operator has none."""
 
     @property
     def event_types(self) -> Mapping[str, pa.DataType]:
@@ -41,10 +41,10 @@ class DescribedSpec(Protocol):
 
     @property
     def suite_values(self) -> Mapping[str, int | bool]:
-        """Numbers for quality suites."""
+        """Parameters for the pipeline's quality suites."""
 
-    def fields(self, of: RowTable, texts: Mapping[str, str]) -> list[pa.Field]:
-        """Return the pipeline's own columns of a table's rows; `texts` describe aggregates by name."""
+    def fields(self, table: RowTable, texts: Mapping[str, str]) -> list[pa.Field]:
+        """Return the columns of a table from the config; `texts` maps an aggregate's name to its text."""
 
     def under(self, live: Mapping[str, Any]) -> Self:
         """Return the spec under other settings of classification (`Config.live_settings`)."""
@@ -58,7 +58,7 @@ class OneInputSpec:
 
     @property
     def inputs(self) -> Mapping[str, EventSpec]:
-        """The one."""
+        """The single input, named EVENTS."""
         return {EVENTS: self.events}
 
     @property
@@ -68,7 +68,7 @@ class OneInputSpec:
 
     @property
     def suite_values(self) -> Mapping[str, int | bool]:
-        """None."""
+        """Empty: no parameters."""
         return {}
 
     def under(self, live: Mapping[str, Any]) -> Self:
@@ -78,27 +78,28 @@ class OneInputSpec:
 
 @dataclass(frozen=True)
 class Described(EventOperator):
-    """See `engine.operator.Operator` for the methods that are not here."""
+    """Base of operators declared by class variables; `engine.operator.Operator` documents the other methods."""
 
     TABLES: ClassVar[tuple[RowTable, ...]]
-    """The tables in the order of their commits: the first one's rows restore stores, the last one's are the results."""
+    """Tables in the order of their commits. Stores are restored from the first; the last has the results. With several, changes of the
+    first come as a side output."""
     CORRECTIONS: ClassVar[Mapping[str, CorrectionKind]]
     """The known corrections, by kind."""
     LAYOUT: ClassVar[str] = "1"
-    """The version of the records in stores."""
+    """Version of the records in stores; if it changes, stores are restored."""
     NUMBERED: ClassVar[bool] = False
     """Whether accepted rows are numbered in the order of their source (`stream/positions.py`)."""
     UNNEEDED: ClassVar[Mapping[str, str]] = {}
-    """By table the SQL of rows no longer needed for any result."""
+    """By table name an SQL condition for rows no result needs any more."""
     BOUND: ClassVar[Mapping[str, Any]] = {}
-    """Settings which bind the tables, besides the config's. If one changes, the tables must be rebuilt."""
+    """Settings fixed when the tables are made, besides the config's. If a value changes, the tables must be rebuilt."""
     LATE_COLUMNS: ClassVar[tuple[pa.Field, ...]] = ()
     """Further columns in the table of late events."""
     spec: Any
 
     @property
     def ticks(self) -> bool:
-        """Whether rows are numbered."""
+        """Whether every shard runs in every batch: if rows are numbered."""
         return self.NUMBERED
 
     @classmethod
@@ -128,28 +129,32 @@ class Described(EventOperator):
         return Limits(NO_WATERMARK, latest, context.clock_us)
 
     def layout(self) -> str:
-        """Return what a store's content depends on, besides its keys."""
+        """Return LAYOUT, and the settings that stored records depend on."""
         return self.LAYOUT
 
     @classmethod
     def due_us(cls, state: Mapping[str, Any]) -> int | None:
-        """Return the time, by the clock, at which a batch is needed though nothing comes in; None: nothing waits for a time."""
+        """Return the clock time at which a batch must run even without input; None if there is none."""
         del state
         return None
 
     @classmethod
     def expired_in(cls, config: Config, state: Mapping[str, Any]) -> int:
-        """Return the time before which restates are refused: no row is too old, but with `unique_for` events are, and identities are not needed."""
+        """Return the time before which events can't be restated.
+
+        There is no limit without `unique_for`. With it the limit is the watermark less the longest `unique_for`: earlier ids are
+        forgotten.
+        """
         asked = [side.event.unique_us for side in config.inputs.values()]
         longest = max((unique_us for unique_us in asked if unique_us is not None), default=None)
         return NO_WATERMARK if longest is None else watermark_of(state) - longest
 
     def next_state(self, state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[str, Any]:
-        """Return the watermark, which says how far events have come, and closes nothing; of several inputs the least."""
+        """Return the new watermark, with several inputs the least. It closes no result."""
         return advanced(state, stats, tuple(self.spec.inputs))
 
     def expired_us(self, state: Mapping[str, Any]) -> int:
-        """Return that no event is too old."""
+        """Return NO_WATERMARK: no event is too old."""
         del state
         return NO_WATERMARK
 
@@ -158,13 +163,13 @@ class LatestTables:
     """The rows in memory from which stores are restored; see `local.tables.LocalTables` for the methods."""
 
     def __init__(self, tables: Sequence[RowTable]) -> None:
-        self._table, self._is_side = tables[0], len(tables) > 1
+        self._table, self._in_side_output = tables[0], len(tables) > 1
         self.rows = LatestRows(*self._table.changelog.identity)
-        """By identity."""
+        """The latest row by identity."""
 
     def add(self, results: Sequence[ShardResult]) -> list[Row]:
-        """Take a batch's changes; return those of results."""
-        if not self._is_side:
+        """Take a batch's changes; return the changes of the results."""
+        if not self._in_side_output:
             return [row for result in results for row in self.rows.add(result.changes)]
         for result in results:
             if self._table.output in result.side:

@@ -94,7 +94,7 @@ class DescribedKind:
                 tables,
                 table.changes_schema(self._fields(table), marks=True),
                 table.output,
-                table.adds,
+                table.compute,
             )
             for table in self.described.TABLES
         )

@@ -23,14 +23,14 @@ def layout_of(shards: int, own: str, engine: StoreEngine) -> str:
     """Return all that the stores' content depends on, besides their keys: if it changes, they are restored. `own` is the operator's part.
 
     >>> layout_of(4, "1", "files"), layout_of(4, "1", "rocksdb")
-    ('4/1', '4/1/rocksdb')
+    ('4/1', 'rocksdb/4/1')
     """
-    return "/".join([str(shards), own, *([] if engine == FILES else [engine])])
+    return "/".join([*([] if engine == FILES else [engine]), str(shards), own])
 
 
 def engine_in(layout: str) -> StoreEngine:
     """Return the engine that a layout names."""
-    return ROCKSDB if layout.endswith(f"/{ROCKSDB}") else FILES
+    return ROCKSDB if layout.startswith(f"{ROCKSDB}/") else FILES
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ _OP = schemas.commented("op", pa.string(), "upsert, delete")
 
 
 class Role(Enum):
-    """The part of a column in a change."""
+    """How a change fills a column."""
 
     KEY = auto()
     CLOCK = auto()
@@ -42,12 +42,12 @@ class Column:
 
     @property
     def field(self) -> pa.Field:
-        """The column with its comment, which the tables show."""
+        """The Arrow field, with the comment as metadata."""
         return schemas.commented(self.name, self.type, self.comment)
 
 
 class Batch(Protocol):
-    """A batch, as `engine.operator.BatchContext` has it."""
+    """The attributes of `engine.operator.BatchContext` which changes need."""
 
     @property
     def clock_us(self) -> int:
@@ -59,7 +59,7 @@ class Batch(Protocol):
 
 
 VALUES = None
-"""The place for columns from the pipeline's config, such as aggregates."""
+"""Placeholder in `RowTable.columns` for columns from the pipeline's config, such as aggregates."""
 
 
 def _unchanged(rows: pa.Table) -> pa.Table:
@@ -75,37 +75,40 @@ class RowTable:
     columns: tuple[Column | None, ...]
     """All columns in their order, VALUES among them."""
     rows: str
-    """The rows in words, as in "snapshot of both sides' rows"."""
+    """The rows in words, for the tables' comments."""
     part: str = "0: all rows are one part, and files hold ranges of keys"
-    """The comment on the snapshot's column with a row's part."""
+    """Comment on the snapshot's column `changelog.date`."""
     part_type: pa.DataType = INT64
     output: str = "changes"
     """The changes' name among the outputs of a shard (`engine.outputs`)."""
-    added: tuple[Column, ...] = ()
-    """Columns computed from the others: `adds` gives them to rows from shards."""
-    adds: Callable[[pa.Table], pa.Table] = _unchanged
+    computed: tuple[Column, ...] = ()
+    """Columns computed from the others. `compute` appends them to changes from shards."""
+    compute: Callable[[pa.Table], pa.Table] = _unchanged
     stored_only: tuple[Column, ...] = ()
     """Columns of the snapshot alone."""
 
     @property
-    def known(self) -> Iterator[Column]:
-        """The columns of every pipeline."""
+    def fixed(self) -> Iterator[Column]:
+        """The columns which do not depend on the config."""
         return (column for column in self.columns if column is not VALUES)
 
     @property
     def restored(self) -> list[Column]:
         """The columns which restore a store, in their order."""
-        return [column for column in self.known if column.restored_as is not None]
+        return [column for column in self.fixed if column.restored_as is not None]
 
     def changes_schema(self, values: Iterable[pa.Field], *, marks: bool) -> pa.Schema:
-        """Return the schema of the changes; without `marks` as shards put them out. `values` are the fields for VALUES."""
-        marked = [*(column.field for column in self.added), *schemas.BATCH_MARKS] if marks else []
+        """Return the schema of changes; `values` are the fields for VALUES.
+
+        With `marks` it is the table's, with computed columns and the marks of batch and attempt. Without it is that of a shard's output.
+        """
+        marked = [*(column.field for column in self.computed), *schemas.BATCH_MARKS] if marks else []
         return pa.schema([_OP, *self._fields(values), *marked])
 
     def snapshot_schema(self, values: Iterable[pa.Field]) -> pa.Schema:
         """Return the schema of the latest rows."""
         part = schemas.commented(self.changelog.date, self.part_type, self.part)
-        more = (column.field for column in (*self.added, *self.stored_only))
+        more = (column.field for column in (*self.computed, *self.stored_only))
         return pa.schema([*self._fields(values), *more, part])
 
     def changes(
@@ -113,12 +116,14 @@ class RowTable:
     ) -> pa.Table:
         """Return changes of the rows of some keys, as `schema` (`changes_schema` without marks) has them.
 
-        `known` has values by column; the other columns are null, counts 0. `by` is the batch that makes the changes; None for
-        rows as they were, whose clock and number are in `known`.
+        `known` has values by column; the other columns are null, counts 0. `by` is the batch which makes the changes. Previous
+        versions of rows have None, and `known` has their clock and revision. KeyError for an unknown column.
         """
+        if unknown := known.keys() - set(schema.names):
+            raise KeyError(f"{self.changelog.changes} has no columns {sorted(unknown)}")
         rows = len(keys)
         found = {"op": pa.repeat(op, rows), **known}
-        for column in self.known:
+        for column in self.fixed:
             if column.role is Role.KEY:
                 found[column.name] = keys
             elif column.role is Role.COUNT:

@@ -25,6 +25,8 @@ from sessionlake.store.engines import engine_at
 from sessionlake.store.reading import may_hold, run_holds, run_keys
 from sessionlake.store.runs import DamagedError
 from sessionlake.stream.lock import locked_store
+from sessionlake.warehouse.batches import find_last_batch
+from sessionlake.warehouse.lake import Lake
 
 _TELLING = 6
 """Bytes from which on a key is not found by chance."""
@@ -174,8 +176,11 @@ def _store_has(path: Path, named: _Named, *, of_rocksdb: bool) -> bool:
 
 
 def _own(config: Config, keys: Keys) -> list[Path]:
-    shards = shard_of(pa.array(keys.values, pa.string()), config.pipeline.shards)
-    return [Path(config.driver_store_dir) / str(shard) for shard in sorted(set(shards.tolist()))]
+    """Return the stores of the keys' shards, by the config's number and by that of a driver which may run with another."""
+    names, last = pa.array(keys.values, pa.string()), find_last_batch(Lake.of(config))
+    counts = {config.pipeline.shards, *([] if last is None else [len(last.shards)])}
+    shards = {shard for count in counts for shard in shard_of(names, count).tolist()}
+    return [Path(config.driver_store_dir) / str(shard) for shard in sorted(shards)]
 
 
 def _is_pending(file: Path) -> bool:

@@ -28,9 +28,9 @@ class GroupSpec(OneInputSpec):
 
     aggregates: tuple[Aggregate, ...]
 
-    def fields(self, of: RowTable, texts: Mapping[str, str]) -> list[pa.Field]:
+    def fields(self, table: RowTable, texts: Mapping[str, str]) -> list[pa.Field]:
         """Return the aggregates' columns."""
-        del of
+        del table
         return [schemas.commented(a.name, a.value_type, texts.get(a.name, a.name)) for a in self.aggregates]
 
 

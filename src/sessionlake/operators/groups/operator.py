@@ -1,4 +1,4 @@
-"""Groups as the engine's operator: tombstones of a shard come first, then the batch's parts; a key has one record in the store."""
+"""Groups as the engine's operator. In a batch, tombstones are applied before the pre-aggregated events ("parts"). A key has one record in the store."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -32,9 +32,9 @@ from sessionlake.warehouse.changelog import STATE
 from sessionlake.warehouse.schemas import TIME
 
 SEGMENT, INTERVAL_US = 0, 1
-"""The one segment of the store, that of records which end at 0; and the length of segments, of which any would do."""
+"""All records end at 0, so all are in segment 0. The length of segments is arbitrary."""
 _RESTORED_AT_A_TIME = 500_000
-"""Rows; a key has one, so they may be cut anywhere."""
+"""Rows in a piece of a restore. Any cut is right, since a key has only one row."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,12 @@ class Groups(Described):
         return cls(GroupSpec(events, aggregates))
 
     def split_rows(self, context: BatchContext, name: str, number: int, rows: Rows) -> Split:
-        """Merge the events of each key."""
+        """Yield the pieces for a map task's rows: a part for each key."""
         del name, number
         return split_events(self.spec, context, rows)
 
     def open_store(self, path: Path, opened: OpenSegments = FileSegments) -> SegmentedSessionStore:
-        """Open a shard's store: records of sessions that begin when the group changed last."""
+        """Open a shard's store. It has records of sessions: `start` is the time of the last change, `end` is 0."""
         return SegmentedSessionStore(path, INTERVAL_US, opened)
 
     def commit(
@@ -69,17 +69,18 @@ class Groups(Described):
         store.apply(writes, meta, SEGMENT)
 
     def apply(self, inputs: Inputs, store: SegmentedSessionStore, context: BatchContext) -> ShardResult:
-        """Return the rows that the shard's tombstones delete, and those that its parts change."""
+        """Compute the shard's changes, store writes and counts."""
         aggregates = self.spec.aggregates
         parts = inputs.get(PARTS, parts_schema(self.spec).empty_table())
         removals = inputs.get(at_revision.REMOVE, at_revision.REMOVE_SCHEMA.empty_table())
         codes, keys = sorted_codes(pa.chunked_array([*parts["key"].chunks, *removals["key"].chunks], pa.string()))
         stored = store.find_many(keys.cast(pa.binary()), np.zeros(len(keys), np.int64)).sessions
-        gone, stale = at_revision.removed_by(removals, codes[len(parts) :], stored)
-        kept, columns = stored.take(np.flatnonzero(~gone)), [combined(column) for column in parts.columns[2:]]
-        merged = merge(aggregates, kept, codes[: len(parts)], parts[COUNT].to_numpy(), columns, keys)
+        is_removed, stale = at_revision.removed_by(removals, codes[len(parts) :], stored)
+        remaining = stored.take(np.flatnonzero(~is_removed))
+        states = [combined(column) for column in parts.columns[2:]]  # after key and count
+        merged = merge(aggregates, remaining, codes[: len(parts)], parts[COUNT].to_numpy(), states, keys)
         # A row that a tombstone deletes, and that the batch's events make anew, is an upsert.
-        removed = stored.codes[gone]
+        removed = stored.codes[is_removed]
         deleted = np.sort(np.concatenate([merged.deleted, removed[~is_among(removed, merged.codes)]]))
         changed, rows = np.concatenate([merged.codes, deleted]), len(merged.codes)
         put = _records(
@@ -95,8 +96,10 @@ class Groups(Described):
         deletes = GROUPS.changes(schema, "delete", keys.take(pa.array(deleted)), {}, context)
         replaced = None
         if context.keeps_replaced:
-            was = stored.take(np.flatnonzero(is_among(stored.codes, changed)))
-            replaced = GROUPS.changes(schema, "upsert", keys.take(pa.array(was.codes)), self._known(was), None)
+            previous = stored.take(np.flatnonzero(is_among(stored.codes, changed)))
+            replaced = GROUPS.changes(
+                schema, "upsert", keys.take(pa.array(previous.codes)), self._known(previous), None
+            )
         stats = {"upserts": rows, "deletes": len(deleted)}
         changes = pa.concat_tables([upserts, deletes])
         result = ShardResult(changes, writes if len(writes) else None, {}, stats, replaced=replaced)

@@ -48,10 +48,10 @@ class ProcessSpec(OneInputSpec):
         """None."""
         return ()
 
-    def fields(self, of: RowTable, texts: Mapping[str, str]) -> list[pa.Field]:
+    def fields(self, table: RowTable, texts: Mapping[str, str]) -> list[pa.Field]:
         """Return the declared columns of the rows that are sent; states have no columns of their own."""
         del texts
-        sent = self.output.arrow.items() if of is OUTPUTS else ()
+        sent = self.output.arrow.items() if table is OUTPUTS else ()
         return [schemas.commented(name, type_, f"Column {name}") for name, type_ in sent]
 
     @cached_property

@@ -60,7 +60,7 @@ OUTPUTS = RowTable(
     rows="output",
     part="UTC date of output_time",
     part_type=pa.date32(),
-    added=(Column("output_id", pa.int64(), "xxhash64(output_key, position, ordinal)"),),
-    adds=_identified,
+    computed=(Column("output_id", pa.int64(), "xxhash64(output_key, position, ordinal)"),),
+    compute=_identified,
 )
 """The rows that are sent."""

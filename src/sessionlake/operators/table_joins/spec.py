@@ -74,10 +74,10 @@ class TableJoinSpec:
         """Whether each side's rows are there alone."""
         return {f"{name}_alone": name in self.outer for name in self.both}
 
-    def fields(self, of: RowTable, texts: Mapping[str, str]) -> list[pa.Field]:
+    def fields(self, table: RowTable, texts: Mapping[str, str]) -> list[pa.Field]:
         """Return positions and columns of a result; rows of sides have no columns of their own."""
         del texts
-        if of is not JOINED:
+        if table is not JOINED:
             return []
         positions = (
             schemas.commented(f"{side}_position", pa.int64(), f"The row of {self.both[side].name}; 0 for none")

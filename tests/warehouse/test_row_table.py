@@ -1,0 +1,54 @@
+"""A table that is declared once: what its schemas, changes and restores derive."""
+
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+
+from sessionlake.warehouse.changelog import OneRowChangelog
+from sessionlake.warehouse.row_table import VALUES, Column, Role, RowTable
+
+TIME = pa.timestamp("us", "UTC")
+ROWS = RowTable(
+    OneRowChangelog("thing", time="changed_at"),
+    (
+        Column("thing_key", pa.string(), "The key", Role.KEY, "key"),
+        Column("changed_at", TIME, "When", Role.CLOCK, "changed_us"),
+        Column("number", pa.int64(), "How many", Role.COUNT, "number"),
+        Column("revision", pa.int64(), "The batch", Role.REVISION),
+        VALUES,
+    ),
+    rows="things",
+    computed=(Column("twice", pa.int64(), "2 * number"),),
+    stored_only=(Column("gone", pa.bool_(), "Whether it is gone"),),
+)
+SUM = pa.field("total", pa.float64())
+SCHEMA = ROWS.changes_schema([SUM], marks=False)
+BATCH = SimpleNamespace(clock_us=5_000_000, batch_id=7)
+
+
+def test_schemas_have_the_columns_in_their_order() -> None:
+    own = ["thing_key", "changed_at", "number", "revision", "total"]
+    assert SCHEMA.names == ["op", *own]
+    assert ROWS.changes_schema([SUM], marks=True).names == ["op", *own, "twice", "batch_id", "commit_id"]
+    assert ROWS.snapshot_schema([SUM]).names == [*own, "twice", "gone", "thing_part"]
+    assert ROWS.restored_schema() == pa.schema(
+        [("key", pa.string()), ("changed_us", pa.int64()), ("number", pa.int64())]
+    )
+    assert SCHEMA.field("number").metadata == {b"comment": b"How many"}
+
+
+def test_a_change_has_clock_and_number_of_its_batch_and_a_delete_only_these() -> None:
+    known = {"number": pa.array([3]), "total": pa.array([1.5])}
+    (put,) = ROWS.changes(SCHEMA, "upsert", pa.array(["a"]), known, BATCH).to_pylist()
+    assert (put["op"], put["thing_key"], put["number"], put["total"], put["revision"]) == ("upsert", "a", 3, 1.5, 7)
+    assert put["changed_at"].timestamp() == 5
+    (gone,) = ROWS.changes(SCHEMA, "delete", pa.array(["a"]), {}, BATCH).to_pylist()
+    assert (gone["op"], gone["number"], gone["total"], gone["revision"]) == ("delete", 0, None, 7)
+
+
+def test_previous_rows_keep_their_own_and_a_misspelt_column_is_refused() -> None:
+    (was,) = ROWS.changes(SCHEMA, "upsert", pa.array(["a"]), {"revision": pa.array([2])}, None).to_pylist()
+    assert (was["revision"], was["changed_at"]) == (2, None)
+    with pytest.raises(KeyError, match="totl"):
+        ROWS.changes(SCHEMA, "upsert", pa.array(["a"]), {"totl": pa.array([1.0])}, BATCH)
