@@ -61,10 +61,9 @@ class RocksSegments(OfObjects):
             require_disk_space(self.path)
             self._db = Database(self.path)
             self._segments = live_segments(self._db)
+            # A process may have ended before it dropped a segment, or before it wrote to a new one.
             for name in self._db.names - set(map(_name, self._segments)):
-                self._db.drop(
-                    name
-                )  # a process ended between a write and the drop of a segment, or before the write of a new one
+                self._db.drop(name)
         self._unflushed: set[int] = set()
 
     @property
