@@ -12,7 +12,7 @@ from tests.infra.infra_files import ROOT
 from tests.infra.prose import prose, rate
 
 SRC = ROOT / "src" / "sessionlake"
-FILES, LINES = 828, 97_620
+FILES, LINES = 828, 97_630
 ANSWERS = 366
 """Methods of operators that answer one of the INTERFACES."""
 CIRCLE = 16

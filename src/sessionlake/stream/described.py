@@ -6,22 +6,24 @@
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import pyarrow as pa
 
 from sessionlake.aggregates import Aggregate
-from sessionlake.config.load import Config
 from sessionlake.engine.operator import BatchContext, ShardResult, Split
 from sessionlake.sources.decoding.rows import TypedSource
 from sessionlake.stream import ingest
 from sessionlake.stream.control import CorrectionKind, Limits, latest_advance_us, split_corrections
 from sessionlake.stream.event_operator import EventOperator
 from sessionlake.stream.ingest import EVENTS, EventSpec
-from sessionlake.stream.pinned import Pinned
 from sessionlake.stream.watermark import NO_WATERMARK, advanced, watermark_of
 from sessionlake.warehouse.latest_rows import LatestRows, Row, plain_rows
 from sessionlake.warehouse.row_table import RowTable
+
+if TYPE_CHECKING:  # workers do without the config
+    from sessionlake.config.load import Config
+    from sessionlake.stream.pinned import Pinned
 
 
 class DescribedSpec(Protocol):
@@ -104,7 +106,7 @@ class Described(EventOperator):
 
     @classmethod
     @abstractmethod
-    def of(cls, config: Config, sources: Mapping[str, TypedSource], pinned: Pinned | None) -> Self:
+    def of(cls, config: "Config", sources: Mapping[str, TypedSource], pinned: "Pinned | None") -> Self:
         """Make it of a config and its sources; `pinned` is what its batches have fixed, None before the first one."""
 
     @classmethod
@@ -139,7 +141,7 @@ class Described(EventOperator):
         return None
 
     @classmethod
-    def expired_in(cls, config: Config, state: Mapping[str, Any]) -> int:
+    def expired_in(cls, config: "Config", state: Mapping[str, Any]) -> int:
         """Return the time before which events can't be restated.
 
         There is no limit without `unique_for`. With it the limit is the watermark less the longest `unique_for`: earlier ids are

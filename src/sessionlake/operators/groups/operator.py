@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,6 @@ from sessionlake.aggregates.partials import values_of, written_values
 from sessionlake.columnar.arrays import Ints, combined, is_among
 from sessionlake.columnar.records import Records
 from sessionlake.columnar.texts import sorted_codes
-from sessionlake.config.load import Config
 from sessionlake.engine.operator import BatchContext, Inputs, ShardResult, Split
 from sessionlake.operators.groups.mapper import PARTS, GroupSpec, parts_schema, split_events
 from sessionlake.operators.groups.rules import merge
@@ -25,11 +24,13 @@ from sessionlake.store.api import OpenSegments
 from sessionlake.store.files import FileSegments
 from sessionlake.store.segmented import SegmentedSessionStore
 from sessionlake.stream.described import Described
-from sessionlake.stream.events import aggregated_events
 from sessionlake.stream.ingest import EVENTS
-from sessionlake.stream.pinned import Pinned
 from sessionlake.warehouse.changelog import STATE
 from sessionlake.warehouse.schemas import TIME
+
+if TYPE_CHECKING:
+    from sessionlake.config.load import Config
+    from sessionlake.stream.pinned import Pinned
 
 SEGMENT, INTERVAL_US = 0, 1
 """All records end at 0, so all are in segment 0. The length of segments is arbitrary."""
@@ -47,8 +48,10 @@ class Groups(Described):
     spec: GroupSpec
 
     @classmethod
-    def of(cls, config: Config, sources: Mapping[str, TypedSource], pinned: Pinned | None) -> Self:
+    def of(cls, config: "Config", sources: Mapping[str, TypedSource], pinned: "Pinned | None") -> Self:
         """Make it of a config."""
+        from sessionlake.stream.events import aggregated_events  # noqa: PLC0415 (workers do without the config)
+
         aggregates, events = aggregated_events(config, sources[EVENTS], pinned)
         return cls(GroupSpec(events, aggregates))
 

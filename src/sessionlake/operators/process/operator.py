@@ -3,16 +3,14 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import pyarrow as pa
 
-from sessionlake.config.load import Config
 from sessionlake.engine.operator import BatchContext, Inputs, ShardResult, Split
 from sessionlake.operators.process.control import KINDS
 from sessionlake.operators.process.mapper import split_rows
 from sessionlake.operators.process.output import OutputColumns
-from sessionlake.operators.process.section import ProcessSection
 from sessionlake.operators.process.shard import ProcessShard
 from sessionlake.operators.process.spec import NEXT_CLOCK, ProcessSpec, expired_us, next_state
 from sessionlake.operators.process.store import StateStore
@@ -22,11 +20,14 @@ from sessionlake.store.api import OpenSegments
 from sessionlake.store.files import FileSegments
 from sessionlake.stream.control import Limits, latest_advance_us
 from sessionlake.stream.described import Described
-from sessionlake.stream.events import event_spec, every_column
 from sessionlake.stream.ingest import EVENTS
-from sessionlake.stream.pinned import Pinned
 from sessionlake.stream.watermark import watermark_of
 from sessionlake.warehouse.changelog import DELETED
+
+if TYPE_CHECKING:
+    from sessionlake.config.load import Config
+    from sessionlake.operators.process.section import ProcessSection
+    from sessionlake.stream.pinned import Pinned
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,10 @@ class Processors(Described):
     spec: ProcessSpec
 
     @classmethod
-    def of(cls, config: Config, sources: Mapping[str, TypedSource], pinned: Pinned | None) -> Self:
+    def of(cls, config: "Config", sources: Mapping[str, TypedSource], pinned: "Pinned | None") -> Self:
         """Make it of a config. The class is loaded and opened once, so its problems are reported before a batch; ConfigError if it fails."""
+        from sessionlake.stream.events import event_spec, every_column  # noqa: PLC0415 (workers do without the config)
+
         section, source = cast("ProcessSection", config.section), sources[EVENTS]
         columns = tuple(
             section.columns or every_column(config, source, pinned, (*config.event.key_columns, config.event.time))
@@ -102,7 +105,7 @@ class Processors(Described):
         return f"{self.LAYOUT}/{self.spec.retention_us}"
 
     @classmethod
-    def expired_in(cls, config: Config, state: Mapping[str, Any]) -> int:
+    def expired_in(cls, config: "Config", state: Mapping[str, Any]) -> int:
         """Return the time before which rows are beyond retention."""
         return expired_us(config.retention_us, state)
 

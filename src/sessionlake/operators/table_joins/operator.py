@@ -3,17 +3,14 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Self, cast
+from typing import TYPE_CHECKING, ClassVar, Self, cast
 
 import pyarrow as pa
 
-from sessionlake.config.load import Config
 from sessionlake.engine.operator import BatchContext, Inputs, ShardResult, Split
-from sessionlake.operators.shared.sides.equality import comparable
 from sessionlake.operators.shared.sides.names import SIDES
 from sessionlake.operators.table_joins.control import KINDS
 from sessionlake.operators.table_joins.mapper import split_rows
-from sessionlake.operators.table_joins.section import TableJoinSection
 from sessionlake.operators.table_joins.shard import TableJoinShard
 from sessionlake.operators.table_joins.spec import TableJoinSpec, TableSide
 from sessionlake.operators.table_joins.store import SideStore
@@ -22,9 +19,12 @@ from sessionlake.sources.decoding.rows import Rows, TypedSource
 from sessionlake.store.api import OpenSegments
 from sessionlake.store.files import FileSegments
 from sessionlake.stream.described import Described
-from sessionlake.stream.events import event_spec
-from sessionlake.stream.pinned import Pinned
 from sessionlake.warehouse.schemas import SIDE_FIELD
+
+if TYPE_CHECKING:
+    from sessionlake.config.load import Config
+    from sessionlake.operators.table_joins.section import TableJoinSection
+    from sessionlake.stream.pinned import Pinned
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,10 @@ class TableJoins(Described):
     spec: TableJoinSpec
 
     @classmethod
-    def of(cls, config: Config, sources: Mapping[str, TypedSource], pinned: Pinned | None) -> Self:
+    def of(cls, config: "Config", sources: Mapping[str, TypedSource], pinned: "Pinned | None") -> Self:
         """Make it of a config."""
+        from sessionlake.operators.shared.sides.equality import comparable  # noqa: PLC0415 (workers do without the config)
+
         section = cast("TableJoinSection", config.section)
         sides = (_side(config, sources[name], name, pinned) for name in SIDES)
         left, right = comparable(f"{section.AT}.on", section.pairs_on, section.casts_on, *sides)
@@ -68,7 +70,9 @@ class TableJoins(Described):
         yield from TableJoinShard(self.spec).restored(rows, store)
 
 
-def _side(config: Config, source: TypedSource, name: str, pinned: Pinned | None) -> TableSide:
+def _side(config: "Config", source: TypedSource, name: str, pinned: "Pinned | None") -> TableSide:
+    from sessionlake.stream.events import event_spec  # noqa: PLC0415 (as above)
+
     section = cast("TableJoinSection", config.section)
     side, on = section.sides[name], section.keys[name]
     pinned = None if pinned is None else pinned.input(name)
