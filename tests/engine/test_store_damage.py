@@ -8,6 +8,7 @@ import random
 import resource
 import shutil
 import stat
+import threading
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -21,8 +22,9 @@ from sessionlake.engine import shard as shard_task
 from sessionlake.engine.erasure import CORRUPT, FORGOTTEN, mark
 from sessionlake.engine.pending import Pending
 from sessionlake.engine.shard import KEPT, NEW, RESTORED
-from sessionlake.errors import CorruptionError, DiskFullError, StoreError
+from sessionlake.errors import CorruptionError, DiskFullError, StoreError, StoreHeldError
 from sessionlake.store.directory import MARKER, is_damage
+from sessionlake.store.engines import opened_by
 from sessionlake.store.layout import FORMAT
 from sessionlake.store.rocks import RocksSegments
 from sessionlake.store.segmented import WRITE_SCHEMA
@@ -329,3 +331,25 @@ def test_directories_are_the_users_alone(pipeline: Pipeline) -> None:
     pipeline.batch("new/disk", KEYS[:1])
     made = ["new", "new/disk", "new/disk/0", "new/disk/0.pending"]
     assert {stat.S_IMODE((pipeline.root / name).stat().st_mode) for name in made} == {0o700}
+
+
+def test_a_store_of_the_other_engine_is_removed_once_its_task_has_let_it_go(pipeline: Pipeline) -> None:
+    """An executor that Spark has given up may hold it for a short time."""
+    held = opened_by(pipeline.engine)(pipeline.root / "a" / "0")
+    release = threading.Timer(1, held.close)
+    pipeline.engine = "files" if pipeline.engine == "rocksdb" else "rocksdb"
+    release.start()
+    assert (next_batches(pipeline), pipeline.causes) == (RESTORED, ["layout"])
+    release.join()
+
+
+def test_a_store_of_the_other_engine_that_stays_held_is_the_error(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shard_task, "_LOCK_SECONDS", 0.2)
+    held = opened_by(pipeline.engine)(pipeline.root / "a" / "0")
+    pipeline.engine = "files" if pipeline.engine == "rocksdb" else "rocksdb"
+    with pytest.raises(StoreHeldError) as raised:
+        pipeline.batch("a", KEYS[:1])
+    assert raised.value.__suppress_context__
+    held.close()

@@ -1,5 +1,6 @@
 """A store that is read beside the process that has it open, with a batch's writes laid over it: beside a dict."""
 
+import errno
 import shutil
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.config.store_engines import ENGINES, StoreEngine
+from sessionlake.errors import StoreError
 from sessionlake.store.engines import engine_at, opened_by, view_of
 from sessionlake.store.secondary import OverlaidSegments, StoreView, identity
 from sessionlake.store.segmented import WRITE_SCHEMA
@@ -102,3 +104,17 @@ def test_a_store_is_the_same_whatever_is_done_with_it_until_it_is_made_anew(
             (tmp_path / "copy").rename(path)
         seen.add(identity(path))
     assert len(seen) == 4
+
+
+def test_a_marker_that_the_machine_can_not_give_is_an_error_of_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "db"
+    opened_by("files")(path).close()
+
+    def refused(_: Path) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(Path, "read_text", refused)
+    with pytest.raises(StoreError, match=r"can't be read .*Input/output error"):
+        view_of(path)

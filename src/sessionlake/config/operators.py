@@ -56,7 +56,7 @@ class OperatorEntry:
     changelog: str
     """The `warehouse.changelog.Changelog` of the operator's rows; its module is light."""
     tables: str
-    """Class of its tables in memory, for runs without Spark: `local.tables.LocalTables`."""
+    """Class of its tables in memory, or a function that makes them, for runs without Spark: `local.tables.LocalTables`."""
     kind: str
     """The driver's half, a `stream.kind.Kind`, or the `stream.described.Described` from which it derives."""
     rows: RowNames

@@ -16,6 +16,7 @@ from sessionlake.sources.decoding.raw import raw_text
 from sessionlake.sources.decoding.safe_cast import nulls_of
 from sessionlake.sources.decoding.times import parse_times
 from sessionlake.stream.ingest import DEAD, DEAD_SCHEMA, FUTURE
+from sessionlake.warehouse.row_table import in_micros
 from sessionlake.warehouse.schemas import APPLIED, CORRECTION_OUTCOMES_SCHEMA, EXPIRED, MALFORMED
 
 ADVANCE, TICK, FLUSH = "advance", "tick", "flush"
@@ -201,7 +202,7 @@ def _equal(values: pa.Array, value: str) -> Bools:
 
 def _dead(table: pa.Table, reason: str) -> pa.Table:
     # Times as numbers: Python can't hold all of them.
-    plain = table.cast(pa.schema([(field.name, _plain(field.type)) for field in table.schema]))
+    plain = table.cast(pa.schema([(field.name, in_micros(field.type)) for field in table.schema]))
     texts = (str({k: v for k, v in row.items() if v is not None}) for row in plain.to_pylist())
     raw = pa.array([raw_text(text.encode()) for text in texts])
     start, no_start = parse_times(table["start_time"], None)
@@ -216,12 +217,3 @@ def _dead(table: pa.Table, reason: str) -> pa.Table:
     return pa.Table.from_arrays(
         [combined(a).cast(f.type) for a, f in zip(arrays, DEAD_SCHEMA, strict=True)], schema=DEAD_SCHEMA
     )
-
-
-def _plain(type_: pa.DataType) -> pa.DataType:
-    """Return a type with numbers, microseconds since the epoch, in place of times."""
-    if pa.types.is_list(type_):
-        return pa.list_(_plain(type_.value_type))
-    if pa.types.is_struct(type_):
-        return pa.struct([(field.name, _plain(field.type)) for field in type_])
-    return pa.int64() if pa.types.is_timestamp(type_) else type_

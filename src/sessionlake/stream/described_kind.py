@@ -16,6 +16,7 @@ from sessionlake.sources.base import Source
 from sessionlake.stream.described import Described, DescribedSpec
 from sessionlake.stream.ingest import EventSpec
 from sessionlake.stream.kind import State, TableSpec, changelog_output, changelog_table
+from sessionlake.stream.outputs import same_rows
 from sessionlake.stream.pinned import Pinned
 from sessionlake.warehouse import row_table
 from sessionlake.warehouse.batches import last_batch_id
@@ -94,7 +95,7 @@ class DescribedKind:
                 tables,
                 table.changes_schema(self._fields(table), marks=True),
                 table.output,
-                table.compute,
+                table.compute or same_rows,
             )
             for table in self.described.TABLES
         )
@@ -149,8 +150,7 @@ def _in_micros(value: Column, type_: pa.DataType) -> Column:
     if pa.types.is_list(type_):
         return F.transform(value, lambda element: _in_micros(element, type_.value_type))
     if pa.types.is_struct(type_):
-        fields = [type_[at] for at in range(type_.num_fields)]
-        return F.struct(*(_in_micros(value[field.name], field.type).alias(field.name) for field in fields))
+        return F.struct(*(_in_micros(value[field.name], field.type).alias(field.name) for field in type_))
     return F.unix_micros(value)
 
 

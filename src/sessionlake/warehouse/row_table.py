@@ -62,10 +62,6 @@ VALUES = None
 """Placeholder in `RowTable.columns` for columns from the pipeline's config, such as aggregates."""
 
 
-def _unchanged(rows: pa.Table) -> pa.Table:
-    return rows
-
-
 @dataclass(frozen=True)
 class RowTable:
     """Rows with an identity, `changelog.identity`: each change in one table, the latest rows in another."""
@@ -83,7 +79,7 @@ class RowTable:
     """The changes' name among the outputs of a shard (`engine.outputs`)."""
     computed: tuple[Column, ...] = ()
     """Columns computed from the others. `compute` appends them to changes from shards."""
-    compute: Callable[[pa.Table], pa.Table] = _unchanged
+    compute: Callable[[pa.Table], pa.Table] | None = None
     stored_only: tuple[Column, ...] = ()
     """Columns of the snapshot alone."""
 
@@ -152,5 +148,5 @@ def in_micros(type_: pa.DataType) -> pa.DataType:
     if pa.types.is_list(type_):
         return pa.list_(in_micros(type_.value_type))
     if pa.types.is_struct(type_):
-        return pa.struct([(type_[at].name, in_micros(type_[at].type)) for at in range(type_.num_fields)])
+        return pa.struct([(field.name, in_micros(field.type)) for field in type_])
     return INT64 if pa.types.is_timestamp(type_) else type_

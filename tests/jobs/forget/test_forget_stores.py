@@ -19,6 +19,7 @@ from sessionlake.jobs.forget.stores import await_removal, elsewhere, erase_store
 from sessionlake.store.engines import opened_by
 from sessionlake.store.segmented import WRITE_SCHEMA, SegmentedSessionStore, segment_interval
 from sessionlake.stream.lock import locked_store
+from tests.serve.replica_support import log_commit
 from tests.store.sessions import OneSessionAtATime, Session
 from tests.support import examples, make_config
 
@@ -171,3 +172,13 @@ def crowded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         store.apply(pa.table(rows, schema=WRITE_SCHEMA), {}, 0)
         store.close()
     return config
+
+
+def test_the_shards_of_a_driver_with_another_number_go_too(config: Config) -> None:
+    """A running driver has the number of its last batch, whatever the config says by now."""
+    key = next(key for key in NAMES if shard(key, 3) != shard(key))
+    log_commit(Path(config.directory), 0, "c", {}, ["c"] * 3, {}, {})
+    (Path(config.directory) / "lake").rename(config.pipeline.warehouse)
+    erase_stores(config, Keys.of([key]), alone=False)
+    marked = {path.name for path in Path(config.store_dir).glob("*.forget")}
+    assert {f"{shard(key)}.forget", f"{shard(key, 3)}.forget"} <= marked
