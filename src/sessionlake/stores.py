@@ -22,14 +22,12 @@ from sessionlake.store.standalone.interface import (
 )
 from sessionlake.store.standalone.iterators import OpenIterators, StoreIterator
 from sessionlake.store.standalone.key_value import KeyValueStoreOfRows, RocksRows
-from sessionlake.store.standalone.keys import SESSION_KEYS, WINDOW_KEYS
+from sessionlake.store.standalone.keys import SESSION_KEYS, WINDOW_KEYS, Duration, Time, Unit, units
 from sessionlake.store.standalone.logged import Sink, logged
-from sessionlake.store.standalone.lru import LruRows
-from sessionlake.store.standalone.memory import MemoryRows, MemoryTimedRows
+from sessionlake.store.standalone.memory import LruRows, MemoryRows, MemoryTimedRows
 from sessionlake.store.standalone.segmented import SegmentedRows
 from sessionlake.store.standalone.serdes import Lazy, Serde, Serdes
 from sessionlake.store.standalone.sessions import SessionStoreOfRows
-from sessionlake.store.standalone.times import Duration, Time, Unit, units
 from sessionlake.store.standalone.windows import WindowSettings, WindowStoreOfRows
 
 if TYPE_CHECKING:
@@ -306,7 +304,7 @@ def change_logged(store: S, sink: Sink) -> S:
     if not isinstance(store, StoreOfRows):
         raise ValueError(f"change_logged: {type(store).__name__} is none of `Stores`; log its changes yourself")  # noqa: TRY004
     store.rows = logged(store.rows, sink)
-    return cast(S, store)
+    return cast("S", store)
 
 
 def open_replica(config: "Config") -> "Replica":

@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.aggregates import Aggregate, Events, States, build_aggregates
-from sessionlake.aggregates.added import Added
 from sessionlake.aggregates.codec import StateCodec
-from sessionlake.aggregates.layouts import Layout, Layouts
+from sessionlake.aggregates.layouts import Added, Layout, Layouts
 from sessionlake.aggregates.partials import merge_states, values_of
 from sessionlake.columnar.arrays import Groups, concatenated
 from sessionlake.serve.answer_columns import columns_of

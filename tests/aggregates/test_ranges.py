@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from sessionlake.aggregates import build_aggregates
 from sessionlake.aggregates.base import Aggregate, Events, States
-from sessionlake.aggregates.partials import lift, merge_states, values_of
-from sessionlake.aggregates.ranges import merge_ranges
+from sessionlake.aggregates.partials import lift, merge_ranges, merge_states, values_of
 from sessionlake.columnar.arrays import Groups
 from sessionlake.errors import StoreError
 from tests.support import examples

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 
 from sessionlake.aggregates import build_aggregates
-from sessionlake.aggregates.added import Added
 from sessionlake.aggregates.functions import FUNCTIONS
+from sessionlake.aggregates.layouts import Added
 from sessionlake.aggregates.signed.functions import SIGNED
 from sessionlake.errors import ConfigError
 from tests.aggregates.columns import randoms

@@ -24,7 +24,7 @@ from sessionlake.config.file import parse_toml
 from sessionlake.config.load import Config, parse_config
 from sessionlake.config.project import load_project
 from sessionlake.sources.columns import EventColumns
-from sessionlake.sources.decoding.decode import decode
+from sessionlake.sources.decoding.files import decode
 
 COMMITS = Path(sessionlake.__file__).parent / "examples" / "commits"
 START = 1_750_000_000

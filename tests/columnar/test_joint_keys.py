@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessionlake.columnar.joint_keys import joint_key, key_parts
+from sessionlake.columnar.keys import joint_key, key_parts
 from sessionlake.config.joint_keys import joint_text, named_key, parts_of
 from sessionlake.errors import ConfigError
 from tests.columnar.awkward_texts import AWKWARD

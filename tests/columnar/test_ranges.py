@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessionlake.columnar.ranges import range_max
+from sessionlake.columnar.axis import range_max
 
 
 @given(st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=200), st.data())

@@ -17,8 +17,8 @@ from sessionlake.columnar.spark_sql import parse
 from sessionlake.columnar.spark_sql.calls import CALLS, calls_in
 from sessionlake.columnar.spark_sql.casts import _CASTS
 from sessionlake.columnar.spark_sql.functions import BY_NAME, FUNCTIONS, SHAPED
-from sessionlake.columnar.spark_sql.known import EXPRESSIONS
 from sessionlake.columnar.spark_sql.operators import OPERATORS
+from sessionlake.columnar.spark_sql.typed import EXPRESSIONS
 from sessionlake.errors import ConfigError
 from tests.columnar.json_texts import NOT_PLAIN
 from tests.columnar.sql_draws import ASKED, CASES, NEARLY, NOT_READ, TYPES

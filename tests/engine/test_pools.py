@@ -6,7 +6,7 @@ from threading import Thread
 
 from pyspark.sql import DataFrame, SparkSession
 
-from sessionlake.engine.pools import fair_pools, work_in_pool
+from sessionlake.engine.sockets import fair_pools, work_in_pool
 
 POOL = "spark.scheduler.pool"
 

@@ -19,8 +19,7 @@ import pytest
 from sessionlake.config.store_engines import ENGINES
 from sessionlake.engine import failpoints
 from sessionlake.engine import shard as shard_task
-from sessionlake.engine.erasure import CORRUPT, FORGOTTEN, mark
-from sessionlake.engine.pending import Pending
+from sessionlake.engine.pending import CORRUPT, FORGOTTEN, Pending, mark
 from sessionlake.engine.shard import KEPT, NEW, RESTORED
 from sessionlake.errors import CorruptionError, DiskFullError, StoreError, StoreHeldError
 from sessionlake.store.directory import MARKER, is_damage

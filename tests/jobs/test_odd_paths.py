@@ -20,7 +20,7 @@ from sessionlake.observe.status import read_status
 from sessionlake.preflight.checks import problems_of_pipeline
 from sessionlake.serve.queries import query_tables
 from sessionlake.stream.run import run
-from sessionlake.warehouse.opened import opened
+from sessionlake.warehouse.lake import opened
 from tests.support import write_config, write_rows
 
 BRACKETS, PERCENT = "a[1]{b,c}*?, #", "d%20\\[%2F]"

@@ -20,7 +20,7 @@ from sessionlake.preflight.check import check, require_ready
 from sessionlake.preflight.checks import problems_of_pipeline
 from sessionlake.preflight.lookups import lookup_problems
 from sessionlake.preflight.needs import OF_CHECK
-from sessionlake.warehouse import opened as opened_module
+from sessionlake.warehouse import lake as opened_module
 from tests.cli.support import Project
 
 DEAD = "would be dead letters"

@@ -23,7 +23,7 @@ from sessionlake.observe.status import read_status
 from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
-from sessionlake.warehouse.readers import readers_of
+from sessionlake.warehouse.seen import readers_of
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import DRIVER_POINTS, crash_at, run_killed
 from tests.jobs.forget.forget_support import traces

@@ -21,9 +21,9 @@ from sessionlake.serve import database as database_module
 from sessionlake.serve.database import open_database, open_rows
 from sessionlake.serve.queries import answer_project_sql, answer_sql, find_rows, query_tables
 from sessionlake.warehouse import schemas
+from sessionlake.warehouse.arrow_files import delta_rows
 from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.lake import Lake
-from sessionlake.warehouse.parquet import delta_rows
 from sessionlake.warehouse.scan import TableScan
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import read_batches

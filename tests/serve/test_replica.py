@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.config.store_engines import ENGINES, StoreEngine
-from sessionlake.engine.erasure import CORRUPT, cause_of, erase_store, mark
+from sessionlake.engine.pending import CORRUPT, cause_of, erase_store, mark
 from sessionlake.errors import NoBatchesError
 from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.serve.replica import NotLocalError, Replica, View

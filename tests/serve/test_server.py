@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from sessionlake.client import QueryClient, QueryError
 from sessionlake.columnar.keys import shard_of_key
-from sessionlake.engine.erasure import mark
+from sessionlake.engine.pending import mark
 from sessionlake.errors import ConfigError
 from sessionlake.serve import guard
 from sessionlake.serve.answers import Answers

@@ -17,7 +17,7 @@ from sessionlake import Event, Kafka, KeyedTable, Pipeline
 from sessionlake.config.load import Config, load_config
 from sessionlake.errors import ConfigError
 from sessionlake.serve.queries import query_tables
-from sessionlake.sources.debezium import unwrapped
+from sessionlake.sources.kafka import unwrapped
 from sessionlake.stream.run import run
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables

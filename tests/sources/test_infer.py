@@ -10,7 +10,7 @@ import pytest
 from sessionlake.errors import SourceError
 from sessionlake.sources import infer
 from sessionlake.sources.columns import TIMESTAMP, EventColumns
-from sessionlake.sources.decoding.decode import decode
+from sessionlake.sources.decoding.files import decode
 from sessionlake.sources.decoding.json_lines import json_lines
 from sessionlake.sources.decoding.long_lines import LongLine
 from sessionlake.sources.infer import all_columns, chosen_types, infer_types, scanned

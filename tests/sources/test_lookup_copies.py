@@ -9,7 +9,7 @@ import pytest
 from pyarrow import fs
 
 from sessionlake.errors import SourceError
-from sessionlake.sources.lookups import copies
+from sessionlake.sources.lookups import lookup
 from sessionlake.sources.lookups.dimension import KEY, Dimension
 
 FOLDER = "s3a://lake/_lookups/users"
@@ -23,12 +23,12 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         with pa.OSFile(str(folder / f"{number}.arrow"), "wb") as sink:
             Dimension.of(pa.table({KEY: ["ann"], "plan": [number]}), 10).write(sink)
     system = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
-    monkeypatch.setattr(copies, "file_system", lambda uri: (system, uri.removeprefix("s3a://")))
+    monkeypatch.setattr(lookup, "file_system", lambda uri: (system, uri.removeprefix("s3a://")))
     return folder
 
 
 def plan_of(tmp_path: Path, file: str) -> Any:
-    return copies.opened(FOLDER, file, str(tmp_path / "store")).table["plan"].to_pylist()
+    return lookup.opened(FOLDER, file, str(tmp_path / "store")).table["plan"].to_pylist()
 
 
 def test_one_copy_stays_and_what_a_killed_task_has_left_goes(lake: Path, tmp_path: Path) -> None:
@@ -48,12 +48,12 @@ def test_a_copy_that_another_task_removes_before_it_is_opened_is_made_again(
     lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del lake
-    real, others = copies.mapped, iter(["1.arrow"])
+    real, others = lookup.mapped, iter(["1.arrow"])
 
     def mapped(path: str) -> Dimension:
         for other in others:
-            copies.local_copy(FOLDER, other, str(tmp_path / "store"))
+            lookup.local_copy(FOLDER, other, str(tmp_path / "store"))
         return real(path)
 
-    monkeypatch.setattr(copies, "mapped", mapped)
+    monkeypatch.setattr(lookup, "mapped", mapped)
     assert plan_of(tmp_path, "0.arrow") == [0]

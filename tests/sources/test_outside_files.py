@@ -14,8 +14,7 @@ from sessionlake.errors import ConfigError, SourceError
 from sessionlake.operators.sessions.changelog import SESSIONS
 from sessionlake.stream.run import run
 from sessionlake.warehouse.batches import find_last_batch
-from sessionlake.warehouse.lake import Lake
-from sessionlake.warehouse.opened import opened
+from sessionlake.warehouse.lake import Lake, opened
 from sessionlake.warehouse.outside_files import outside_of_snapshot, outside_of_version
 from sessionlake.warehouse.own_paths import is_outside, outside_of_opened
 from sessionlake.warehouse.tables import Table, Tables

@@ -20,7 +20,7 @@ from sessionlake.config.source import SourceSection
 from sessionlake.errors import ConfigError, SourceError, UnreachableError
 from sessionlake.sources.avro import AvroValues, explained, parted
 from sessionlake.sources.columns import TIMESTAMP
-from sessionlake.sources.sections.kafka import check
+from sessionlake.sources.sections import check_kafka
 from tests.sources.registry_support import Registry, record, serving, written
 
 COLUMNS = pa.schema(
@@ -369,4 +369,4 @@ def test_keys_that_do_not_go_together(more: dict[str, Any], told: str) -> None:
 
     given = {"bootstrap_servers": "localhost:9092", **more}
     with pytest.raises(ConfigError, match=f"^{told}"):
-        check(section(Registry(url="http://localhost:1"), **given))
+        check_kafka(section(Registry(url="http://localhost:1"), **given))

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sessionlake.sources.written_keys import asked_key, asked_prefix
+from sessionlake.sources.equal_types import asked_key, asked_prefix
 from tests.stream.equality_support import by_key, last
 
 

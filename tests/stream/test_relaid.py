@@ -6,9 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from sessionlake.aggregates import build_aggregates
-from sessionlake.aggregates.added import Added
 from sessionlake.aggregates.codec import StateCodec
-from sessionlake.aggregates.layouts import Layout, Layouts
+from sessionlake.aggregates.layouts import Added, Layout, Layouts
 from sessionlake.operators.sessions.marks import Marks, split_marks, with_marks
 from sessionlake.operators.sessions.operator import Sessionizer
 from sessionlake.stream.pinned import Pinned

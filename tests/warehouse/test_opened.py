@@ -13,7 +13,7 @@ from deltalake.exceptions import TableNotFoundError
 
 import sessionlake
 from sessionlake.propose.tables import read_delta
-from sessionlake.warehouse.opened import opened
+from sessionlake.warehouse.lake import opened
 
 ROOT = Path(sessionlake.__file__).parent
 NAMES = [
@@ -99,5 +99,5 @@ def opens(text: str) -> Iterator[int]:
 def test_deltalake_is_told_paths_in_one_place() -> None:
     texts = {path.relative_to(ROOT).as_posix(): path.read_text() for path in ROOT.rglob("*.py")}
     found = {name for name, text in texts.items() if "delta" in text and list(opens(text))}
-    assert found == {"warehouse/opened.py"}
+    assert found == {"warehouse/lake.py"}
     assert list(opens("x = deltalake.DeltaTable(path)\nDeltaTable.create(path)\n")) == [1]

@@ -23,10 +23,10 @@ from sessionlake.jobs.publish.job import publish
 from sessionlake.propose.tables import read_delta
 from sessionlake.serve.queries import query_tables
 from sessionlake.sources.columns import EventColumns
-from sessionlake.sources.decoding.decode import decode
+from sessionlake.sources.decoding.files import decode
 from sessionlake.sources.infer import infer_types
 from sessionlake.stream.run import run
-from sessionlake.warehouse.parquet import delta_files, delta_rows, moment_sql
+from sessionlake.warehouse.arrow_files import delta_files, delta_rows, moment_sql
 from sessionlake.warehouse.scan import TableScan
 from tests.support import write_rows
 
@@ -259,7 +259,7 @@ def opens(text: str) -> Iterator[str]:
 def test_parquet_files_are_opened_in_one_place() -> None:
     texts = {path.relative_to(ROOT).as_posix(): path.read_text() for path in ROOT.rglob("*.py")}
     able = {name: text for name, text in texts.items() if re.search("parquet|deltalake|pyarrow.dataset", text)}
-    assert {name for name, text in able.items() if any(opens(text))} == {"warehouse/parquet.py"}
+    assert {name for name, text in able.items() if any(opens(text))} == {"warehouse/arrow_files.py"}
 
 
 def test_delta_tables_are_written_by_spark_in_one_place() -> None:

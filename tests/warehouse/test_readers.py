@@ -6,7 +6,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from sessionlake.warehouse.changelog import Changelog
-from sessionlake.warehouse.readers import Reader, readers_of
+from sessionlake.warehouse.seen import Reader, readers_of
 from sessionlake.warehouse.tables import Tables
 
 

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
-from sessionlake.warehouse.table_files import files_of
 from sessionlake.warehouse.tables import Table, Tables
+from sessionlake.warehouse.transactions import files_of
 
 DELTA_LISTS = 50
 """Delta's checksum file lists the files of a table that has at most so many."""

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sessionlake.aggregates.base import Aggregate
-from sessionlake.aggregates.by import ValueBy
 from sessionlake.aggregates.full import Quantile
-from sessionlake.aggregates.hll import HyperLogLog
 from sessionlake.aggregates.logic import Bits, CountIf, Logical
 from sessionlake.aggregates.numeric import (
     Average,
@@ -16,16 +14,23 @@ from sessionlake.aggregates.numeric import (
     DecimalSum,
     ExactAverage,
     Extreme,
+    PositionEdge,
     Product,
     Sum,
     WholeSum,
     number_type,
 )
-from sessionlake.aggregates.ordered import Collect, Edge
-from sessionlake.aggregates.positions import PositionEdge
+from sessionlake.aggregates.ordered import Collect, Edge, ValueBy
 from sessionlake.aggregates.scalars import DOUBLE
 from sessionlake.aggregates.sets import CollectSet, Mode, StringAgg
-from sessionlake.aggregates.sketches import APPROX_DISTINCT, EXACT_DISTINCT, CountDistinct, Histogram, Percentile
+from sessionlake.aggregates.sketches import (
+    APPROX_DISTINCT,
+    EXACT_DISTINCT,
+    CountDistinct,
+    Histogram,
+    HyperLogLog,
+    Percentile,
+)
 from sessionlake.aggregates.spread import Comoments, Moments
 
 Literal = float | str

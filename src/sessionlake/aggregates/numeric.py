@@ -1,4 +1,7 @@
-"""count, sum, min, max and avg. Nulls are ignored, as in SQL; of nothing but nulls comes null (count: 0)."""
+"""count, sum, min, max, avg, first_position and last_position. Nulls are ignored, as in SQL; the value of only nulls is null (count: 0).
+
+Positions are the topic positions of a session's or window's first and last event.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -393,3 +396,22 @@ class Product(Aggregate):
         found, valid = numbers(values.cast(DOUBLE), 1.0)
         mantissa, power = np.frexp(found)
         return [nullable(mantissa, valid), nullable(power.astype(np.int64), valid)]
+
+
+PARTITION, OFFSET = "_partition", "_offset"
+"""The columns of a topic's record that a position is made of (`sources/record_columns.py`)."""
+OFFSETS = 1 << 40
+"""A position is the number of the partition, times this, plus the offset: fewer records of a partition are ever read."""
+
+
+class PositionEdge(Extreme):
+    """The least or the greatest position of the events; null for those that have none."""
+
+    def __init__(self, name: str, *, latest: bool) -> None:
+        super().__init__(name, OFFSET, LONG, largest=latest)
+        self.inputs = (PARTITION, OFFSET)
+
+    def lift(self, events: Events) -> States:
+        """Return each event's position."""
+        partition, offset = (events.columns[name].cast(LONG) for name in self.inputs)
+        return [pc.add(pc.multiply(partition, pa.scalar(OFFSETS, LONG)), offset)]

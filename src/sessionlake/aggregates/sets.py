@@ -5,8 +5,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.aggregates.base import Aggregate, Events, States, merge_shared
-from sessionlake.aggregates.by import alike, ordered
-from sessionlake.aggregates.ordered import Collect, as_bytes, pack_texts, unpack_texts
+from sessionlake.aggregates.ordered import Collect, alike, as_bytes, ordered, pack_texts, unpack_texts
 from sessionlake.aggregates.scalars import BYTES, from_state, state_type, to_state
 from sessionlake.columnar.arrays import Bools, Groups, Ints, exploded, packed, within_group
 from sessionlake.errors import ConfigError

@@ -12,7 +12,7 @@ from sessionlake.aggregates.custom import Custom, load_user
 from sessionlake.aggregates.folded import KIP_94, Folded, Reduced
 from sessionlake.aggregates.full import Evaluated
 from sessionlake.aggregates.functions import ALIASES, FUNCTIONS, Asked, Function, Literal, Number
-from sessionlake.aggregates.positions import OFFSET, PARTITION
+from sessionlake.aggregates.numeric import OFFSET, PARTITION
 from sessionlake.aggregates.signed.functions import build_signed, refused
 from sessionlake.columnar.equality import BY_TEXT, IdOrder
 from sessionlake.columnar.expressions import EVENT_TIME, KEY

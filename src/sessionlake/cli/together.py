@@ -108,7 +108,7 @@ def open_project_session(
     project: Project, *, driver_memory: str = "4g", little_java: bool | None = None
 ) -> "SparkSession":
     """Start Spark for all pipelines of a project, which share its cores by their weights; by default for their streams."""
-    from sessionlake.engine.pools import fair_pools
+    from sessionlake.engine.sockets import fair_pools
 
     configs = project.configs
     first = next((config for config in configs.values() if config.lineage.listener), next(iter(configs.values())))
@@ -139,7 +139,7 @@ class Sessions:
 
     def of(self, name: str, config: Config) -> "SparkSession":
         """Return the session of a pipeline, for the thread that asks, which gets the pipeline's share of the cores."""
-        from sessionlake.engine.pools import work_in_pool, work_in_session
+        from sessionlake.engine.sockets import work_in_pool, work_in_session
 
         if name not in self._made:
             self._made[name] = self._spark.newSession()

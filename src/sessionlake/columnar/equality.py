@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import Bools, Ints, combined, ranks
-from sessionlake.columnar.joint_keys import joint_key, key_parts
+from sessionlake.columnar.keys import joint_key, key_parts
 
 Doubles = npt.NDArray[np.float64]
 NUMBER, TIME, TEXT, BOOLEAN = "number", "time", "text", "boolean"

@@ -48,20 +48,20 @@ _SOURCES = "sessionlake.sources"
 _PREFLIGHT = "sessionlake.preflight.sources"
 SOURCES: dict[str, SourceEntry] = {
     "files": SourceEntry(
-        check=f"{_SOURCES}.sections.files:check",
+        check=f"{_SOURCES}.sections:check_files",
         source=f"{_SOURCES}.files:FileSource",
         without_spark=f"{_PREFLIGHT}:local_files",
         opens_files=True,
     ),
     "delta": SourceEntry(
-        check=f"{_SOURCES}.sections.delta:check",
+        check=f"{_SOURCES}.sections:check_delta",
         source=f"{_SOURCES}.delta:DeltaSource",
         without_spark=f"{_PREFLIGHT}:logged_table",
         is_table=True,
         bytes_per_batch=1 << 30,
     ),
     "change_feed": SourceEntry(
-        check=f"{_SOURCES}.sections.delta:check",
+        check=f"{_SOURCES}.sections:check_delta",
         source=f"{_SOURCES}.change_feed:ChangeFeedSource",
         without_spark=f"{_PREFLIGHT}:logged_feed",
         can_replay=False,
@@ -70,7 +70,7 @@ SOURCES: dict[str, SourceEntry] = {
         has_changes=True,
     ),
     "kafka": SourceEntry(
-        check=f"{_SOURCES}.sections.kafka:check",
+        check=f"{_SOURCES}.sections:check_kafka",
         source=f"{_SOURCES}.kafka:KafkaSource",
         without_spark=f"{_PREFLIGHT}:DeclaredTopic",
         place="topic",
@@ -91,7 +91,7 @@ SOURCES: dict[str, SourceEntry] = {
         can_replay=False,
     ),
     "results": SourceEntry(
-        check=f"{_SOURCES}.sections.results:check",
+        check=f"{_SOURCES}.sections:check_results",
         source=f"{_SOURCES}.results:ResultsSource",
         without_spark=f"{_PREFLIGHT}:logged_results",
         place="of",

@@ -10,7 +10,7 @@ from typing import Any, Protocol, Self, TypeVar
 
 import pyarrow as pa
 
-from sessionlake.aggregates import beyond
+from sessionlake.aggregates import partials
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.store.api import OpenSegments, ShardStore
@@ -166,7 +166,7 @@ Store = TypeVar("Store", bound=ShardStore)
 
 def applied(operator: "Operator[Store]", inputs: Inputs, store: Store, context: BatchContext) -> ShardResult:
     """Return an operator's result for a shard, with the counts of values that are beyond their type."""
-    with beyond.counted() as found:
+    with partials.counted() as found:
         result = operator.apply(inputs, store, context)
     return replace(result, stats={**result.stats, **found}) if found else result
 

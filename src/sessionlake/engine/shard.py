@@ -17,11 +17,10 @@ from xxhash import xxh64_hexdigest
 from sessionlake.config.paths import expanded
 from sessionlake.config.store_engines import FILES, StoreEngine
 from sessionlake.engine import exchange, failpoints
-from sessionlake.engine.erasure import CORRUPT, FORGOTTEN, remove_marked
 from sessionlake.engine.handed import HandedIn
 from sessionlake.engine.operator import BatchContext, Inputs, Operator, ShardResult, applied, reported
 from sessionlake.engine.outputs import CHANGES, REPLACED, Output, write_output
-from sessionlake.engine.pending import PENDING, Pending
+from sessionlake.engine.pending import CORRUPT, FORGOTTEN, PENDING, Pending, remove_marked
 from sessionlake.errors import CorruptionError, LayoutError, StoreError, StoreHeldError
 from sessionlake.store.api import ShardStore
 from sessionlake.store.directory import remove_store

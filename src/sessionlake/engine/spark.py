@@ -1,4 +1,4 @@
-"""The one place in which a Spark session is created: its settings, and the Python that the workers run."""
+"""The one place that creates a Spark session: its settings, its workers' Python, and the names of Java's classes, asked for once."""
 
 import logging
 import os
@@ -8,15 +8,33 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from py4j.java_gateway import JavaClass, JavaPackage, JVMView
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from sessionlake.engine import failpoints
 from sessionlake.engine.java import end_stopped_java, in_one_jvm, start_java
-from sessionlake.engine.java_names import remember_names
 from sessionlake.engine.sockets import socket_folder
 from sessionlake.errors import ConfigError
 from sessionlake.stopping import handlers_kept
+
+
+def remember_names() -> None:
+    """Let py4j's objects remember the packages and classes that were read from them; a second call does nothing."""
+    for holder in (JVMView, JavaPackage):
+        if not hasattr(holder, "look_up"):
+            holder.look_up = holder.__getattr__
+            holder.__getattr__ = _remembering
+
+
+def _remembering(holder: Any, name: str) -> Any:
+    # Python calls this only for names that the object's own dictionary doesn't have.
+    found = holder.look_up(name)
+    # py4j takes a name for a package if no class has it. Such a name may be a class later, once its jar is added.
+    if isinstance(found, JavaClass) or (isinstance(found, JavaPackage) and name.islower()):
+        holder.__dict__[name] = found
+    return found
+
 
 LITTLE_JAVA = {
     "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=128m",

@@ -9,8 +9,8 @@ from sessionlake.config.load import load_config
 from sessionlake.examples.table import table_of
 from sessionlake.jobs.publish import publish
 from sessionlake.reading import read
-from sessionlake.warehouse.opened import opened
-from sessionlake.warehouse.parquet import delta_rows
+from sessionlake.warehouse.arrow_files import delta_rows
+from sessionlake.warehouse.lake import opened
 from sessionlake.warehouse.sink_position import sink_of
 
 PIPELINE, PUBLISHED = "days", "published"

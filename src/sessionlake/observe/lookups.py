@@ -8,7 +8,7 @@ from pyarrow import fs
 from sessionlake.config.load import Config
 from sessionlake.config.lookups import FOLDER
 from sessionlake.sources.lookups.lookup import FOUND, MISSING
-from sessionlake.sources.lookups.names import FILE, REFUSED, made_us, version_of
+from sessionlake.sources.lookups.making import FILE, REFUSED, made_us, version_of
 from sessionlake.warehouse.arrow_files import file_system
 from sessionlake.warehouse.batch_commit import BatchCommit
 

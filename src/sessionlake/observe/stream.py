@@ -16,7 +16,7 @@ from pyspark.sql.streaming.listener import (
     QueryTerminatedEvent,
 )
 
-from sessionlake.aggregates import beyond
+from sessionlake.aggregates import partials
 from sessionlake.config.load import Config
 from sessionlake.engine.shard import CAUSES
 from sessionlake.observe import metrics
@@ -77,7 +77,7 @@ class StreamReadings(Readings):
             self.add(metrics.BATCHES, 1)
             for metric, value, labels in count_values(batch.counts):
                 self.add(metric, value, *labels)
-            self.add(metrics.VALUES_BEYOND, sum(beyond.by_aggregate(batch.counts).values()))
+            self.add(metrics.VALUES_BEYOND, sum(partials.by_aggregate(batch.counts).values()))
             if self._config.section.quarantines:
                 self.add(metrics.QUARANTINED, batch.counts.get(QUARANTINED, 0))
             self._expire(batch.state, batch.counts)

@@ -21,8 +21,8 @@ from sessionlake.sources.lookups.dimension import BadVersionError, Dimension
 from sessionlake.sources.lookups.making import Making
 from sessionlake.sources.lookups.source import WithLookups
 from sessionlake.sources.lookups.tables import TableToLookUp
-from sessionlake.warehouse.opened import opened
-from sessionlake.warehouse.parquet import delta_rows
+from sessionlake.warehouse.arrow_files import delta_rows
+from sessionlake.warehouse.lake import opened
 
 _MOST_ROWS, _MOST_BYTES = 100_000, 16 << 20
 """Larger tables are not read by a look at a pipeline."""

@@ -23,8 +23,7 @@ from sessionlake.sources.columns import TIMESTAMP
 from sessionlake.sources.decoding.files import PATH, FileDecoder, is_local
 from sessionlake.sources.decoding.kafka_records import RecordDecoder
 from sessionlake.sources.decoding.rows import Rows
-from sessionlake.sources.decoding.signed import PART
-from sessionlake.sources.decoding.tables import BLOCK, FILE, TableDecoder
+from sessionlake.sources.decoding.tables import BLOCK, FILE, PART, TableDecoder
 from sessionlake.sources.delta import DeltaSource, outside_error
 from sessionlake.sources.files import FileSource, source_files
 from sessionlake.sources.infer import InferredTypes, declared_and_inferred, infer_values, scanned, types_of
@@ -35,10 +34,10 @@ from sessionlake.sources.partitions import first_partition
 from sessionlake.sources.record_columns import CHANGE_TYPE, meta_of
 from sessionlake.sources.results import ResultsSource
 from sessionlake.sources.topic_records import TopicReader
+from sessionlake.warehouse.arrow_files import delta_rows
 from sessionlake.warehouse.changelog import SIGN
-from sessionlake.warehouse.opened import opened
+from sessionlake.warehouse.lake import opened
 from sessionlake.warehouse.own_paths import outside_of_opened
-from sessionlake.warehouse.parquet import delta_rows
 
 # These sources are never asked for anything that needs a Spark session.
 _NO_SPARK = cast("Any", None)

@@ -12,7 +12,7 @@ from sessionlake.errors import ConfigError
 from sessionlake.operators.sessions.section import SessionSection
 from sessionlake.propose.sample import Sample
 from sessionlake.sources.columns import TIME_UNITS
-from sessionlake.sources.decoding.times import parse_times
+from sessionlake.sources.decoding.casting import parse_times
 
 KEY_NAMES = re.compile(
     r"(user|customer|account|visitor|client|device|member|author|sensor|machine|vehicle|player|subscriber)(_?(id|key|uuid|name))?|uid|key"

@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from sessionlake.errors import SourceError, first_line
 from sessionlake.sources.columns import EventColumns, normal_type
-from sessionlake.sources.decoding.decode import decode
+from sessionlake.sources.decoding.files import decode
 from sessionlake.sources.infer import infer_values, types_of
 from sessionlake.sources.topic_records import TopicReader
-from sessionlake.warehouse.parquet import delta_files, delta_rows
+from sessionlake.warehouse.arrow_files import delta_files, delta_rows
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -27,7 +27,7 @@ def read_delta(path: Path, most_bytes: int) -> tuple[dict[str, pa.DataType], lis
     # Only this source needs them.
     from deltalake.exceptions import DeltaError  # noqa: PLC0415
 
-    from sessionlake.warehouse.opened import opened  # noqa: PLC0415
+    from sessionlake.warehouse.lake import opened  # noqa: PLC0415
     from sessionlake.warehouse.own_paths import outside_of_opened  # noqa: PLC0415
 
     commits: dict[int, list[pa.Table]] = {}

@@ -25,7 +25,7 @@ from sessionlake.serve.refusals import RefusedError
 from sessionlake.serve.replica import NotLocalError, View
 from sessionlake.serve.result_rows import ResultRow
 from sessionlake.serve.tables import TablesAtBatch
-from sessionlake.sources.written_keys import asked_key, asked_prefix
+from sessionlake.sources.equal_types import asked_key, asked_prefix
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.changelog import changelog_of

@@ -14,7 +14,7 @@ from duckdb import DuckDBPyConnection, DuckDBPyRelation
 from sessionlake.config.load import Config
 from sessionlake.errors import ConfigError, LakeError
 from sessionlake.serve.database import open_database, open_databases
-from sessionlake.sources.written_keys import asked_key, asked_prefix
+from sessionlake.sources.equal_types import asked_key, asked_prefix
 from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.dialects import DUCKDB
 from sessionlake.warehouse.lake import Lake

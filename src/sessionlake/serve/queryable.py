@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sessionlake.errors import UnsupportedOperationError
 from sessionlake.serve.result_rows import Packed, ResultRow
-from sessionlake.store.standalone.keys import LARGEST, LEAST
-from sessionlake.store.standalone.rows import KeyValueRows, Rows, TimedRows
+from sessionlake.store.standalone.keys import LARGEST, LEAST, KeyValueRows, Rows, TimedRows
 from sessionlake.store.standalone.serdes import Serde
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ import pyarrow as pa
 
 from sessionlake.columnar.keys import shard_of_key
 from sessionlake.config.load import Config
-from sessionlake.engine.erasure import CORRUPT, FORGET, FORGOTTEN, cause_of, mark
-from sessionlake.engine.pending import PENDING, Pending
+from sessionlake.engine.pending import CORRUPT, FORGET, FORGOTTEN, PENDING, Pending, cause_of, mark
 from sessionlake.errors import ConfigError, NoBatchesError, StoreError
 from sessionlake.serve.decoder import Decoder, OpenRowDecoder, RowDecoder, StoreType, decoder_of
 from sessionlake.serve.result_rows import ALL, Packed, ResultRow

@@ -1,24 +1,42 @@
-"""The change data feed of a Delta table: each version's rows that are added, and those that are taken back (docs/rules.md, rule 322)."""
+"""The change data feed of a Delta table: each version's added rows, and the rows taken back (docs/rules.md, rule 322).
+
+Changes of rows are records: each has an offset, which orders the changes of a key (rule 308).
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import ClassVar, NoReturn
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from sessionlake.errors import JobError, SessionlakeError, SourceError
-from sessionlake.sources.base import Offsets
-from sessionlake.sources.changes import with_places
+from sessionlake.sources.base import Offsets, limits_of
 from sessionlake.sources.columns import EventColumns
-from sessionlake.sources.decoding.signed import SignedDecoder
+from sessionlake.sources.decoding.tables import SignedDecoder
 from sessionlake.sources.delta import DeltaSource
-from sessionlake.sources.limits import limits_of
-from sessionlake.sources.record_columns import CHANGE_PLACES, CHANGE_TYPE, COMMIT_VERSION, FEED_COLUMNS
+from sessionlake.sources.record_columns import (
+    CHANGE_PLACES,
+    CHANGE_TYPE,
+    COMMIT_VERSION,
+    FEED_COLUMNS,
+    OFFSET,
+    PARTITION,
+)
 from sessionlake.warehouse.changelog import SIGN
 from sessionlake.warehouse.dialects import SPARK
 from sessionlake.warehouse.tables import Tables
+
+
+def with_places(rows: DataFrame, version: Column) -> DataFrame:
+    """Return rows with their SIGN, and the place of each in the order of changes; `version` is the whole number of its change.
+
+    Of one version, rows that are added come after those that are taken back.
+    """
+    offset = version.cast("bigint") * 2 + F.when(F.col(SIGN) > 0, F.lit(1)).otherwise(F.lit(0))
+    return rows.withColumns({OFFSET: offset, PARTITION: F.lit(0).cast("bigint")})
+
 
 _ADDED = ("insert", "update_postimage")
 _ENABLED = "delta.enableChangeDataFeed"

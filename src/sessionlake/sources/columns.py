@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from sessionlake.columnar.joint_keys import key_parts
+from sessionlake.columnar.keys import key_parts
 from sessionlake.warehouse import schemas
 
 TIMESTAMP = schemas.TIME

@@ -1,12 +1,17 @@
-"""Columns that are compared: which pairs of types are refused, and the cast to write (docs/rules.md, rule 465)."""
+"""Values that are compared (docs/rules.md, rule 465): pairs of types that are refused, the cast to write, and one text for equal keys."""
 
 from typing import NamedTuple
 
 import pyarrow as pa
 
-from sessionlake.columnar.equality import TEXT, family_of
+from sessionlake.columnar.equality import TEXT, asked_text, family_of
+from sessionlake.config.joint_keys import joint_text, parts_of
+from sessionlake.config.load import Config
+from sessionlake.config.names import column_of
 from sessionlake.config.problems import InvalidConfigError, Problem
+from sessionlake.sources.columns import type_named
 from sessionlake.sources.decoding.decoded import type_name
+from sessionlake.warehouse.batch_commit import BatchCommit
 
 
 class NeverEqualError(InvalidConfigError):
@@ -66,3 +71,34 @@ def _has_plain_text(type_: pa.DataType) -> bool:
     """Say whether SQL's cast of a type to a string gives the text of a key, so that the cast pairs what was paired as text before."""
     whole = pa.types.is_integer(type_) or (pa.types.is_decimal(type_) and type_.scale == 0)
     return whole or pa.types.is_boolean(type_) or pa.types.is_date(type_) or family_of(type_) == TEXT
+
+
+def asked_key(config: Config, last: BatchCommit | None, key: str) -> str:
+    """Return the text of a key as tables have it, of a key as somebody has written it: numbers may be written in many ways.
+
+    Tables of before rule 465 have keys as they came, so they are asked for as they are written.
+    """
+    if last is None or not last.settings.by_value:
+        return key
+    types = _types_of_key(config, last)
+    if len(types) == 1:
+        return asked_text(key, types[0])
+    parts = parts_of(key, len(types))
+    return key if parts is None else joint_text(list(map(asked_text, parts, types)))
+
+
+def asked_prefix(config: Config, last: BatchCommit | None, prefix: str) -> str:
+    """Return the beginning of keys of several columns as `asked_key` returns keys; any other text as it is."""
+    if last is None or not last.settings.by_value or not prefix.startswith("[") or not prefix.endswith(","):
+        return prefix
+    types = _types_of_key(config, last)
+    read = (parts_of(f"{prefix[:-1]}]", count) for count in range(1, len(types)))
+    parts = next((found for found in read if found is not None), None)
+    return prefix if parts is None else f"{joint_text(list(map(asked_text, parts, types)))[:-1]},"
+
+
+def _types_of_key(config: Config, last: BatchCommit) -> list[pa.DataType]:
+    """Return the types of the columns that make the key; those of texts for columns without a known one."""
+    input_, columns = next(iter(config.keys.items()))
+    known = {**last.settings.types, **last.settings.computed}
+    return [type_named(known.get(column_of(input_, column), "string")) for column in columns]

@@ -16,13 +16,12 @@ from pyspark.sql import functions as F
 from sessionlake.config.load import Config
 from sessionlake.config.source import Format
 from sessionlake.errors import ConfigError, SourceError, first_line
-from sessionlake.sources.base import Offsets, same
+from sessionlake.sources.base import SMALL_BYTES, Offsets, limits_of, same
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.files import CONTENT, PATH, FileDecoder, base_of, is_local, local_path, refusal
 from sessionlake.sources.decoding.json_lines import is_utf8
 from sessionlake.sources.decoding.rows import BATCH
 from sessionlake.sources.infer import InferredTypes, chosen_types, declared_and_inferred, scanned
-from sessionlake.sources.limits import SMALL_BYTES, limits_of
 from sessionlake.sources.planned_files import PlannedFiles, log_names
 from sessionlake.warehouse.filesystem import Files, as_name, is_pattern
 from sessionlake.warehouse.tables import Tables

@@ -1,4 +1,4 @@
-"""A Kafka topic as a source: the stream of its records, its columns, and warnings about its settings."""
+"""A Kafka topic as a source: its records, its columns, Debezium's envelope (docs/rules.md, rule 320), and warnings about its settings."""
 
 import json
 import logging
@@ -19,16 +19,39 @@ from sessionlake.config.source import SourceSection, option_texts
 from sessionlake.errors import JobError, MissingColumnsError, SourceError
 from sessionlake.sources import avro
 from sessionlake.sources.avro import AvroValues
-from sessionlake.sources.base import Offsets, same
+from sessionlake.sources.base import SMALL_PARTITIONS, SMALL_RECORDS, Offsets, same
 from sessionlake.sources.columns import EventColumns, normal_type
-from sessionlake.sources.debezium import unwrapped
-from sessionlake.sources.decoding.kafka_records import EVENT, HEADERS, REASON, TOMBSTONE, RecordDecoder, Topic
+from sessionlake.sources.decoding.kafka_records import BODY, EVENT, HEADERS, REASON, TOMBSTONE, RecordDecoder, Topic
 from sessionlake.sources.infer import InferredTypes, declared_and_inferred, infer_values, types_of
 from sessionlake.sources.kafka_cluster import Cluster, explained
-from sessionlake.sources.limits import SMALL_PARTITIONS, SMALL_RECORDS
 from sessionlake.sources.partitions import PARTITIONS, first_partition
-from sessionlake.sources.record_columns import KEY, meta_of
+from sessionlake.sources.record_columns import KEY, OP, SOURCE_TIME, meta_of
 from sessionlake.warehouse.tables import Tables
+
+_ENVELOPE = "op string, before string, after string, source string, payload string"
+"""JSON within JSON stays a text. With a schema in each record, the envelope is the payload."""
+_TIMES = "ts_ns bigint, ts_us bigint, ts_ms bigint"
+
+
+def unwrapped(value: Column) -> list[Column]:
+    """Return a record's row as JSON, in bytes, then the kind of its change, and when the database made it, in microseconds.
+
+    The row is the one after the change, of a delete the one before it; null of records that are no changes of a row.
+    """
+    text = value.cast("string")
+    outer = F.from_json(F.when(F.is_valid_utf8(text), text), _ENVELOPE)
+    inner = F.from_json(outer["payload"], _ENVELOPE)
+    is_payload = F.coalesce(F.startswith(F.ltrim(outer["payload"]), F.lit("{")), F.lit(False))
+    field = {
+        name: F.when(is_payload, inner[name]).otherwise(outer[name]) for name in ("op", "before", "after", "source")
+    }
+    op, times = field["op"], F.from_json(field["source"], _TIMES)
+    # A delete without a row may still have its key in the record's.
+    row = F.when(op.isin("c", "r", "u"), field["after"]).when(op == "d", F.coalesce(field["before"], F.lit("{}")))
+    micros = F.try_multiply(times["ts_ms"], F.lit(1000))
+    time = F.coalesce(times["ts_us"], F.call_function("div", times["ts_ns"], F.lit(1000)), micros)
+    return [row.cast("binary").alias(BODY), op.alias(OP), time.cast("bigint").alias(SOURCE_TIME)]
+
 
 SAMPLED = 1000
 """Records that column types are learnt from."""

@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from sessionlake.aggregates import positions
+from sessionlake.aggregates.numeric import OFFSET as TOPIC_OFFSET
+from sessionlake.aggregates.numeric import PARTITION as TOPIC_PARTITION
 from sessionlake.sources.columns import TIMESTAMP
 
 if TYPE_CHECKING:  # workers and stores do without pydantic
     from sessionlake.config.source import SourceSection
 
-KEY, TIME, PARTITION, OFFSET = "_key", "_timestamp", positions.PARTITION, positions.OFFSET
+KEY, TIME, PARTITION, OFFSET = "_key", "_timestamp", TOPIC_PARTITION, TOPIC_OFFSET
 NO_VALUE = "_no_value"
 """If this column is read, a record without a value is a row like others; else the record is refused."""
 TOPIC = "_topic"

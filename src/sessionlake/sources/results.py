@@ -16,16 +16,15 @@ from sessionlake.config.load import Config
 from sessionlake.config.upstream import Upstream
 from sessionlake.errors import AwaitedError, JobError, PipelineStateError, SessionlakeError, SourceError
 from sessionlake.sources.base import Offsets, same
-from sessionlake.sources.changes import with_places
+from sessionlake.sources.change_feed import with_places
 from sessionlake.sources.columns import EventColumns
-from sessionlake.sources.decoding.signed import PART, SignedDecoder
+from sessionlake.sources.decoding.tables import PART, SignedDecoder
 from sessionlake.sources.delta import DeltaSource
 from sessionlake.sources.record_columns import CHANGE_PLACES
 from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.changelog import SIGN, changelog_of
-from sessionlake.warehouse.readers import Reader
 from sessionlake.warehouse.schemas import BATCH_MARKS
-from sessionlake.warehouse.seen import Visible
+from sessionlake.warehouse.seen import Reader, Visible
 from sessionlake.warehouse.streamed_files import are_gone
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.visible import CHANGED_IN, View, lost, section_at

@@ -6,9 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from sessionlake.columnar.arrays import Ints, within_group
-from sessionlake.columnar.axis import Axis
+from sessionlake.columnar.axis import Axis, range_max
 from sessionlake.columnar.groups import group_events
-from sessionlake.columnar.ranges import range_max
 from sessionlake.columnar.texts import sorted_codes
 from sessionlake.operators.joins.axis import Grid, Session, Sliding, axis_of
 from sessionlake.operators.joins.spec import JoinSpec

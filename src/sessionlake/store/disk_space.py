@@ -1,12 +1,17 @@
-"""The disk space that RocksDB needs for a store, and the errors if there is less.
+"""Space and bytes that a disk can't give: RocksDB's errors if a store lacks space, and an error in place of a SIGBUS for mapped files.
 
 A compaction writes as much as it reads. If it fails because the disk is full, RocksDB retries it without end and without a
 message, until there is space for it and for a write buffer.
 """
 
+import ctypes
 import errno
+import mmap
 import os
 from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
 
 from sessionlake.errors import DiskFullError
 
@@ -75,3 +80,22 @@ def _full(path: Path, free: int, needed: int) -> DiskFullError:
     return DiskFullError(
         f"store: {str(path)!r} has {free / 1e6:,.0f} MB free, compactions need {needed / 1e6:,.0f}; make room and start again"
     )
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+_POPULATE_READ = 22
+"""Of `madvise`, since Linux 5.14: read the pages as a touch does; an error if one can't be read."""
+_EHWPOISON = 133
+_UNREADABLE = (errno.EFAULT, errno.EIO, _EHWPOISON)
+
+
+def require_readable(mapped: npt.NDArray[np.uint8], path: Path) -> None:
+    """Read mapped bytes from the disk. OSError that names the file if that fails, or if the file has become shorter.
+
+    On older kernels, and on other systems than Linux, it does nothing.
+    """
+    start, size = mapped.ctypes.data, mapped.nbytes
+    begin = start - start % mmap.PAGESIZE
+    if size and _libc.madvise(begin, start + size - begin, _POPULATE_READ) and ctypes.get_errno() in _UNREADABLE:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))

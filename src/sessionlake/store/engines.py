@@ -1,18 +1,56 @@
 """The engines of shards' stores: sorted files and RocksDB. Each keeps segments (`api.Segments`) in a shard's directory.
 
-rocksdict is imported only if a pipeline or a directory asks for RocksDB.
+rocksdict is imported only if a pipeline or a directory asks for RocksDB. `may_hold` reads a store even while another process has
+it open, and changes nothing.
 """
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
+
 from sessionlake.config.store_engines import FILES, ROCKSDB, StoreEngine
 from sessionlake.errors import StoreError
 from sessionlake.store.api import OpenSegments
-from sessionlake.store.directory import ROCKSDB_FORMAT, format_in
-from sessionlake.store.files import FileSegments
+from sessionlake.store.directory import CURRENT, ROCKSDB_FORMAT, format_in
+from sessionlake.store.files import FileSegments, State
+from sessionlake.store.runs import DamagedError, Run
 from sessionlake.store.secondary import SecondarySegments, StoreView
+
+_ATTEMPTS = 50
+_PAUSE_S = 0.1
+
+
+def may_hold(path: Path, keys: list[bytes]) -> bool:
+    """Say whether a store has one of the keys in any of its segments, or can't be read, so that nobody knows.
+
+    Another process may write to the store meanwhile.
+    """
+    for _ in range(_ATTEMPTS):
+        if not (path / CURRENT).exists():
+            return False
+        try:
+            segments = State.read(path).segments.values()
+            return any(levels.get(key) is not None for levels in segments for key in keys)
+        except FileNotFoundError:  # it was replaced meanwhile
+            time.sleep(_PAUSE_S)
+        except (DamagedError, OSError):
+            return True
+    return True
+
+
+def run_holds(file: Path, keys: list[bytes]) -> bool:
+    """Say whether a run has one of the keys, even if a newer one hides it, or another one has been made of it. Raises DamagedError, and FileNotFoundError."""
+    run = Run(file)
+    return any(run.row_of(key) >= 0 for key in keys)
+
+
+def run_keys(file: Path) -> pa.Array:
+    """Return all keys of a run, as `run_holds` looks at them; raises what that does."""
+    run = Run(file)
+    return run.between(0, run.rows).keys
 
 
 def opened_by(engine: StoreEngine) -> OpenSegments:

@@ -1,7 +1,7 @@
 """Lists of a store: names of entries that are due once the frontier passes a place on the axis, or at a tick.
 
-They lie in a separate segment, which never expires. Entries are bucketed by their start on the axis, so those behind the
-frontier are found without a scan.
+Lists lie in a separate segment, which never expires. Entries are bucketed by their start on the axis, so entries behind the
+frontier are found without a scan. `ListedSessionStore` is the store of sessions with these lists, for changes that wait to be sent.
 """
 
 import itertools
@@ -16,7 +16,7 @@ from sessionlake.columnar.arrays import Ints, combined
 from sessionlake.store.api import OpenSegments, Segments
 from sessionlake.store.blocks import BlockStore
 from sessionlake.store.files import FileSegments
-from sessionlake.store.segmented import WRITE_SCHEMA
+from sessionlake.store.segmented import WRITE_SCHEMA, SegmentedSessionStore
 
 LISTS = (1 << 62) + 1
 """The segment of lists; others have numbers of times, which are far below."""
@@ -138,3 +138,25 @@ def packed_list(table: pa.Table) -> bytes:
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue())
+
+
+class ListedSessionStore(HasLists, SegmentedSessionStore):
+    """Records and lists of one shard."""
+
+    def __init__(
+        self,
+        path: Path,
+        interval_us: int,
+        bucket: int,
+        opened: OpenSegments = FileSegments,
+        *,
+        with_until: bool = False,
+    ) -> None:
+        """`bucket` is the length of the stretch of time that a list is of, microseconds."""
+        super().__init__(path, interval_us, opened, with_until=with_until)
+        self.bucket = bucket
+
+    @property
+    def segments(self) -> Sequence[int]:
+        """The segments that have sessions."""
+        return [number for number in super().segments if number != LISTS]

@@ -25,7 +25,7 @@ from xxhash import xxh3_64_intdigest, xxh3_128_hexdigest, xxh64_intdigest
 from sessionlake.columnar.arrays import Ints, offsets_of, within_group
 from sessionlake.columnar.identity import Hashes, hash_bytes
 from sessionlake.columnar.texts import text_order
-from sessionlake.store.mapping import require_readable
+from sessionlake.store.disk_space import require_readable
 
 _MAGIC = int.from_bytes(b"slake-r2", "little")
 HEAD = np.dtype([(name, "<u8") for name in ("magic", "seed", "rows", "key_bytes", "value_bytes")])

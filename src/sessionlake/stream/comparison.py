@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from sessionlake.aggregates import Aggregate
-from sessionlake.aggregates.codec import StateCodec
-from sessionlake.aggregates.equal_states import states_equal
+from sessionlake.aggregates.codec import StateCodec, states_equal
 from sessionlake.aggregates.partials import Partials, merge_states
 from sessionlake.columnar import records
 from sessionlake.columnar.arrays import Bools, Groups, Ints

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from sessionlake.columnar.arrays import combined
 from sessionlake.columnar.identity import record_ids
-from sessionlake.columnar.joint_keys import key_parts
+from sessionlake.columnar.keys import key_parts
 from sessionlake.warehouse.schemas import SIDE
 
 Rows = Callable[[pa.Table], pa.Table]

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from sessionlake.aggregates import Aggregate, build_aggregates
-from sessionlake.aggregates.added import Added
-from sessionlake.aggregates.layouts import Layout
+from sessionlake.aggregates.layouts import Added, Layout
 from sessionlake.columnar.equality import IdOrder
 from sessionlake.config.load import Config
 from sessionlake.config.names import column_of

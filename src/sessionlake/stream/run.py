@@ -17,9 +17,9 @@ from pyspark.sql import functions as F
 from sessionlake.config.checks import check_remembered
 from sessionlake.config.load import Config
 from sessionlake.engine.coordinator import Coordinator
-from sessionlake.engine.erasure import remove_all_marked
 from sessionlake.engine.error_text import error_in
 from sessionlake.engine.operator import add_stats
+from sessionlake.engine.pending import remove_all_marked
 from sessionlake.engine.watching import within
 from sessionlake.errors import FencedError, OverdueError, PipelineStateError, SessionlakeError, StoreError
 from sessionlake.sources import kafka_cluster as kafka

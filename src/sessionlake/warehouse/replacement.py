@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from sessionlake.warehouse.delta_log import DeltaLog
 from sessionlake.warehouse.history import user_metadata
-from sessionlake.warehouse.spark_times import write_times_plainly
+from sessionlake.warehouse.spark_columns import write_times_plainly
 from sessionlake.warehouse.table_files import files_of
 
 _APPENDED = "DELTA_CONCURRENT_APPEND"

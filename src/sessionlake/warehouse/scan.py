@@ -7,7 +7,7 @@ from deltalake import DeltaTable
 from duckdb._sources import ArrowScanSource
 from duckdb._sources.nodes import Binary, Col, In, Lit, Node, Postfix, Unary
 
-from sessionlake.warehouse.parquet import delta_rows, moment_sql
+from sessionlake.warehouse.arrow_files import delta_rows, moment_sql
 
 _TIME = "TIMESTAMP WITH TIME ZONE"
 _ALIKE = {"VARCHAR", "BIGINT", "INTEGER", "BOOLEAN", "DATE", _TIME}

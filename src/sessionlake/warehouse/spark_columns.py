@@ -1,9 +1,9 @@
-"""Columns by their names, as Spark takes them: the one place in which a name of a user's column becomes one of Spark's."""
+"""Columns and times as Spark takes them: the one place in which a name of a user's column becomes one of Spark's."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -45,3 +45,20 @@ def map_in_arrow(rows: DataFrame, run: Batches, schema: StructType | str) -> Dat
 
     # PySpark looks the columns up by their names as they are, in which a dot means a field.
     return rows.select(F.struct(*columns(rows.columns)).alias("row")).mapInArrow(unpacked, schema)
+
+
+_AS_ARROW: Mapping[str, str] = {
+    # By default it is INT96, which most readers without Spark take as nanoseconds: 9999-12-31 is then in 1816.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Otherwise days before 1582-10-15 may be those of the Julian calendar.
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+}
+
+
+def write_times_plainly(spark: SparkSession) -> None:
+    """Let a session write times and dates as Arrow does, whatever its settings were, from now on.
+
+    The settings stay, because another thread may write in the same session.
+    """
+    for name, value in _AS_ARROW.items():
+        spark.conf.set(name, value)

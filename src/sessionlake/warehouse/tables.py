@@ -19,10 +19,9 @@ from sessionlake.warehouse.delta_log import Logs
 from sessionlake.warehouse.dialects import SPARK
 from sessionlake.warehouse.filesystem import Files
 from sessionlake.warehouse.history import user_metadata
-from sessionlake.warehouse.opened import opened
+from sessionlake.warehouse.lake import opened
 from sessionlake.warehouse.replacement import Replacement
-from sessionlake.warehouse.spark_columns import UNNAMABLE, unnamable
-from sessionlake.warehouse.spark_times import write_times_plainly
+from sessionlake.warehouse.spark_columns import UNNAMABLE, unnamable, write_times_plainly
 from sessionlake.warehouse.transactions import CONCURRENT, CONFLICT, Transactions
 
 _LOCAL = re.compile(r"/[^%\\]*")

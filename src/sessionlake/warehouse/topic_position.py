@@ -1,4 +1,7 @@
-"""How far the topic of [sink.kafka] is, by the files beside the pipeline's checkpoint: no broker is asked. Light: `status` reads it without Spark."""
+"""How far the topic of [sink.kafka] is, by numbered files beside the pipeline's checkpoint: the last file counts, and no broker is asked.
+
+Other sinks that can't hold their own position have such files, too. Light: `status` reads them without Spark.
+"""
 
 import json
 from functools import partial
@@ -6,7 +9,25 @@ from functools import partial
 from sessionlake.config.load import Config
 from sessionlake.errors import PipelineStateError
 from sessionlake.warehouse.delta_log import LogFiles
-from sessionlake.warehouse.recorded import newest_record, recorded
+
+
+def newest_record(files: LogFiles, folder: str) -> str | None:
+    """Return the text of the newest file; None if there is none."""
+    while True:
+        numbers = recorded(files, folder)
+        if not numbers:
+            return None
+        text = files.read_text(f"{folder}/{numbers[-1]}")
+        if text is not None:
+            return text
+        # Another process has gone on since the files were listed.
+
+
+def recorded(files: LogFiles, folder: str, suffix: str = "") -> list[int]:
+    """Return the numbers of the files in a folder whose names have a suffix, in order."""
+    names = (name.removesuffix(suffix) for name in files.names(folder) if name.endswith(suffix))
+    return sorted(int(name) for name in names if name.isdigit())
+
 
 TRANSACTIONS, FINAL, FROM_VERSION = "kafka-transactions", "final", "from_version"
 _ID_LENGTH = 22

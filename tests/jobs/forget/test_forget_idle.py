@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sessionlake.engine.erasure import mark, marked, remove_all_marked
+from sessionlake.engine.pending import mark, marked, remove_all_marked
 from sessionlake.errors import BusyError
 from sessionlake.jobs.forget.exclusive import one_at_a_time
 from sessionlake.jobs.forget.keys import Keys

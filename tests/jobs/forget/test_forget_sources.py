@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from sessionlake.columnar.joint_keys import joint_key
+from sessionlake.columnar.keys import joint_key
 from sessionlake.jobs.forget.keys import Keys, matching
 from sessionlake.jobs.forget.lake import Holder, Lake
 from sessionlake.jobs.forget.proof import _searched

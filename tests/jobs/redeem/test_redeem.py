@@ -21,7 +21,7 @@ from sessionlake.jobs.redeem.rows import judge_letters
 from sessionlake.observe.status import read_status
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.sources.columns import EventColumns
-from sessionlake.sources.decoding.raw import MAX_RAW_BYTES, raw_text
+from sessionlake.sources.decoding.rows import MAX_RAW_BYTES, raw_text
 from sessionlake.sources.decoding.tables import TableDecoder
 from sessionlake.sources.record_columns import KEY
 from sessionlake.stream.ingest import EventSpec

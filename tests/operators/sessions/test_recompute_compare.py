@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.aggregates import Events, build_aggregates
-from sessionlake.aggregates.codec import StateCodec
-from sessionlake.aggregates.equal_states import states_equal
+from sessionlake.aggregates.codec import StateCodec, states_equal
 from sessionlake.aggregates.partials import lift, values_of
 from sessionlake.jobs.backfill.events import at_batch
 from sessionlake.operators.sessions.mapper import ALONE

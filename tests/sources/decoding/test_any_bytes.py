@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.sources.decoding import parquet_rows
-from sessionlake.sources.decoding.decode import decode
+from sessionlake.sources.decoding.files import decode
 from sessionlake.sources.decoding.kafka_records import Topic, decode_records
-from sessionlake.sources.decoding.raw import is_cut
+from sessionlake.sources.decoding.rows import is_cut
 from tests.sources.decoding.common import COLUMNS, WIDE, errors, outcome
 from tests.support import examples
 

@@ -5,8 +5,8 @@ import pyarrow as pa
 
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.contract import check
-from sessionlake.sources.decoding.archived import ARCHIVED, ArchiveDecoder
 from sessionlake.sources.decoding.rows import BATCH
+from sessionlake.sources.decoding.whole_rows import ARCHIVED, ArchiveDecoder
 from sessionlake.warehouse.schemas import TIME
 
 COLUMNS = EventColumns(

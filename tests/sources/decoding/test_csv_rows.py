@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.csv_rows import decode_csv
-from sessionlake.sources.decoding.decode import decode
+from sessionlake.sources.decoding.files import decode
 from tests.sources.decoding.common import COLUMNS, MONEY, WIDE, outcome
 from tests.support import examples
 

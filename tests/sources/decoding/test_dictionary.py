@@ -19,8 +19,8 @@ from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.contract import check
 from sessionlake.sources.decoding import parquet_rows
-from sessionlake.sources.decoding.decode import decode
 from sessionlake.sources.decoding.decoded import Decoded
+from sessionlake.sources.decoding.files import decode
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.sources.decoding.tables import TableDecoder
 from sessionlake.stream.ingest import EventSpec

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from sessionlake.errors import SourceError
 from sessionlake.sources.columns import EventColumns
-from sessionlake.sources.decoding.decode import decode
+from sessionlake.sources.decoding.files import decode
 from sessionlake.sources.decoding.json_lines import decode_json
 from tests.sources.decoding.common import COLUMNS, MONEY, WIDE, errors, outcome
 from tests.support import examples

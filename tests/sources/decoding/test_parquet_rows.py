@@ -7,7 +7,7 @@ import pytest
 
 from sessionlake.errors import SourceError
 from sessionlake.sources.decoding import parquet_rows
-from sessionlake.sources.decoding.decode import decode
+from sessionlake.sources.decoding.files import decode
 from tests.sources.decoding.common import COLUMNS, WIDE, errors, outcome
 
 NULLS = (None, None, None)

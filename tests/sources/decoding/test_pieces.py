@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sessionlake.errors import SourceError
 from sessionlake.sources.decoding import pieces
-from sessionlake.sources.decoding.decode import decode
+from sessionlake.sources.decoding.files import decode
 from sessionlake.sources.decoding.json_lines import decode_json
 from sessionlake.sources.decoding.pieces import Piece, parts_of
 from tests.sources.decoding.common import COLUMNS, outcome

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from sessionlake.sources.columns import EventColumns
-from sessionlake.sources.decoding.decode import decode
+from sessionlake.sources.decoding.files import decode
 from sessionlake.sources.decoding.tables import text_of_rows
 
 TIME = pa.timestamp("us", "UTC")

@@ -17,11 +17,10 @@ from hypothesis import strategies as st
 
 from sessionlake.errors import SourceError
 from sessionlake.sources.columns import TIMESTAMP, EventColumns
-from sessionlake.sources.decoding.decode import decode
 from sessionlake.sources.decoding.decoded import WRONG_TYPE, Decoded
+from sessionlake.sources.decoding.files import decode
 from sessionlake.sources.decoding.kafka_records import NULL_VALUE, RecordDecoder, Topic
-from sessionlake.sources.decoding.raw import is_cut
-from sessionlake.sources.decoding.rows import Rows
+from sessionlake.sources.decoding.rows import Rows, is_cut
 from sessionlake.sources.decoding.tables import WHOLE, TableDecoder
 from sessionlake.sources.decoding.whole import SCHEMA, json_rows, readable, text_rows
 from sessionlake.sources.decoding.whole_rows import WholeDecoder

@@ -6,13 +6,20 @@ import pyarrow as pa
 
 from sessionlake.aggregates.base import Aggregate
 from sessionlake.aggregates.functions import FUNCTIONS, MEDIAN, Asked
-from sessionlake.aggregates.signed.buckets import SignedHistogram, SignedPercentile
-from sessionlake.aggregates.signed.doubles import DoubleAverage, DoubleSum
-from sessionlake.aggregates.signed.integers import IntegerAverage, IntegerSum
-from sessionlake.aggregates.signed.lists import SignedCollect, SignedEdge, SignedSet, SignedTexts
-from sessionlake.aggregates.signed.logic import SignedLogical
+from sessionlake.aggregates.signed.lists import (
+    Multiset,
+    SignedCollect,
+    SignedDistinct,
+    SignedEdge,
+    SignedExtreme,
+    SignedHistogram,
+    SignedPercentile,
+    SignedQuantile,
+    SignedSet,
+    SignedTexts,
+)
 from sessionlake.aggregates.signed.moments import SignedComoments, SignedMoments
-from sessionlake.aggregates.signed.multiset import Multiset, SignedDistinct, SignedExtreme, SignedQuantile
+from sessionlake.aggregates.signed.sums import DoubleAverage, DoubleSum, IntegerAverage, IntegerSum, SignedLogical
 from sessionlake.errors import ConfigError
 
 Build = Callable[[Asked], Aggregate]

@@ -19,7 +19,7 @@ from sessionlake.aggregates.base import Events, States
 from sessionlake.aggregates.numeric import number_type
 from sessionlake.aggregates.scalars import BYTES, DOUBLE, LONG, to_state
 from sessionlake.aggregates.signed import exact
-from sessionlake.aggregates.signed.doubles import ExactSums, set_apart
+from sessionlake.aggregates.signed.sums import ExactSums, set_apart
 from sessionlake.columnar.arrays import numbers
 
 

@@ -15,9 +15,18 @@ from sqlglot.errors import SqlglotError, TokenError
 from sessionlake.columnar.expressions import CLOCK, Expression, Result
 from sessionlake.columnar.spark_sql.calls import CALLS, calls_in
 from sessionlake.columnar.spark_sql.functions import BY_NAME, FUNCTIONS, SHAPED
-from sessionlake.columnar.spark_sql.known import EXPRESSIONS, operands, unread
 from sessionlake.columnar.spark_sql.operators import OPERATORS
-from sessionlake.columnar.spark_sql.typed import DUCK, PAGE, Function, Rule, Typed, column_type
+from sessionlake.columnar.spark_sql.typed import (
+    DUCK,
+    EXPRESSIONS,
+    PAGE,
+    Function,
+    Rule,
+    Typed,
+    column_type,
+    operands,
+    unread,
+)
 from sessionlake.columnar.sql_places import Origin, SqlError, sql_error
 from sessionlake.errors import did_you_mean, first_line
 

@@ -18,11 +18,9 @@ from sessionlake.warehouse.batches import batches_after, last_batch
 from sessionlake.warehouse.database_position import position_in_database
 from sessionlake.warehouse.delta_log import LogFiles, Logs
 from sessionlake.warehouse.lake import Lake
-from sessionlake.warehouse.readers import Reader, readers_of
-from sessionlake.warehouse.recorded import newest_record
-from sessionlake.warehouse.seen import Visible
+from sessionlake.warehouse.seen import Reader, Visible, readers_of
 from sessionlake.warehouse.sink_position import Position, Warehouse, newest_position, table_in
-from sessionlake.warehouse.topic_position import published_in, published_version
+from sessionlake.warehouse.topic_position import newest_record, published_in, published_version
 
 ANSWER_S = 3.0
 """How long a look at all followers takes at most: one that has not answered by then can't be read."""

@@ -30,7 +30,7 @@ from sessionlake.jobs.late.ledger import fence_runs
 from sessionlake.jobs.redeem.ledger import fence_redeems
 from sessionlake.jobs.run import JobReport, JobRun, OnStep, start_run
 from sessionlake.jobs.tombstones import emitted_tombstones, followed, identity_of, named, tombstones
-from sessionlake.sources.written_keys import asked_key
+from sessionlake.sources.equal_types import asked_key
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import find_last_batch, last_batch
 from sessionlake.warehouse.changelog import FOLD

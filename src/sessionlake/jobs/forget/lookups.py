@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import Bools, combined
-from sessionlake.columnar.joint_keys import key_parts
+from sessionlake.columnar.keys import key_parts
 from sessionlake.config.lookups import FOLDER
 from sessionlake.jobs.forget.lake import Lake
 from sessionlake.sources.lookups.dimension import KEY, mapped
-from sessionlake.sources.lookups.names import FILE, MARK, UNFINISHED
+from sessionlake.sources.lookups.making import FILE, MARK, UNFINISHED
 from sessionlake.warehouse.arrow_files import file_system, local_path
 
 

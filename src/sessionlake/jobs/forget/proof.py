@@ -8,7 +8,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from sessionlake.config.source import SourceSection
-from sessionlake.engine.erasure import FORGET
+from sessionlake.engine.pending import FORGET
 from sessionlake.errors import first_line
 from sessionlake.jobs.forget.documents import find_documents
 from sessionlake.jobs.forget.files import find_files

@@ -13,7 +13,7 @@ from sessionlake.jobs.apply import apply_corrections
 from sessionlake.jobs.forget.lake import Lake
 from sessionlake.jobs.forget.wait_budget import Waits
 from sessionlake.warehouse.batches import last_batch
-from sessionlake.warehouse.readers import Reader, readers_of
+from sessionlake.warehouse.seen import Reader, readers_of
 from sessionlake.warehouse.tables import Tables
 
 

@@ -16,13 +16,11 @@ from sessionlake.config.joint_keys import joint_text, parts_of
 from sessionlake.config.load import Config
 from sessionlake.config.store_engines import ROCKSDB
 from sessionlake.engine import failpoints
-from sessionlake.engine.erasure import FORGET, erase_store, mark, marked, remove_all_marked
-from sessionlake.engine.pending import PENDING, read_pending
+from sessionlake.engine.pending import FORGET, PENDING, erase_store, mark, marked, read_pending, remove_all_marked
 from sessionlake.errors import LockedError
 from sessionlake.jobs.forget.keys import Keys, keys_in_front
 from sessionlake.store.directory import RUN
-from sessionlake.store.engines import engine_at
-from sessionlake.store.reading import may_hold, run_holds, run_keys
+from sessionlake.store.engines import engine_at, may_hold, run_holds, run_keys
 from sessionlake.store.runs import DamagedError
 from sessionlake.stream.lock import locked_store
 from sessionlake.warehouse.batches import find_last_batch

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from sessionlake.errors import FencedError
-from sessionlake.warehouse.recorded import newest_record, recorded
 from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.topic_position import newest_record, recorded
 
 _PLANNED = ".planned"
 

@@ -15,7 +15,7 @@ from sessionlake.config.sections import as_columns
 from sessionlake.errors import JobError
 from sessionlake.jobs.rebuild.archive import FROM_SOURCE, Archive
 from sessionlake.sources.columns import EventColumns, type_named
-from sessionlake.sources.decoding.archived import ARCHIVED, ArchiveDecoder
+from sessionlake.sources.decoding.whole_rows import ARCHIVED, ArchiveDecoder
 from sessionlake.stream.pinned import Pinned
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.streamed_files import BATCH

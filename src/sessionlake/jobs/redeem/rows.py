@@ -8,9 +8,8 @@ from sessionlake.columnar.arrays import Ints, combined
 from sessionlake.errors import JobError
 from sessionlake.jobs.redeem.ledger import LETTER
 from sessionlake.sources.contract import Checked, check
-from sessionlake.sources.decoding.decode import decode
-from sessionlake.sources.decoding.raw import is_cut
-from sessionlake.sources.decoding.rows import Rows, no_text
+from sessionlake.sources.decoding.files import decode
+from sessionlake.sources.decoding.rows import Rows, is_cut, no_text
 from sessionlake.sources.lookups.lookup import Pins
 from sessionlake.stream.ingest import checked_events, event_struct, without_raising
 from sessionlake.stream.redeeming import Redeeming

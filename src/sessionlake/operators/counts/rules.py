@@ -13,8 +13,8 @@ from sessionlake.aggregates import Aggregate, States
 from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.partials import merge_states
 from sessionlake.columnar.arrays import Bools, Groups, Ints, concatenated, picked, within_group
+from sessionlake.columnar.axis import range_max
 from sessionlake.columnar.groups import group_intervals
-from sessionlake.columnar.ranges import range_max
 from sessionlake.operators.counts.spec import Counts, Grid, Sessions, Sliding
 from sessionlake.operators.shared.windowing.emission import EARLY, FULL
 from sessionlake.operators.shared.windowing.slices import Pairs, SliceAxis, Windows

@@ -23,8 +23,8 @@ from sessionlake.operators.sessions.ttl import CHANGED
 from sessionlake.operators.shared.windowing.batch_times import BatchTimes, batch_times
 from sessionlake.operators.shared.windowing.emission import MAX_BATCH, MAX_CLOCK
 from sessionlake.operators.shared.windowing.policies import Policies
+from sessionlake.store.lists import ListedSessionStore
 from sessionlake.store.segmented import SegmentedSessionStore
-from sessionlake.store.session_lists import ListedSessionStore
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,8 @@ from sessionlake.operators.shared.windowing.emission import LISTS, Progress
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.store.api import OpenSegments
 from sessionlake.store.files import FileSegments
-from sessionlake.store.lists import restored_list
+from sessionlake.store.lists import ListedSessionStore, restored_list
 from sessionlake.store.segmented import SegmentedSessionStore, segment_interval
-from sessionlake.store.session_lists import ListedSessionStore
 from sessionlake.stream.control import split_corrections
 from sessionlake.stream.event_operator import OneInputOperator
 from sessionlake.stream.watermark import advanced

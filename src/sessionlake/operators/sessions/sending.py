@@ -25,8 +25,7 @@ from sessionlake.operators.shared.windowing.emission import (
     sent_since,
 )
 from sessionlake.operators.shared.windowing.policies import OFF, Policies
-from sessionlake.store.lists import Listed, listed_together
-from sessionlake.store.session_lists import ListedSessionStore
+from sessionlake.store.lists import Listed, ListedSessionStore, listed_together
 
 
 @dataclass(frozen=True)

@@ -27,10 +27,9 @@ from sessionlake.serve.result_rows import ALL, OPEN, QUARANTINED, Packed, Result
 from sessionlake.store.layout import Heads, count_of, heads_of, sessions_of, states_of, unpack
 from sessionlake.store.lists import LISTS
 from sessionlake.store.standalone.interface import ReadOnlySessionStore
-from sessionlake.store.standalone.keys import LEAST, SESSION_KEYS
+from sessionlake.store.standalone.keys import LEAST, SESSION_KEYS, units
 from sessionlake.store.standalone.serdes import Serdes
 from sessionlake.store.standalone.sessions import SessionStoreOfRows
-from sessionlake.store.standalone.times import units
 from sessionlake.stream.pinned import Pinned
 from sessionlake.stream.watermark import NO_WATERMARK, watermark_of
 from sessionlake.warehouse.batch_commit import BatchCommit
@@ -53,7 +52,7 @@ class SessionDecoder(OpenRowDecoder):
         self._windows = replace(SessionWindows.of(config), grace_us=live["grace_us"], retention_us=live["retention_us"])
         pinned = Pinned.of_settings(commit.settings, commit.batch_id)
         self._aggregates = pinned.built(config, event_types(commit))
-        section, watermark = cast(SessionSection, config.section), watermark_of(commit.state)
+        section, watermark = cast("SessionSection", config.section), watermark_of(commit.state)
         by_policy = section.policies is not None
         bounds = bounds_after(self._windows, commit.state, by_policy=by_policy)
         self._expired_us, self._open_us = bounds.expired_us, bounds.open_us
@@ -106,7 +105,7 @@ class SessionDecoder(OpenRowDecoder):
         """Return the same sessions, their states packed."""
         keeps_until = self._windows.keeps_until
         # Arithmetic alone: it takes one time as it takes an array of them, which takes longer to make for a few.
-        open_until = cast(Callable[[int], int], self._windows.open_until)
+        open_until = cast("Callable[[int], int]", self._windows.open_until)
         kept = [
             (owner, fields, state)
             for owner, value in zip(packed.owner, packed.values, strict=True)

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from sessionlake.aggregates.base import Events
 from sessionlake.columnar.arrays import Bools, combined
 from sessionlake.columnar.equality import text_of
-from sessionlake.columnar.joint_keys import joint_key
+from sessionlake.columnar.keys import joint_key
 from sessionlake.engine.operator import BatchContext, Counted, Keyed, Split
 from sessionlake.operators.shared.sides.columns import packed
 from sessionlake.operators.shared.sides.pieces import counted, of_side

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from sessionlake.aggregates import Aggregate
-from sessionlake.aggregates.equal_states import values_close
+from sessionlake.aggregates.codec import values_close
 from sessionlake.aggregates.partials import Partials, concat, values_of
 from sessionlake.columnar import records
 from sessionlake.columnar.arrays import Bools, Ints, combined, within_group

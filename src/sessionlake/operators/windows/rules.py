@@ -10,8 +10,8 @@ from sessionlake.aggregates import Aggregate, States
 from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.partials import merge_states
 from sessionlake.columnar.arrays import Bools, Groups, Ints, concatenated, picked, taken, within_group
+from sessionlake.columnar.axis import range_max
 from sessionlake.columnar.groups import group_events
-from sessionlake.columnar.ranges import range_max
 from sessionlake.operators.shared.windowing.emission import RESTATE, Firing
 from sessionlake.operators.shared.windowing.slices import Pairs, SliceAxis, Windows, is_at, joined
 from sessionlake.operators.windows.spec import Grid, Sliding, TimeWindows

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from sessionlake.aggregates.codec import StateCodec
-from sessionlake.columnar.ranges import range_max
+from sessionlake.columnar.axis import range_max
 from sessionlake.config.load import Config
 from sessionlake.operators.shared.windowing.emission import Progress
 from sessionlake.operators.shared.windowing.slices import states_of
@@ -26,9 +26,8 @@ from sessionlake.store.layout import unpack_heads
 from sessionlake.store.lists import LISTS
 from sessionlake.store.slices import GRID, SLIDING, Slices
 from sessionlake.store.standalone.interface import ReadOnlyWindowStore
-from sessionlake.store.standalone.keys import WINDOW_KEYS
+from sessionlake.store.standalone.keys import WINDOW_KEYS, units
 from sessionlake.store.standalone.serdes import Serdes
-from sessionlake.store.standalone.times import units
 from sessionlake.store.standalone.windows import WindowSettings, WindowStoreOfRows
 from sessionlake.stream.pinned import Pinned
 from sessionlake.warehouse.batch_commit import BatchCommit
@@ -48,7 +47,7 @@ class WindowDecoder(Decoder):
     store_type = "window_store"
 
     def __init__(self, config: Config, commit: BatchCommit) -> None:
-        section = cast(WindowSection, config.section)
+        section = cast("WindowSection", config.section)
         progress = Progress.of(commit.state)
         self.windows = section.windows
         pinned = Pinned.of_settings(commit.settings, commit.batch_id)
@@ -152,7 +151,7 @@ class _Windows(ReadOnlyTimedRows):
         if time_from > time_to:
             return
         one = key_from is not None and key_from == key_to
-        for key in [cast(bytes, key_from)] if one else self._keys(key_from, key_to, first, last, backward):
+        for key in [cast("bytes", key_from)] if one else self._keys(key_from, key_to, first, last, backward):
             values = [value for _, value in self._blocks(key, first, last, backward=False)]
             found = self._decoder.windows_of(key, values, time_from, time_to)
             for window in reversed(found) if backward else found:

@@ -4,7 +4,7 @@ from typing import cast
 
 from sqlglot import exp
 
-from sessionlake.columnar.spark_sql.known import EXPRESSIONS, Known, unread
+from sessionlake.columnar.spark_sql.typed import EXPRESSIONS, Known, unread
 
 _READ: Known = {
     **EXPRESSIONS,

@@ -17,7 +17,7 @@ from sessionlake.propose.query.results import Groups
 from sessionlake.propose.sample import Sample
 from sessionlake.propose.windows import late_share as windows_late_share
 from sessionlake.sources.columns import TIMESTAMP, EventColumns
-from sessionlake.sources.decoding.times import parse_times
+from sessionlake.sources.decoding.casting import parse_times
 from sessionlake.stream.shape import Shaping
 
 Share = Callable[[str, str], float]

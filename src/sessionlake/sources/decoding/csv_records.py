@@ -7,10 +7,10 @@ from functools import cached_property
 
 import numpy as np
 
-from sessionlake.sources.decoding.blocks import open_stream, read_blocks
 from sessionlake.sources.decoding.lines import Offsets
 from sessionlake.sources.decoding.long_lines import LongLine, OpenLine, in_slices
-from sessionlake.sources.decoding.raw import raw_text
+from sessionlake.sources.decoding.pieces import open_stream, read_blocks
+from sessionlake.sources.decoding.rows import raw_text
 
 # A quote opens a field only as its first character; after it closes, the rest of the field is literal.
 # Possessive throughout, so that an unclosed quote fails in one pass.

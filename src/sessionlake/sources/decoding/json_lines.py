@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.json as pj
 
 from sessionlake.sources.columns import EventColumns
-from sessionlake.sources.decoding.blocks import open_stream, read_blocks
 from sessionlake.sources.decoding.decoded import (
     BLOCK_BYTES,
     MAX_ROWS,
@@ -25,7 +24,7 @@ from sessionlake.sources.decoding.json_alike import read_alike
 from sessionlake.sources.decoding.json_rows import SPECIAL_DOUBLES, Converter, Row, parse_object
 from sessionlake.sources.decoding.lines import Lines, index_lines
 from sessionlake.sources.decoding.long_lines import MAX_LINE_BYTES, LongLine, OpenLine, in_slices, too_long
-from sessionlake.sources.decoding.pieces import WHOLE, LineRange, Piece, line_range
+from sessionlake.sources.decoding.pieces import WHOLE, LineRange, Piece, line_range, open_stream, read_blocks
 
 # Below this many lines one call of Arrow costs less than numpy's many.
 _FEW_LINES = 512

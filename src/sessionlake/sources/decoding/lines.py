@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.sources.decoding.pieces import LineRange, in_file
-from sessionlake.sources.decoding.raw import raw_text
+from sessionlake.sources.decoding.rows import raw_text
 from sessionlake.sources.decoding.whole import json_rows, slices
 
 Offsets = npt.NDArray[np.int64]

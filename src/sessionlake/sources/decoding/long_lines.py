@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sessionlake.sources.decoding.pieces import LineRange, in_file
-from sessionlake.sources.decoding.raw import MAX_RAW_BYTES, cut_text, raw_text
+from sessionlake.sources.decoding.rows import MAX_RAW_BYTES, cut_text, raw_text
 
 MAX_LINE_BYTES = 16 << 20
 """Default of source.max_line_bytes."""

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sessionlake.sources.columns import EventColumns
-from sessionlake.sources.decoding.blocks import closed_to_us
+from sessionlake.sources.decoding.casting import TEXTS
 from sessionlake.sources.decoding.decoded import (
     MAX_ROWS,
     Decoded,
@@ -21,11 +21,10 @@ from sessionlake.sources.decoding.decoded import (
     typed,
     unreadable,
 )
-from sessionlake.sources.decoding.pieces import WHOLE, Piece
-from sessionlake.sources.decoding.raw import raw_text
-from sessionlake.sources.decoding.safe_cast import TEXTS
+from sessionlake.sources.decoding.pieces import WHOLE, Piece, closed_to_us
+from sessionlake.sources.decoding.rows import raw_text
 from sessionlake.sources.decoding.whole import is_kept, text_rows
-from sessionlake.warehouse.parquet import parquet_file
+from sessionlake.warehouse.arrow_files import parquet_file
 
 _LARGE_GROUP = 50_000
 _DICTIONARIES = ("PLAIN_DICTIONARY", "RLE_DICTIONARY")

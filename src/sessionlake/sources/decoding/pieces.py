@@ -1,4 +1,4 @@
-"""Parts of a large file, so that several tasks read it in parallel: row groups of Parquet, whole lines of JSON."""
+"""Files read in blocks, decompressed, and in parts by several tasks: row groups of Parquet, whole lines of JSON."""
 
 import io
 from collections.abc import Callable, Iterator
@@ -11,8 +11,63 @@ from typing import BinaryIO
 import pyarrow as pa
 
 from sessionlake.config.source import Format
-from sessionlake.sources.decoding.blocks import closed_to_us, codec_of
-from sessionlake.warehouse.parquet import parquet_file
+from sessionlake.errors import SourceError
+from sessionlake.warehouse.arrow_files import parquet_file
+
+BOM = b"\xef\xbb\xbf"
+# Small reads, so that of a truncated file almost all intact bytes are read.
+_BLOCK_READ_BYTES = 256 << 10
+
+
+def closed_to_us(source: str | bytes, error: OSError) -> SourceError:
+    """Make the error of a local path that is missing or not permitted."""
+    cause = "it doesn't exist" if isinstance(error, FileNotFoundError) else "permission denied"
+    return SourceError(f"can't open {source!r}: {cause}. Check the source's path and its permissions.")
+
+
+def codec_of(path: str) -> str | None:
+    """Return how a file is compressed, by its name's suffix; None if it is not."""
+    try:
+        return str(pa.Codec.detect(path).name)
+    except (ValueError, TypeError):
+        return None
+
+
+def open_stream(source: str | bytes, path: str) -> pa.NativeFile:
+    """Open a local path, or the given content of `path`. The file name's ending says the compression.
+
+    Raises SourceError when a local path is missing or not permitted, OSError when it is damaged.
+    """
+    codec = codec_of(source if isinstance(source, str) else path)
+    try:
+        plain = pa.OSFile(source) if isinstance(source, str) else pa.BufferReader(source)
+    except (FileNotFoundError, PermissionError) as error:
+        raise closed_to_us(source, error) from error
+    return plain if codec is None else pa.CompressedInputStream(plain, codec)
+
+
+def read_blocks(stream: pa.NativeFile, size: int, *, begins: bool = True) -> Iterator[bytes]:
+    """Read blocks of about `size` bytes, if the stream begins with the file without a byte order mark.
+
+    Bytes read before an OSError are yielded first, then the error is raised.
+    """
+    first = begins
+    failure: OSError | None = None
+    while failure is None:
+        pieces, length = [], 0
+        try:
+            while length < size and (piece := stream.read(min(_BLOCK_READ_BYTES, size))):
+                pieces.append(piece)
+                length += len(piece)
+        except OSError as error:
+            failure = error
+        if not pieces and failure is None:
+            return
+        block = b"".join(pieces)
+        yield block.removeprefix(BOM) if first else block
+        first = False
+    raise failure
+
 
 _LEAST_BYTES = 4 << 20
 """The least number of bytes in a part: fewer bytes are read in less time than a task takes to start."""

@@ -1,20 +1,20 @@
-"""Rows that are columns already, as a Delta table's are."""
+"""Rows that are columns already: a Delta table's, or another pipeline's results, some of them added and others taken back."""
 
 import itertools
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake.columnar.arrays import combined
+from sessionlake.columnar.arrays import Ints, combined
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.decoded import plain
-from sessionlake.sources.decoding.raw import raw_text
-from sessionlake.sources.decoding.rows import BATCH, Origin, Rows, no_text, rank_of
+from sessionlake.sources.decoding.rows import BATCH, Origin, Rows, no_text, rank_of, raw_text
 from sessionlake.sources.decoding.whole import text_rows
+from sessionlake.warehouse.changelog import SIGN
 
 FILE, BLOCK = "_file", "_block"
 """Columns of a stream whose rows are numbered in order: the name of a row's file, and the byte of the file at which its task
@@ -105,3 +105,35 @@ def _json_values(column: pa.Array) -> list[object]:
 
 def _text(value: object) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+PART = "_part"
+"""The column of rows in order that says in which part of the order a row is; within a part they stand in order."""
+
+
+@dataclass(frozen=True)
+class SignedDecoder(TableDecoder):
+    """Take rows as they are, each with its sign; see `Decoder` for the methods."""
+
+    def decode(self, table: pa.Table) -> Iterator[Rows]:
+        """Yield the rows."""
+        yield self._signed(table, None)
+
+    def decode_in_order(self, table: pa.Table, files: Mapping[str, int], part: int) -> Iterator[Rows]:
+        """Yield the rows of each part."""
+        del files
+        at = combined(table[PART]).to_numpy()
+        rows = table.drop_columns([PART])
+        starts = np.flatnonzero(np.diff(at, prepend=-1))
+        for first, end in zip(starts.tolist(), [*starts[1:].tolist(), len(at)], strict=True):
+            yield self._signed(rows.slice(first, end - first).combine_chunks(), Origin(0, (int(at[first]), 0, part)))
+
+    def _signed(self, table: pa.Table, origin: Origin | None) -> Rows:
+        sign = combined(table[SIGN]).to_numpy().astype(np.int64)
+        rows = self._rows(table.drop_columns([SIGN]), origin)
+
+        def raw(at: Ints) -> pa.Array:
+            # The other pipeline may take a row back to forget a person.
+            return pc.if_else(pa.array(sign[at] < 0), None, rows.raw(at))
+
+        return replace(rows, raw=raw, sign=sign)

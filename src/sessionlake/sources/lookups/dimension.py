@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 from sessionlake.columnar.arrays import Bools, Ints, combined
 from sessionlake.columnar.equality import INSTANT, key_of
 from sessionlake.columnar.identity import record_ids
-from sessionlake.columnar.joint_keys import joint_key
 from sessionlake.columnar.keyed_hash import SECRET_BYTES, keyed_hashes
+from sessionlake.columnar.keys import joint_key
 from sessionlake.sources.lookups.overlaps import disjoint
 
 KEY, FROM, UNTIL, HASH = "\0key", "\0from", "\0until", "\0hash"

@@ -18,13 +18,13 @@ from pyspark.sql import SparkSession
 from sessionlake.errors import SourceError, first_line
 from sessionlake.sources.decoding.decoded import type_name
 from sessionlake.sources.lookups.lookup import Lookup
-from sessionlake.sources.lookups.making import Making
-from sessionlake.sources.lookups.names import (
+from sessionlake.sources.lookups.making import (
     AGAIN,
     FILE,
     MARK,
     REFUSED,
     UNFINISHED,
+    Making,
     made_us,
     marked,
     settings_of,

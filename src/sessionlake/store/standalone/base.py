@@ -6,7 +6,7 @@ from typing import Any, Generic, NoReturn, Self, TypeVar, cast
 
 from sessionlake.errors import NullKeyError, StoreClosedError, StoreError
 from sessionlake.store.standalone.iterators import OpenIterators
-from sessionlake.store.standalone.rows import Rows
+from sessionlake.store.standalone.keys import Rows
 from sessionlake.store.standalone.serdes import Serde, Values
 
 K = TypeVar("K")
@@ -74,7 +74,7 @@ class StoreOfRows(Generic[K, V, R]):
     def close(self) -> None:
         """End all iterators and release the store."""
         if self.is_open:
-            rows, self.rows = self.rows, cast(R, cast(Any, _Closed(self.name, persistent=self.rows.persistent)))
+            rows, self.rows = self.rows, cast("R", cast("Any", _Closed(self.name, persistent=self.rows.persistent)))
             self._iterators.close()
             rows.close()
 

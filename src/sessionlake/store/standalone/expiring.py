@@ -14,9 +14,8 @@ from pathlib import Path
 from threading import Lock
 
 from sessionlake.store.standalone.families import Families, Layout, described
-from sessionlake.store.standalone.keys import LEAST
+from sessionlake.store.standalone.keys import LEAST, KeyValueRows
 from sessionlake.store.standalone.memory import MemoryRows
-from sessionlake.store.standalone.rows import KeyValueRows
 
 _FAMILY = "w"
 _LATEST = "latest_time"

@@ -13,8 +13,8 @@ from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from sessionlake.errors import UnsupportedOperationError
 from sessionlake.store.standalone.iterators import StoreIterator
+from sessionlake.store.standalone.keys import Time
 from sessionlake.store.standalone.serdes import Serde
-from sessionlake.store.standalone.times import Time
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -8,8 +8,7 @@ from sessionlake.store.standalone.base import K, StoreOfRows, V
 from sessionlake.store.standalone.families import Families, Layout
 from sessionlake.store.standalone.interface import KeyValueStore
 from sessionlake.store.standalone.iterators import StoreIterator
-from sessionlake.store.standalone.keys import after_prefix
-from sessionlake.store.standalone.rows import KeyValueRows
+from sessionlake.store.standalone.keys import KeyValueRows, after_prefix
 from sessionlake.store.standalone.serdes import Serde
 
 _FAMILY = "rows"

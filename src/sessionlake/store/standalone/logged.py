@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import cast
 
 from sessionlake.store.standalone.expiring import ExpiringRows
-from sessionlake.store.standalone.lru import LruRows
-from sessionlake.store.standalone.rows import KeyValueRows, Rows, TimedRows
+from sessionlake.store.standalone.keys import KeyValueRows, Rows, TimedRows
+from sessionlake.store.standalone.memory import LruRows
 
 Sink = Callable[[bytes, bytes | None], None]
 """Takes a row's key and value, as bytes; None for one that was removed."""
@@ -133,5 +133,5 @@ def logged(rows: Rows, sink: Sink) -> Rows:
         rows.changed = sink  # of values behind their times, which restored rows keep
         return rows
     if hasattr(rows, "live_from"):
-        return LoggedTimedRows(cast(TimedRows, rows), sink)
-    return LoggedRows(cast(KeyValueRows, rows), sink)
+        return LoggedTimedRows(cast("TimedRows", rows), sink)
+    return LoggedRows(cast("KeyValueRows", rows), sink)

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from sessionlake.store.standalone.families import Families, Layout, described
-from sessionlake.store.standalone.keys import LARGEST, LEAST, RowKeys, escaped, past
-from sessionlake.store.standalone.rows import TimedRows
+from sessionlake.store.standalone.keys import LARGEST, LEAST, RowKeys, TimedRows, escaped, past
 
 _LARGEST_TIME = "largest_time"
 _FAMILY = "t"

@@ -7,10 +7,8 @@ from sessionlake.errors import NullKeyError, UnsupportedOperationError
 from sessionlake.store.standalone.base import K, StoreOfRows, V
 from sessionlake.store.standalone.interface import SessionStore, Windowed
 from sessionlake.store.standalone.iterators import OpenIterators, StoreIterator
-from sessionlake.store.standalone.keys import LARGEST, LEAST
-from sessionlake.store.standalone.rows import TimedRows
+from sessionlake.store.standalone.keys import LARGEST, LEAST, Time, TimedRows, Units
 from sessionlake.store.standalone.serdes import Serde
-from sessionlake.store.standalone.times import Time, Units
 
 
 class SessionStoreOfRows(StoreOfRows[K, V, TimedRows], SessionStore[K, V]):
@@ -136,7 +134,7 @@ class SessionStoreOfRows(StoreOfRows[K, V, TimedRows], SessionStore[K, V]):
         self, rows: Iterator[tuple[bytes, int, int, bytes]], latest_start: int
     ) -> Iterator[tuple[Windowed[K], V]]:
         key_of, value_of = self._keys.deserialize, self._values.read
-        name, last = cast(K, None), None
+        name, last = cast("K", None), None
         for key, end, start, data in rows:
             if start <= latest_start:
                 if key != last:

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from sessionlake.store.standalone.base import K, StoreOfRows, V
 from sessionlake.store.standalone.interface import Windowed, WindowStore
 from sessionlake.store.standalone.iterators import OpenIterators, StoreIterator
-from sessionlake.store.standalone.keys import LARGEST, LEAST
-from sessionlake.store.standalone.rows import TimedRows
+from sessionlake.store.standalone.keys import LARGEST, LEAST, Time, TimedRows, Units
 from sessionlake.store.standalone.serdes import Serde
-from sessionlake.store.standalone.times import Time, Units
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from sessionlake.aggregates import Aggregate, States
 from sessionlake.aggregates.codec import StateCodec
-from sessionlake.aggregates.ranges import merge_ranges
+from sessionlake.aggregates.partials import merge_ranges
 from sessionlake.columnar.arrays import Bools, Ints
 from sessionlake.columnar.axis import Axis
 from sessionlake.columnar.groups import group_events

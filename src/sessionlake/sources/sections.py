@@ -1,13 +1,33 @@
-"""The keys of a source that is a topic of Kafka, or several."""
+"""The rules of [source], one function for each kind of source. They are loaded with a config, so without Spark."""
 
 from sessionlake.config.secrets import has_reference
-from sessionlake.config.source import SourceSection, check_options, check_topic_name
+from sessionlake.config.source import SourceSection, check_options, check_topic_name, require_path
 from sessionlake.errors import ConfigError
 from sessionlake.sources.partitions import slot_of
 
 
-def check(source: SourceSection) -> None:
-    """Raise a ConfigError for keys that are missing or that don't go together."""
+def check_delta(source: SourceSection) -> None:
+    """Raise a ConfigError for missing keys, or keys that exclude each other."""
+    require_path(source)
+    if source.format is not None:
+        raise ConfigError(f"{source.AT}.format: {source.format!r} goes with kind 'files' only; remove it")
+
+
+def check_files(source: SourceSection) -> None:
+    """Raise a ConfigError for missing keys, or keys that exclude each other."""
+    if source.max_files_per_batch and source.max_bytes_per_batch:
+        raise ConfigError(
+            f"{source.AT}.max_bytes_per_batch: goes without max_files_per_batch, since Spark bounds a batch of files by one of them; "
+            "remove one"
+        )
+    require_path(source)
+    if source.file_format is None:
+        what = "is missing" if source.format is None else f"{source.format!r} goes with kind 'kafka' only"
+        raise ConfigError(f"{source.AT}.format: {what}; write 'json', 'csv' or 'parquet'")
+
+
+def check_kafka(source: SourceSection) -> None:
+    """Raise a ConfigError for missing keys, or keys that exclude each other."""
     if source.max_bytes_per_batch is not None:
         raise ConfigError(
             f"{source.AT}.max_bytes_per_batch: Spark bounds a batch of a topic by its records; write max_offsets_per_batch, "
@@ -79,3 +99,13 @@ def _check_topics(source: SourceSection) -> None:
             raise ConfigError(
                 f"{at}: the partitions of {other!r} and {name!r} get the same numbers; read one of them in another pipeline"
             )
+
+
+def check_results(source: SourceSection) -> None:
+    """Raise a ConfigError for keys that are missing."""
+    if not source.of:
+        raise ConfigError(f"{source.AT}.of: is missing; write the name of a pipeline, or the path of its config")
+    if source.rows is None:
+        raise ConfigError(
+            f"{source.AT}.rows: is missing; write 'final', for rows that events can't change any more, or 'changes', for all of them"
+        )
