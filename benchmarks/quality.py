@@ -23,9 +23,8 @@ from sessionlake.engine.spark import build_session
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.quality.context import open_context, validate
 from sessionlake.quality.frames import Inputs, frames_of, pin
-from sessionlake.quality.parameters import parameters
 from sessionlake.quality.run import run_quality
-from sessionlake.quality.suites import load_suite
+from sessionlake.quality.suites import load_suite, parameters
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import merged_rows

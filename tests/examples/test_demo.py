@@ -16,7 +16,7 @@ from sessionlake.cli import main
 from sessionlake.config.load import Config, load_config
 from sessionlake.config.project import load_project
 from sessionlake.config.shipped import shipped_directory
-from sessionlake.examples import joins, tables, windows
+from sessionlake.examples import shown
 from sessionlake.examples.demo import CONFIG_NAME, _airflow, _next, prepare
 from sessionlake.serve.queries import answer_sql
 from sessionlake.stream.run import run
@@ -51,7 +51,7 @@ def test_some_late_events_are_restated_and_some_expire_at_the_end(tmp_path: Path
 
 def test_the_demos_windows_have_configs_that_hold(tmp_path: Path) -> None:
     prepare(tmp_path / "demo", Console(quiet=True))
-    configs = [load_config(tmp_path / "demo" / f"{name}.toml") for name in windows.PIPELINES]
+    configs = [load_config(tmp_path / "demo" / f"{name}.toml") for name in shown.PIPELINES]
     assert [(config.operator, config.event.key) for config in configs] == [("window", "repo"), ("window", "author")]
 
 
@@ -74,7 +74,7 @@ def test_the_demo_is_a_project_of_all_operators_but_windows_by_count(tmp_path: P
 @pytest.mark.slow
 def test_the_demos_pairs_are_those_of_duckdb(spark: SparkSession, tmp_path: Path) -> None:
     prepare(tmp_path / "demo", Console(quiet=True))
-    config = load_config(tmp_path / "demo" / f"{joins.PIPELINE}.toml")
+    config = load_config(tmp_path / "demo" / f"{shown.FOLLOWUPS}.toml")
     run(spark, config, once=True)
     pairs, apart = _only_row(
         config,
@@ -94,7 +94,7 @@ def test_the_demos_pairs_are_those_of_duckdb(spark: SparkSession, tmp_path: Path
 def test_the_demos_recent_folders_are_those_of_duckdb(spark: SparkSession, tmp_path: Path) -> None:
     """Of those within a year of the watermark that the last batch began with each is there; older ones are gone, but for what came last."""
     prepare(tmp_path / "demo", Console(quiet=True))
-    config = load_config(tmp_path / "demo" / f"{tables.RECENT}.toml")
+    config = load_config(tmp_path / "demo" / f"{shown.RECENT}.toml")
     run(spark, config, once=True)
     expired, apart = _only_row(
         config,
@@ -115,7 +115,7 @@ def test_the_demos_recent_folders_are_those_of_duckdb(spark: SparkSession, tmp_p
 @pytest.mark.slow
 def test_the_demos_folders_are_those_of_duckdb(spark: SparkSession, tmp_path: Path) -> None:
     prepare(tmp_path / "demo", Console(quiet=True))
-    config = load_config(tmp_path / "demo" / f"{tables.PIPELINE}.toml")
+    config = load_config(tmp_path / "demo" / f"{shown.FOLDERS}.toml")
     run(spark, config, once=True)
     folders, apart = _only_row(
         config,

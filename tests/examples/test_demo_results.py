@@ -12,7 +12,7 @@ from rich.console import Console
 from sessionlake.cli.together import run_all_once
 from sessionlake.config.project import Project, load_project
 from sessionlake.examples.demo import prepare
-from sessionlake.examples.windows import PIPELINES as WINDOWS
+from sessionlake.examples.shown import PIPELINES as WINDOWS
 from sessionlake.serve.queries import Answer, answer_project_sql
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ import pytest
 from sessionlake.errors import ConfigError
 from sessionlake.jars import load_list
 from sessionlake.jars.cache import cache_directory
-from sessionlake.observe.listener import LISTENER, listener_conf
+from sessionlake.observe.lineage import LISTENER, listener_conf
 from tests.support import make_config, write_config, write_rows
 
 JARS = cache_directory() / load_list("openlineage").folder

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.config.durations import parse_duration
-from sessionlake.propose.keyed import refused_share
 from sessionlake.propose.measure import GAPS, late_share, propose_gap
-from sessionlake.propose.windows import SIZES, windows_of
+from sessionlake.propose.windows import SIZES, refused_share, windows_of
 from sessionlake.propose.windows import late_share as windows_late_share
 from tests.oracle.model import ReferenceModel
 from tests.oracle.windows import WindowModel

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sessionlake.config.durations import parse_duration
-from sessionlake.propose.query.distances import distances_of
+from sessionlake.propose.query.ranges import distances_of
 from sessionlake.propose.query.words import parsed
 from sessionlake.propose.sample import read_sample
 from tests.propose.query_support import config_of, events, made_of, plain, sample_of, selected

@@ -444,8 +444,7 @@ def test_a_shipped_suite_is_answered_by_one_query(
 ) -> None:
     from sessionlake.quality.context import open_context, validate
     from sessionlake.quality.frames import Inputs, frames_of, pin
-    from sessionlake.quality.parameters import parameters
-    from sessionlake.quality.suites import load_suite
+    from sessionlake.quality.suites import load_suite, parameters
 
     config, tables = configure(lake), tables_of(spark, lake)
     inputs = Inputs(tables, config, pin(tables), 0)

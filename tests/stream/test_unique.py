@@ -16,7 +16,7 @@ from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.numeric import Count
 from sessionlake.config.load import parse_config
 from sessionlake.errors import ConfigError
-from sessionlake.stream.unique.hashes import id_hashes
+from sessionlake.stream.unique.events import id_hashes
 from sessionlake.testing import Harness
 from tests.columnar.colliding import twins
 from tests.operators_table import PROCESSORS

@@ -44,8 +44,7 @@ def plan_command(config_path: str, write: bool, form: str) -> None:  # noqa: FBT
         given = [(member.path, member.config) for member in load_project(config_path).members.values()]
     else:
         given = [(config_path, load_config(config_path))]
-    from sessionlake.preflight.keeping import write_kept
-    from sessionlake.preflight.plan import read_plan
+    from sessionlake.preflight.plan import read_plan, write_kept
 
     plans: list[Plan] = []
     written: list[str | None] = []

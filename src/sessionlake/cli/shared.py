@@ -110,7 +110,7 @@ def open_session(
     from sessionlake.engine.spark import build_session
     from sessionlake.jars import find_jars
     from sessionlake.jars.java import check_java
-    from sessionlake.observe.listener import listener_conf
+    from sessionlake.observe.lineage import listener_conf
 
     settings = {**listener_conf(config), **(conf or {})}
     if "PYSPARK_GATEWAY_PORT" not in os.environ:

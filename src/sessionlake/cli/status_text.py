@@ -16,9 +16,8 @@ from sessionlake.config.names import EVENT_INPUT
 
 if TYPE_CHECKING:
     from sessionlake.jobs.followers.positions import FollowerState
-    from sessionlake.observe.lookups import LookupState
     from sessionlake.observe.status import Status
-    from sessionlake.observe.upstream import UpstreamState
+    from sessionlake.observe.upstream import LookupState, UpstreamState
 
 _LABEL = 13
 _EXPLAINED_US = 3_600_000_000

@@ -182,8 +182,8 @@ class _Work:
         """Run a pipeline to its end, under the config as it is now: it may have been mended after a failure."""
         from sessionlake.engine.placement import BEFORE
         from sessionlake.observe.standing import failure_kept
-        from sessionlake.preflight.awaited import require_upstream
         from sessionlake.preflight.check import require_ready
+        from sessionlake.preflight.project import require_upstream
 
         member = self._members[name]
         with failure_kept(member.config) as well:

@@ -23,9 +23,9 @@ from sessionlake.config.load import Config, load_config
 from sessionlake.config.project import Project, load_project
 from sessionlake.config.shipped import shipped_directory
 from sessionlake.errors import SourceError
-from sessionlake.examples import days, joins, tables, windows
+from sessionlake.examples import shown
 from sessionlake.examples.jobs import run_jobs
-from sessionlake.examples.table import table_of
+from sessionlake.examples.shown import table_of
 from sessionlake.extras import has_module
 from sessionlake.stopping import put_off
 from sessionlake.stream.run import run
@@ -36,7 +36,7 @@ QUERY = "languages.sql"
 DIRECTORY = "demo"
 REPEATED = 20
 """Events at the end of each file that come again in the next one."""
-_MADE = ("warehouse", "store", "events", "quality", days.PUBLISHED, joins.COMMITS, tables.CHANGES, windows.KINDS)
+_MADE = ("warehouse", "store", "events", "quality", shown.PUBLISHED, shown.COMMITS, shown.CHANGES, shown.KINDS)
 _EARLIER = ("windows",)
 """Folders that the demo of earlier releases made, too."""
 _ACROSS = (
@@ -72,13 +72,13 @@ def run_demo(directory: str, console: Console) -> None:
         shown.step("drawing")
         console.print(f"picture of the sessions over time: {_picture(spark, root / 'sessions.png')}")
         part("the same events in windows")
-        windows.show_windows(spark, root, console)
+        shown.show_windows(spark, root, console)
         part("its commits joined with the ones that follow")
-        joins.show_joins(spark, root, console)
+        shown.show_joins(spark, root, console)
         part("the latest change of each folder, as a table")
-        tables.show_table(spark, root, console)
+        shown.show_table(spark, root, console)
         part("the days of the sessions: a pipeline on the results of another one")
-        days.show_days(spark, root, console)
+        shown.show_days(spark, root, console)
         part("all pipelines")
         print_project_status(project, TABLE)
     console.print("the lag is that of the shipped events: they end at the watermark")
@@ -89,7 +89,7 @@ def run_demo(directory: str, console: Console) -> None:
 def _run(spark: SparkSession, project: Project) -> None:
     """Run all pipelines once; the first error of one of them is raised."""
     with put_off() as asked:
-        ended = run_all_once(spark, project, asked, drained=windows.PIPELINES)
+        ended = run_all_once(spark, project, asked, drained=shown.PIPELINES)
     if asked.is_set():
         raise KeyboardInterrupt
     for one in ended.values():
@@ -102,12 +102,12 @@ def run_table_alone(directory: str, console: Console) -> None:
     root = Path(directory).resolve()
     if not (root / PROJECT_FILE).exists():
         prepare(root, console)
-    config = load_config(root / f"{tables.RECENT}.toml")
+    config = load_config(root / f"{shown.RECENT}.toml")
     with progress() as shown:
         spark = open_session(config, driver_memory="2g", little_java=True)
         shown.step("the latest change of each folder")
         print_summary(run(spark, config, once=True))
-        tables.show_table(spark, root, console, tables.RECENT)
+        shown.show_table(spark, root, console, shown.RECENT)
     spark.stop()
 
 
@@ -134,7 +134,7 @@ def prepare(root: Path, console: Console) -> None:
     (root / "events").mkdir(parents=True)
     for file in (*sorted(shipped_directory("pipelines").glob("*.toml")), shipped_directory("pipelines") / QUERY):
         shutil.copyfile(file, root / file.name)
-    shutil.copytree(shipped_directory("pipelines") / windows.KINDS, root / windows.KINDS)
+    shutil.copytree(shipped_directory("pipelines") / shown.KINDS, root / shown.KINDS)
     for file in sorted(EXAMPLES.glob("*.json.gz")):
         copied = root / "events" / file.name
         shutil.copy(file, copied)
@@ -143,8 +143,8 @@ def prepare(root: Path, console: Console) -> None:
             arrived = max(json.loads(line)["committed_at"] for line in lines)
         moment = datetime.fromisoformat(arrived).timestamp()
         os.utime(copied, (moment, moment))
-    joins.write_commits(root)
-    tables.write_changes(root)
+    shown.write_commits(root)
+    shown.write_changes(root)
     _repeat(root / "events")
     console.print(
         f"project in {root}: 24 files of real commit events, some of which come twice, and a pipeline in each .toml file"

@@ -9,8 +9,7 @@ from prometheus_client.registry import Collector
 
 from sessionlake.config.load import Config
 from sessionlake.observe import metrics
-from sessionlake.observe.disks import set_disks
-from sessionlake.observe.readings import Readings
+from sessionlake.observe.readings import Readings, set_disks
 from sessionlake.observe.standing import last_failure
 from sessionlake.observe.tables import TablesState, looked_again, read_state, readings_of
 from sessionlake.observe.watch import Watch

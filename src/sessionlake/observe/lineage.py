@@ -1,4 +1,7 @@
-"""Lineage of a run: the times at which events are sent to OpenLineage, and their counts. `openlineage.py` builds the events."""
+"""Lineage of a run: when to send events to OpenLineage, and their counts. `openlineage.py` builds the events.
+
+`listener_conf` sets Spark's own listener, which reports queries that Spark itself plans and writes.
+"""
 
 import os
 import time
@@ -10,6 +13,7 @@ from sessionlake.config.load import Config
 from sessionlake.config.secrets import hide
 from sessionlake.errors import MetricsError, without_values
 from sessionlake.extras import require_extra
+from sessionlake.jars import find_jars
 from sessionlake.observe.datasets import datasets
 
 if TYPE_CHECKING:
@@ -79,3 +83,34 @@ def api_key(config: Config) -> str | None:
             f"lineage.api_key_variable: the environment has no {variable!r}; set it, or remove the setting"
         )
     return os.environ[variable]
+
+
+LISTENER = "io.openlineage.spark.agent.OpenLineageSparkListener"
+
+
+def listener_conf(config: Config) -> dict[str, str]:
+    """Return the settings; none without `lineage.listener`, or under spark-submit, whose --conf and --jars decide.
+
+    Raises ConfigError if the listener's jar can't be had.
+    """
+    lineage = config.lineage
+    if not lineage.listener or "PYSPARK_GATEWAY_PORT" in os.environ:
+        return {}
+    conf = {
+        "spark.jars": ",".join(map(str, [*find_jars(), *find_jars("openlineage")])),
+        "spark.extraListeners": LISTENER,
+        "spark.openlineage.namespace": lineage.namespace,
+        "spark.openlineage.transport.type": str(lineage.transport),
+    }
+    if lineage.transport == "file":
+        return {**conf, "spark.openlineage.transport.location": str(lineage.path)}
+    conf |= {
+        "spark.openlineage.transport.url": str(lineage.url),
+        "spark.openlineage.transport.endpoint": lineage.endpoint,
+    }
+    key = api_key(config)
+    if key is not None:
+        conf |= {"spark.openlineage.transport.auth.type": "api_key", "spark.openlineage.transport.auth.apiKey": key}
+        # Spark's own pattern, and the key: else its UI would show it.
+        conf["spark.redaction.regex"] = "(?i)secret|password|token|access[.]?key|apikey"
+    return conf

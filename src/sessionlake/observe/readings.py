@@ -1,8 +1,10 @@
-"""The values of one source (the stream, a job's run, the tables) in Prometheus' form: over HTTP or in a file."""
+"""The values of one source (the stream, a job's run, the tables) in Prometheus' form: over HTTP or in a file. Disk space is among them."""
 
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock, RLock
@@ -12,7 +14,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
+from sessionlake.config.load import Config
 from sessionlake.errors import MetricsError
+from sessionlake.observe import metrics
 from sessionlake.observe.metrics import BUCKETS, METRICS, Metric
 
 
@@ -172,3 +176,34 @@ def write_textfile(readings: Collector, path: Path) -> None:
             f"metrics.textfile: {os.fspath(path)!r} can't be written ({error.strerror or error}); "
             "choose a directory this user may write"
         ) from error
+
+
+def set_disks(readings: Readings, config: Config) -> None:
+    """Set free bytes and size of the disks of store, warehouse (a local one) and temporary files, as of now.
+
+    For a directory that does not exist yet its nearest parent is used. A place that can't be read has no value.
+    """
+    places = {"store": config.driver_store_dir, "temporary": tempfile.gettempdir()}
+    if "://" not in config.pipeline.warehouse:
+        places["warehouse"] = config.pipeline.warehouse
+    for place, path in places.items():
+        try:
+            found = shutil.disk_usage(_existing(Path(path)))
+        except OSError:
+            continue
+        readings.set(metrics.DISK_FREE, found.free, place)
+        readings.set(metrics.DISK_SIZE, found.total, place)
+
+
+def _existing(path: Path) -> Path:
+    return path if path.exists() or path == path.parent else _existing(path.parent)
+
+
+def store_bytes(config: Config) -> int:
+    """Return the size of the pipeline's stores on this machine; files that a running stream removes meanwhile count nothing."""
+    total = 0
+    for directory, _, names in os.walk(config.driver_store_dir):
+        for name in names:
+            with suppress(FileNotFoundError):
+                total += Path(directory, name).lstat().st_size
+    return total

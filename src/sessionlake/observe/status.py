@@ -11,10 +11,9 @@ from sessionlake.config.load import Config
 from sessionlake.jobs.followers.positions import FollowerState, followers_of
 from sessionlake.jobs.late.status import LateStatus, read_late_status
 from sessionlake.jobs.reconcile import CORRECTIONS_SQL, OUTCOMES, Accepted
-from sessionlake.observe.disks import store_bytes
-from sessionlake.observe.lookups import LookupState, lookups_of
+from sessionlake.observe.readings import store_bytes
 from sessionlake.observe.standing import Failing, last_failure
-from sessionlake.observe.upstream import UpstreamState, upstream_of
+from sessionlake.observe.upstream import LookupState, UpstreamState, lookups_of, upstream_of
 from sessionlake.operators.shared.cleanups.names import EVICTED_ROWS, EXPIRED_EVENTS, EXPIRY_LAG, LIVE_ROWS, ROUND
 from sessionlake.serve.database import open_database
 from sessionlake.stream.changes import refusal

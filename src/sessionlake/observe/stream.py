@@ -21,8 +21,7 @@ from sessionlake.config.load import Config
 from sessionlake.engine.shard import CAUSES
 from sessionlake.observe import metrics
 from sessionlake.observe.counts import count_values, expiry_values
-from sessionlake.observe.disks import set_disks, store_bytes
-from sessionlake.observe.readings import Readings
+from sessionlake.observe.readings import Readings, set_disks, store_bytes
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.schemas import QUARANTINED
 

@@ -11,8 +11,7 @@ from sessionlake.config.load import Config
 from sessionlake.jobs.followers.positions import FollowerState
 from sessionlake.observe import metrics
 from sessionlake.observe.counts import count_values
-from sessionlake.observe.disks import store_bytes
-from sessionlake.observe.readings import Readings
+from sessionlake.observe.readings import Readings, store_bytes
 from sessionlake.observe.status import Status, open_tables, status_of, with_followers
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.changelog import FOLD

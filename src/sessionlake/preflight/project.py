@@ -1,18 +1,29 @@
-"""All checks of a project that are possible before it runs: those of each pipeline, and those between them."""
+"""Checks of a project before it runs: of each pipeline, between pipelines, and for a batch of the pipelines that one reads."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from sessionlake.config.load import Config
 from sessionlake.config.problems import Gathered, InvalidConfigError, Problem, problems_of
 from sessionlake.config.project import Project, read_project
-from sessionlake.errors import SessionlakeError
+from sessionlake.errors import AwaitedError, SessionlakeError
 from sessionlake.jobs.registry import BY_NAME, Kind
 from sessionlake.preflight.check import Checked, check_loaded, misfits
 from sessionlake.preflight.checks import problems_of_pipeline
 from sessionlake.preflight.summary import summary_of
+from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.lake import Lake
+
+
+def require_upstream(config: Config) -> None:
+    """Raise AwaitedError if a pipeline whose results are read has no batches yet."""
+    for side in config.inputs.values():
+        upstream = config.upstream.get(side.source.AT)
+        if upstream is not None and find_last_batch(Lake(upstream.warehouse, upstream.changelog)) is None:
+            raise AwaitedError.of(side.source.place_at, side.source.place)
+
 
 OnCount = Callable[[int, int, str], None]
 RUN = "run"

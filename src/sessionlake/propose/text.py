@@ -11,10 +11,9 @@ import pyarrow as pa
 from sessionlake.config.file import PROJECT_FILE, parse_toml
 from sessionlake.errors import ConfigError
 from sessionlake.propose.choose import Choice
-from sessionlake.propose.keyed import MeasuredTable
 from sessionlake.propose.measure import FEW, LATE_ENOUGH, MOST_AHEAD, Lateness, Measured, Seen
 from sessionlake.propose.sample import TYPE_NAMES, Sample
-from sessionlake.propose.windows import FULL_ENOUGH, MeasuredWindows
+from sessionlake.propose.windows import FULL_ENOUGH, MeasuredTable, MeasuredWindows
 
 
 def config_text(

@@ -1,11 +1,12 @@
-"""Great Expectations without its output: where it stores results and Data Docs, and one validation of one table."""
+"""Great Expectations without its output: its results and Data Docs, one validation of one table, and results as rows of quality_results."""
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import great_expectations as gx
-from great_expectations.core import ExpectationSuite, ExpectationSuiteValidationResult
+from great_expectations.core import ExpectationSuite, ExpectationSuiteValidationResult, ExpectationValidationResult
 from great_expectations.core.batch_definition import BatchDefinition
 from great_expectations.core.run_identifier import RunIdentifier
 from great_expectations.data_context.data_context.abstract_data_context import AbstractDataContext
@@ -15,6 +16,7 @@ from pyspark.sql import DataFrame
 
 # Its expectations are known to Great Expectations once they are imported.
 from sessionlake.quality import expectations  # noqa: F401
+from sessionlake.quality.frames import Checked
 
 _RESULTS = ("gx/uncommitted/validations", "gx/uncommitted/data_docs/local_site/validations")
 """The folders in which Great Expectations keeps a file, and a page of Data Docs, for each run and table."""
@@ -66,3 +68,43 @@ def _batch_definition(context: AbstractDataContext, table: str) -> BatchDefiniti
     if not asset.batch_definitions:
         asset.add_batch_definition_whole_dataframe(_WHOLE)
     return asset.get_batch_definition(_WHOLE)
+
+
+OBSERVED = ("observed_value", "element_count", "unexpected_percent")
+
+
+def rows_of(
+    result: ExpectationSuiteValidationResult, table: str, checked: Checked, run_id: str, at_us: int
+) -> list[dict[str, Any]]:
+    """Return a row an expectation."""
+    return [
+        {"run_id": run_id, "table": table, "version": checked.version, "at": at_us, **_row(one)}
+        for one in result.results
+    ]
+
+
+def _row(result: ExpectationValidationResult) -> dict[str, Any]:
+    config = result.expectation_config
+    assert config is not None  # noqa: S101 (a validation sets it)
+    kwargs = config.kwargs
+    found = result.result or {}
+    error = _error(result.exception_info)
+    seen = {name: found[name] for name in OBSERVED if found.get(name) is not None}
+    return {
+        "name": kwargs.get("name", config.type),
+        "expectation": config.type,
+        "column": kwargs.get("column"),
+        "severity": config.severity.value,
+        "success": bool(result.success),
+        "observed": json.dumps({"error": error} if error else seen, default=str),
+        "unexpected_count": found.get("unexpected_count"),
+    }
+
+
+def _error(info: dict[str, Any] | None) -> str | None:
+    """Return in one line why an expectation could not be evaluated; None if it could be."""
+    for each in (info, *(info or {}).values()):
+        if isinstance(each, dict) and each.get("raised_exception"):
+            lines = str(each.get("exception_message") or "unknown error").strip().splitlines()
+            return lines[0][:500]
+    return None

@@ -14,11 +14,9 @@ from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.errors import JobError
 from sessionlake.jobs.run import JobReport, JobRun, OnStep, start_run
-from sessionlake.quality.context import open_context, remove_older, validate
+from sessionlake.quality.context import open_context, remove_older, rows_of, validate
 from sessionlake.quality.frames import Inputs, frames_of, pin
-from sessionlake.quality.parameters import parameters
-from sessionlake.quality.results import rows_of
-from sessionlake.quality.suites import load_suite
+from sessionlake.quality.suites import load_suite, parameters
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import spark_schema
 

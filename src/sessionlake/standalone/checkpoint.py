@@ -12,7 +12,7 @@ import pyarrow as pa
 from sessionlake.engine.shard import COMMIT
 from sessionlake.errors import ConfigError, CorruptionError, StoreError, StoreHeldError
 from sessionlake.store.buffered import BufferedSegments
-from sessionlake.stream.unique.hashes import unique_secret
+from sessionlake.stream.unique.events import unique_secret
 
 NAME = "standalone"
 """The metadata entry of the database."""

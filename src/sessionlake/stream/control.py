@@ -19,7 +19,7 @@ from sessionlake.warehouse.row_table import in_micros
 from sessionlake.warehouse.schemas import APPLIED, CORRECTION_OUTCOMES_SCHEMA, EXPIRED, MALFORMED
 
 ADVANCE, TICK, FLUSH = "advance", "tick", "flush"
-"""Every pipeline's kinds: move the watermark; only make a batch (`stream/ticks.py`); make a batch in which results that
+"""Every pipeline's kinds: move the watermark; only make a batch (`stream/clock.py`); make a batch in which results that
 wait for a period of the clock are sent."""
 MAX_ADVANCE = StateStat("max_advance", greatest=True)
 """The number by which an `advance` moves the watermark."""

@@ -13,11 +13,10 @@ from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator
 from sessionlake.engine.outputs import CHANGES, Output
 from sessionlake.sources.base import Source
+from sessionlake.stream.capabilities import Redeeming, Restating
 from sessionlake.stream.ingest import EventSpec
 from sessionlake.stream.outputs import Rows, identified_rows, keyed_rows
 from sessionlake.stream.pinned import Pinned
-from sessionlake.stream.redeeming import Redeeming
-from sessionlake.stream.restating import Restating
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.tables import Tables

@@ -23,7 +23,7 @@ from sessionlake.stream.planned_offsets import fingerprint
 from sessionlake.stream.relaid import relaid
 from sessionlake.stream.tables import keeps_replaced, outputs_of
 from sessionlake.stream.unique import Unique, once
-from sessionlake.stream.unique.hashes import unique_secret
+from sessionlake.stream.unique.events import unique_secret
 from sessionlake.stream.unique.tables import unique_since, with_ids
 from sessionlake.stream.wrapped import inner, store_layout
 from sessionlake.warehouse.batch_commit import BatchCommit, Settings

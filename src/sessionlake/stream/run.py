@@ -28,14 +28,14 @@ from sessionlake.sources.lookups.versions import Pins
 from sessionlake.sources.registry import sources_of
 from sessionlake.stream.causes import by_cause, ordered
 from sessionlake.stream.changes import check_changes, taken
-from sessionlake.stream.clock import check_batch_clock, check_clock
+from sessionlake.stream.clock import Ticks, check_batch_clock, check_clock
 from sessionlake.stream.computed import shaped_as
 from sessionlake.stream.control import ADVANCE, FLUSH, TICK
 from sessionlake.stream.cuts import check_cut
 from sessionlake.stream.ingest import BEYOND
 from sessionlake.stream.input_log import InputLog
 from sessionlake.stream.inputs import ControlInput, PlannedInputs, read_inputs, versioned
-from sessionlake.stream.interrupted import interrupted
+from sessionlake.stream.interrupted import interrupted, replan
 from sessionlake.stream.kind import Kind
 from sessionlake.stream.kinds import kind_of
 from sessionlake.stream.layouts import next_layouts
@@ -45,9 +45,7 @@ from sessionlake.stream.pinned import Pinned
 from sessionlake.stream.pipeline import make_pipeline
 from sessionlake.stream.planned_offsets import PlannedOffsets, clock_of, fingerprint
 from sessionlake.stream.queries import answered, is_second_driver, run_to_end
-from sessionlake.stream.replan import replan
 from sessionlake.stream.tables import create_tables
-from sessionlake.stream.ticks import Ticks
 from sessionlake.stream.watermark import watermark_of
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit, Settings

@@ -22,7 +22,7 @@ from sessionlake.sources.record_columns import NO_VALUE, OFFSET, PARTITION
 from sessionlake.stream.event_operator import EventOperator
 from sessionlake.stream.ingest import DEAD, judge
 from sessionlake.stream.outputs import LATE
-from sessionlake.stream.unique.hashes import unique_secret
+from sessionlake.stream.unique.events import unique_secret
 from sessionlake.stream.watermark import NO_WATERMARK
 from sessionlake.stream.wrapped import inner
 from sessionlake.testing.local import OperatorHarness

@@ -68,7 +68,7 @@ def _through_links(path: Path) -> DeltaTable:
     return table
 
 
-_LOCAL, _LOG = "file:", "_delta_log"
+_LOCAL = "file:"
 # Colours, and the arrows by which deltalake's messages go from effect to cause.
 _TOO_MANY_FILES = "Too many open files"
 """The system's words for errno 24, also in errors of libraries that keep no number."""

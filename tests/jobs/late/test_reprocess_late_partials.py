@@ -17,8 +17,8 @@ from sessionlake.operators.sessions.spec import SessionizerSpec
 from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.tables import TableDecoder
+from sessionlake.stream.capabilities import RESTATES_SCHEMA
 from sessionlake.stream.ingest import EventSpec
-from sessionlake.stream.restating import RESTATES_SCHEMA
 from tests.oracle.sql import SqlOracle
 
 GAP = 5

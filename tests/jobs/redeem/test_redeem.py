@@ -24,8 +24,8 @@ from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.rows import MAX_RAW_BYTES, raw_text
 from sessionlake.sources.decoding.tables import TableDecoder
 from sessionlake.sources.record_columns import KEY
+from sessionlake.stream.capabilities import Redeeming
 from sessionlake.stream.ingest import EventSpec
-from sessionlake.stream.redeeming import Redeeming
 from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables

@@ -21,7 +21,6 @@ from sessionlake.quality.run import run_quality
 from sessionlake.serve.views import live_view
 from sessionlake.stream import clock as stream_clock
 from sessionlake.stream import run as stream_run
-from sessionlake.stream import ticks as stream_ticks
 from sessionlake.stream.run import run
 from sessionlake.testing.tables import TableHarness
 from sessionlake.warehouse import schemas
@@ -105,7 +104,7 @@ def test_a_clock_that_is_ten_years_ahead_removes_no_table(
     config, shift, real = expiring(tmp_path, ttl), 0, time.time_ns
     clock_of = stream_run.clock_of
     monkeypatch.setattr(stream_run, "clock_of", lambda offsets: clock_of(offsets) + shift)
-    for module in (coordinator, stream_clock, stream_ticks):
+    for module in (coordinator, stream_clock):
         monkeypatch.setattr(module, "time", SimpleNamespace(time_ns=lambda: real() + shift * 1000))
     now = real() // 1000
     write_rows(tmp_path, "0.json", [{**EVENTS[1], "key": f"k{n}", "time_us": now - 1000} for n in range(120)])

@@ -19,7 +19,7 @@ from sessionlake.jobs.expire.rule import Rule
 from sessionlake.jobs.expire.topic import require_topic, send_tombstones
 from sessionlake.jobs.run import JobReport, JobRun, OnStep, start_run
 from sessionlake.jobs.tombstones import followed, tombstones
-from sessionlake.stream.topic_tombstones import TopicTombstones
+from sessionlake.stream.capabilities import TopicTombstones
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.changelog import CAUSE

@@ -10,7 +10,7 @@ from sessionlake.errors import ConfigError
 from sessionlake.sources.decoding.kafka_records import HEADERS
 from sessionlake.sources.kafka_cluster import Cluster
 from sessionlake.sources.record_columns import KEY as RECORD_KEY
-from sessionlake.stream.topic_tombstones import TopicTombstones
+from sessionlake.stream.capabilities import TopicTombstones
 
 
 def topic_tombstones(config: Config) -> TopicTombstones | None:

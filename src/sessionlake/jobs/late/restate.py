@@ -12,11 +12,11 @@ from pyspark.sql import functions as F
 from sessionlake.columnar.arrays import Ints, combined
 from sessionlake.config.load import Config
 from sessionlake.jobs.run import JobRun, digest
+from sessionlake.stream.capabilities import Restating
 from sessionlake.stream.changes import check_changes
 from sessionlake.stream.kind import Kind
 from sessionlake.stream.kinds import kind_of
-from sessionlake.stream.restating import Restating
-from sessionlake.stream.unique.hashes import id_hashes
+from sessionlake.stream.unique.events import id_hashes
 from sessionlake.stream.watermark import watermark_of
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch

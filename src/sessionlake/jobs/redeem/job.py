@@ -37,8 +37,8 @@ from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.lookups.versions import Pins
 from sessionlake.sources.record_columns import meta_of
 from sessionlake.sources.registry import sources_of
+from sessionlake.stream.capabilities import Redeeming
 from sessionlake.stream.kind import Kind
-from sessionlake.stream.redeeming import Redeeming
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.spark_columns import map_in_arrow

@@ -11,8 +11,8 @@ from sessionlake.sources.contract import Checked, check
 from sessionlake.sources.decoding.files import decode
 from sessionlake.sources.decoding.rows import Rows, is_cut, no_text
 from sessionlake.sources.lookups.lookup import Pins
+from sessionlake.stream.capabilities import Redeeming
 from sessionlake.stream.ingest import checked_events, event_struct, without_raising
-from sessionlake.stream.redeeming import Redeeming
 from sessionlake.warehouse.schemas import TIME
 
 TAKEN, TWIN, UNREADABLE, REFUSED, EXPIRED = "redeemed", "duplicates", "unreadable", "refused", "beyond_retention"

@@ -39,10 +39,10 @@ from sessionlake.operators.shared.sides.names import SIDES
 from sessionlake.operators.shared.windowing import emission
 from sessionlake.operators.shared.windowing.policies import CLOSE
 from sessionlake.sources.base import Source
+from sessionlake.stream.capabilities import Merge, Restating
 from sessionlake.stream.kind import ClosingWatermark, State, TableSpec, changelog_output, changelog_table
 from sessionlake.stream.outputs import same_rows
 from sessionlake.stream.pinned import Pinned
-from sessionlake.stream.restating import Merge, Restating
 from sessionlake.stream.watermark import NO_WATERMARK
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch_id

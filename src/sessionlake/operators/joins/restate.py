@@ -8,8 +8,8 @@ from sessionlake.operators.joins.control import RESTATE
 from sessionlake.operators.joins.spec import POSITION, SIDE, JoinSpec, Side
 from sessionlake.operators.shared.sides.columns import packed
 from sessionlake.operators.shared.sides.names import SIDES
+from sessionlake.stream.capabilities import RESTATES_SCHEMA
 from sessionlake.stream.ingest import event_struct, events_of
-from sessionlake.stream.restating import RESTATES_SCHEMA
 from sessionlake.warehouse.schemas import TIME
 
 RESTATED_SCHEMA = RESTATES_SCHEMA.append(pa.field("kind", pa.string())).append(pa.field("ordinal", pa.int64()))

@@ -6,7 +6,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from sessionlake.operators.keyed.changelog import TABLE
-from sessionlake.stream.topic_tombstones import TopicTombstones
+from sessionlake.stream.capabilities import TopicTombstones
 from sessionlake.warehouse.changelog import CAUSE
 
 

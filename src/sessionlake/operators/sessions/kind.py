@@ -27,12 +27,11 @@ from sessionlake.operators.sessions.ttl_rule import session_ttl
 from sessionlake.operators.sessions.windows import Bounds, SessionWindows, bounds_after
 from sessionlake.operators.shared.windowing import emission
 from sessionlake.sources.base import Source
+from sessionlake.stream.capabilities import Merge, Redeeming, Restating
 from sessionlake.stream.event_kind import EventKind
 from sessionlake.stream.kind import ALLOW_EXPIRY, State, TableSpec, changelog_output, changelog_table
 from sessionlake.stream.outputs import same_rows
 from sessionlake.stream.pinned import Pinned
-from sessionlake.stream.redeeming import Redeeming
-from sessionlake.stream.restating import Merge, Restating
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch_id
 from sessionlake.warehouse.changelog import Changelog

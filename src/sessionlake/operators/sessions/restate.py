@@ -10,8 +10,8 @@ from sessionlake.columnar.groups import group_intervals
 from sessionlake.operators.sessions.gaps import open_until
 from sessionlake.operators.sessions.kernel import group_points
 from sessionlake.operators.sessions.spec import SessionizerSpec
+from sessionlake.stream.capabilities import RESTATES_SCHEMA
 from sessionlake.stream.ingest import events_of
-from sessionlake.stream.restating import RESTATES_SCHEMA
 from sessionlake.warehouse.schemas import OPEN_UNTIL, TIME
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from sessionlake.stream.topic_tombstones import TopicTombstones
+from sessionlake.stream.capabilities import TopicTombstones
 
 
 def _headers() -> Mapping[str, Column]:

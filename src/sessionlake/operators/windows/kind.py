@@ -28,11 +28,10 @@ from sessionlake.operators.windows.spec import (
     window_schema,
 )
 from sessionlake.sources.base import Source
+from sessionlake.stream.capabilities import Merge, Redeeming, Restating
 from sessionlake.stream.event_kind import EventKind
 from sessionlake.stream.kind import State, TableSpec, changelog_output, changelog_table
 from sessionlake.stream.pinned import Pinned
-from sessionlake.stream.redeeming import Redeeming
-from sessionlake.stream.restating import Merge, Restating
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch_id
 from sessionlake.warehouse.changelog import Changelog

@@ -9,8 +9,8 @@ from sessionlake.aggregates.partials import lift, merge_states
 from sessionlake.columnar.arrays import Groups, combined
 from sessionlake.columnar.groups import group_events
 from sessionlake.operators.windows.spec import WindowSpec
+from sessionlake.stream.capabilities import RESTATES_SCHEMA
 from sessionlake.stream.ingest import events_of
-from sessionlake.stream.restating import RESTATES_SCHEMA
 from sessionlake.warehouse.schemas import PARTLY, TIME
 
 

@@ -1,24 +1,54 @@
-"""A GROUP BY over a window of time, as sessions or windows: keys, aggregates, and the same columns of the live view."""
+"""A GROUP BY over a window of time, as sessions or windows: keys, aggregates, and the same columns of the live view.
+
+A SELECT around it, as Spark asks for with `window_time`, chooses other columns of the same live view. Errors name the window of
+Spark's SQL for one of another system, or for a slip of the pen.
+"""
 
 from collections.abc import Iterator
 
 import pyarrow as pa
-from sqlglot import TokenType
+from sqlglot import TokenType, exp
 
-from sessionlake.propose.query.aggregates import TAKEN, has_aggregate, is_aggregate
+from sessionlake.errors import did_you_mean
 from sessionlake.propose.query.blocks import Block, refused
-from sessionlake.propose.query.brackets import Tokens, split
+from sessionlake.propose.query.brackets import Tokens, inner_of, split
 from sessionlake.propose.query.fields import free_name
-from sessionlake.propose.query.gaps import Gap
 from sessionlake.propose.query.inlined import input_of
-from sessionlake.propose.query.inputs import Input, take_all_hints
-from sessionlake.propose.query.items import item_of
-from sessionlake.propose.query.live import Shown
-from sessionlake.propose.query.meant import window_meant
+from sessionlake.propose.query.inputs import Input, arguments_of, take_all_hints
+from sessionlake.propose.query.items import TAKEN, Item, has_aggregate, is_aggregate, item_of
+from sessionlake.propose.query.live import Shown, interval, struct_of
 from sessionlake.propose.query.results import EVERYTHING, Groups, Results
-from sessionlake.propose.query.spans import Call, call_of, is_span, span_of
-from sessionlake.propose.query.words import Found, Query, QueryError, name_of, shown
+from sessionlake.propose.query.spans import CALLS, SESSION, TIME, Call, Gap, call_of, is_span, span_of
+from sessionlake.propose.query.words import Found, Query, QueryError, name_of, shown, unmasked
 from sessionlake.propose.sample import Sample
+
+_FLINKS = {"tumble": ("window", (0, 1)), "hop": ("window", (0, 2, 1))}
+"""Flink's functions: Spark's, and its arguments by their numbers in Flink's."""
+_UNITS = ("second", "minute", "hour", "day")
+"""Units of one length, whose windows begin where `date_trunc` does."""
+
+
+def window_meant(query: Query, tokens: Tokens) -> str | None:
+    """Return how a pipeline has the window that an expression of GROUP BY means, to follow its text; None if it means none."""
+    inside, name = inner_of(tokens[1:]), name_of(tokens[0])
+    if inside is None or len(inside) + 3 != len(tokens):
+        return None
+    given = [query.said(argument) for argument in arguments_of(tokens)]
+    told = None
+    if name in _FLINKS and len(given) == len(_FLINKS[name][1]):
+        ours, order = _FLINKS[name]
+        told = f"is a window of Flink's SQL; write {ours}({', '.join(given[at] for at in order)})"
+    elif name == "date_trunc" and len(given) == 2 and given[0].strip("'\"").lower() in _UNITS:
+        told = f"is a window of time; write window({given[1]}, '1 {given[0].strip(chr(39) + chr(34)).lower()}')"
+    elif near := did_you_mean(name, list(CALLS)):
+        told = f"is no window{near}; write {name_like(near)}"
+    return told
+
+
+def name_like(near: str) -> str:
+    """Return the form of the function that is named in a question of `did_you_mean`."""
+    return "session_window(t, '30 minutes')" if SESSION in near else "window(t, '1 hour')"
+
 
 _FURTHER = (TokenType.ROLLUP, TokenType.CUBE, TokenType.GROUPING_SETS)
 _WINDOWS = "window(t, '1 hour') or session_window(t, '30 minutes')"
@@ -148,3 +178,47 @@ class _Reader:
         if column.lower() not in taken and free_name(column, []) == column:
             return column
         return self._input.fields.copied(column, f"{column}_key", self._query.place(self._block.start), list(taken))
+
+
+_BEHIND = "make a pipeline of the subquery, and another one behind it (a chain), or write it in SQL over the live view (`sessionlake sql`)"
+
+
+def chosen_of(query: Query, block: Block, groups: Groups) -> Groups:
+    """Return the pipeline of a subquery with the columns that the query around it chooses; QueryErrors for all else around it."""
+    found = Found(refused(query, block))
+    around = {"where": block.where, "group by": block.group, "qualify": block.qualify}
+    for word, words in around.items():
+        if words:
+            told = f"is around a subquery; {_BEHIND}"
+            found.errors.append(query.refusal("_".join(word.split()), words, told, word=word))
+    found.raise_any()
+    before, groups.shown = groups.shown, []
+    for tokens in split(block.select):
+        item = item_of(query, tokens)
+        with found.kept():
+            groups.shown += _columns(query, item, groups, before)
+    found.raise_any()
+    return groups
+
+
+def _columns(query: Query, item: Item, groups: Groups, before: list[Shown]) -> list[Shown]:
+    if item.is_star:
+        return before
+    tree, bound = item.tree, None
+    if isinstance(tree, exp.Anonymous) and tree.name.lower() == TIME and len(tree.expressions) == 1:
+        tree, bound = tree.expressions[0], TIME
+    by_name = {column.name.lower(): column for column in before}
+    if isinstance(tree, exp.Column):
+        name = unmasked(tree.name).lower()
+        inside = by_name.get(unmasked(tree.table).lower())
+        if bound is None and inside is not None and name in ("start", "end"):
+            tree, bound = exp.column(tree.table), name
+            name = inside.name.lower()
+        column = by_name.get(name)
+        if column is not None and bound is None:
+            return [Shown(column.sql, item.alias or column.name)]
+        if column is not None and column.sql == struct_of(groups.start, groups.end):
+            sql = {"start": groups.start, "end": groups.end, TIME: f"{groups.end} - {interval(1)}"}[str(bound)]
+            return [Shown(sql, item.alias or (f"{TIME}({column.name})" if bound == TIME else str(bound)))]
+    told = f"is no column of the subquery, nor a bound or the time of its window; {_BEHIND}"
+    raise query.refusal("select", item.tokens, told)

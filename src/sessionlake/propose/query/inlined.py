@@ -4,12 +4,11 @@ from collections.abc import Iterator, Mapping
 
 from sqlglot import exp
 
-from sessionlake.propose.query.aggregates import has_aggregate
 from sessionlake.propose.query.blocks import Block, Subquery, refused
 from sessionlake.propose.query.brackets import Tokens, split
 from sessionlake.propose.query.fields import Fields, tables
 from sessionlake.propose.query.inputs import Input
-from sessionlake.propose.query.items import Item, item_of
+from sessionlake.propose.query.items import Item, has_aggregate, item_of
 from sessionlake.propose.query.scopes import Scope, Visible
 from sessionlake.propose.query.subqueries import names_of, subquery_of
 from sessionlake.propose.query.words import Found, Query, QueryError, unmasked

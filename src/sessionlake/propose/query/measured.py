@@ -9,13 +9,13 @@ import pyarrow as pa
 from sessionlake.config.durations import parse_duration, spoken_duration
 from sessionlake.config.sections import EventSection
 from sessionlake.operators.windows.spec import Grid as GridOf
-from sessionlake.propose.keyed import refused_share
 from sessionlake.propose.measure import USUAL_GRACE, Batch, Lateness, Seen, late_share, lateness, look, retention_for
-from sessionlake.propose.query.gaps import Gap
 from sessionlake.propose.query.inputs import Input
 from sessionlake.propose.query.results import Groups
+from sessionlake.propose.query.spans import Gap
 from sessionlake.propose.sample import Sample
 from sessionlake.propose.windows import late_share as windows_late_share
+from sessionlake.propose.windows import refused_share
 from sessionlake.sources.columns import TIMESTAMP, EventColumns
 from sessionlake.sources.decoding.casting import parse_times
 from sessionlake.stream.shape import Shaping

@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator
 
 from sessionlake.config.durations import spoken_duration
-from sessionlake.propose.query.gaps import Gap
 from sessionlake.propose.query.joined import Pairs
 from sessionlake.propose.query.latest import Latest
 from sessionlake.propose.query.results import EVERYTHING, Groups
+from sessionlake.propose.query.spans import Gap
 
 Made = Groups | Latest | Pairs
 _OF_FUNCTIONS = {

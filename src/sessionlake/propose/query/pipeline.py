@@ -9,12 +9,11 @@ from sqlglot.errors import SqlglotError
 from sessionlake.config.positions import Place
 from sessionlake.config.problems import InvalidConfigError, Problem, problems_of
 from sessionlake.errors import ConfigError
-from sessionlake.propose.query.grouped import groups_of
+from sessionlake.propose.query.grouped import chosen_of, groups_of
 from sessionlake.propose.query.joined import pairs_of
 from sessionlake.propose.query.latest import latest_of
 from sessionlake.propose.query.live import select_over
 from sessionlake.propose.query.notes import Made
-from sessionlake.propose.query.outer import chosen_of
 from sessionlake.propose.query.ranks import is_ranked
 from sessionlake.propose.query.subqueries import select_of, subquery_of, whole_of
 from sessionlake.propose.query.toml import query_toml

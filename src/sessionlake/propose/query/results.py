@@ -9,15 +9,21 @@ import pyarrow as pa
 from sqlglot import exp
 
 from sessionlake.errors import ConfigError
-from sessionlake.propose.query.aggregates import TAKEN, aggregate_text, free_aggregate, has_aggregate, is_aggregate
 from sessionlake.propose.query.brackets import Tokens
 from sessionlake.propose.query.computed import LIVE, Value, aggregate_type, computed
 from sessionlake.propose.query.fields import free_name
-from sessionlake.propose.query.gaps import Gap
 from sessionlake.propose.query.inputs import Input
-from sessionlake.propose.query.items import Item, item_of
+from sessionlake.propose.query.items import (
+    TAKEN,
+    Item,
+    aggregate_text,
+    free_aggregate,
+    has_aggregate,
+    is_aggregate,
+    item_of,
+)
 from sessionlake.propose.query.live import Shown, identifier, interval, key_sql, struct_of
-from sessionlake.propose.query.spans import Call, Grid, Span, shown_of
+from sessionlake.propose.query.spans import Call, Gap, Grid, Span, shown_of
 from sessionlake.propose.query.words import Query, QueryError, unmasked
 from sessionlake.propose.sample import TYPE_NAMES
 from sessionlake.sources.columns import TIMESTAMP

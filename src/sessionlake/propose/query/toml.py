@@ -7,7 +7,6 @@ from pathlib import Path
 from sessionlake.config.durations import parse_duration, spoken_duration
 from sessionlake.operators.joins.spec import SLIDING, least_retention
 from sessionlake.propose.measure import LATE_ENOUGH, MOST_AHEAD, Seen
-from sessionlake.propose.query.gaps import Gap
 from sessionlake.propose.query.inputs import Input
 from sessionlake.propose.query.joined import Pairs
 from sessionlake.propose.query.latest import Latest
@@ -15,6 +14,7 @@ from sessionlake.propose.query.live import select_over
 from sessionlake.propose.query.measured import Patience, groups_patience, join_grace, measured_input, table_patience
 from sessionlake.propose.query.notes import Made, better, differs
 from sessionlake.propose.query.results import Groups
+from sessionlake.propose.query.spans import Gap
 from sessionlake.propose.query.words import Query
 from sessionlake.propose.text import grace, joined, pipeline, quoted, source
 

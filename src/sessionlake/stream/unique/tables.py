@@ -11,8 +11,7 @@ from sessionlake.errors import PipelineStateError
 from sessionlake.stream.ingest import EventSpec
 from sessionlake.stream.kind import Kind, State, TableSpec
 from sessionlake.stream.outputs import archived_rows
-from sessionlake.stream.unique.events import ID_HASH
-from sessionlake.stream.unique.hashes import id_hashes
+from sessionlake.stream.unique.events import ID_HASH, id_hashes
 from sessionlake.stream.unique.operator import DUPLICATES, ID_TIME, IDS, Unique
 from sessionlake.stream.watermark import watermark_of
 from sessionlake.warehouse import schemas

@@ -1,16 +1,40 @@
-"""How late events become restates: corrections that hand them in again, merged as far as the operator's rules allow."""
+"""Capabilities of operators that jobs ask for.
 
-from collections.abc import Callable
+`Redeeming` takes in events that were refused before, whatever came since. `Restating` makes late events corrections, merged as far
+as the operator's rules allow. `TopicTombstones` removes rows by tombstones in the topic of its events.
+"""
+
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import Column
 
-from sessionlake.columnar.arrays import Ints
+from sessionlake.aggregates import Aggregate, Events
+from sessionlake.columnar.arrays import Bools, Ints
+from sessionlake.sources.columns import EventColumns
+from sessionlake.stream.ingest import EventSpec
 from sessionlake.warehouse.schemas import TIME
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
+
+
+@dataclass(frozen=True)
+class Redeeming:
+    """The reading of the events' texts; pickled to the workers."""
+
+    aggregates: tuple[Aggregate, ...]
+    events: EventSpec
+    refuses: Callable[[Events], Bools] | None = None
+    """Says which events the operator refuses, besides those that break the contract."""
+
+    @property
+    def columns(self) -> EventColumns:
+        """The columns of the source that are read."""
+        return self.events.columns
+
 
 RESTATES_SCHEMA = pa.schema(
     [
@@ -48,3 +72,18 @@ class Restating:
     """Returns the merge of late events under a watermark, microseconds."""
     alone: Callable[[pa.Table], pa.Table] | None = None
     """Makes a restate of each late event by itself, in their order, as `Merge.merge` makes one of several; None if the operator can't."""
+
+
+@dataclass(frozen=True)
+class TopicTombstones:
+    """The tombstones' records: a row's key, no value, and headers."""
+
+    key: str
+    """The column of the key, of the rows that are given."""
+    headers: Callable[[], Mapping[str, Column]]
+    """Returns the values of the headers, by their names in `sources.decoding.kafka_records.HEADERS`."""
+    partition: str | None = None
+    """The column of the partition that the record is sent to; None if its key says which."""
+    of_keys: bool = False
+    """Whether a tombstone removes a key's row whatever its revision, as any reader of the topic takes it.
+    Its record's key must then be that of the events' records, and rows are given as the changelog has them, with CAUSE."""
