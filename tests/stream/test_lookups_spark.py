@@ -21,7 +21,7 @@ from sessionlake.jobs.redeem.job import redeem
 from sessionlake.observe.status import read_status
 from sessionlake.preflight.check import check as preflight
 from sessionlake.serve.queries import query_tables
-from sessionlake.sources.lookups.making import version_of
+from sessionlake.sources.lookups.lookup import version_of
 from sessionlake.sources.lookups.readers import FilesReader
 from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas

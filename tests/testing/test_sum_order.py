@@ -8,8 +8,9 @@ import pyarrow as pa
 import pytest
 
 from sessionlake.aggregates import Events, build_aggregates
+from sessionlake.aggregates.beyond import BEYOND, counted, notes_of
 from sessionlake.aggregates.layouts import Added
-from sessionlake.aggregates.partials import BEYOND, counted, notes_of, written_values
+from sessionlake.aggregates.partials import written_values
 from sessionlake.columnar.arrays import Groups
 from sessionlake.testing import Harness
 from sessionlake.warehouse.schemas import OUTCOMES

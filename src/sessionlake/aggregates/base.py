@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sessionlake.columnar.arrays import Bools, Groups, Ints, concatenated
+from sessionlake.columnar.arrays import Bools, Groups, Ints, concatenated, starts_of
 from sessionlake.columnar.equality import BY_TEXT, IdOrder
 
 States = list[pa.Array]
-"""An aggregate's state columns, as many as its `state` has types, one row a group (or an event, when just lifted)."""
+"""An aggregate's state columns: one for each type in its `state`, one row a group (or an event, when just lifted)."""
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,13 @@ class Events:
     keys: pa.Array
     time_us: Ints
     columns: Mapping[str, pa.Array]
-    """The columns that aggregates read, by the names of their `inputs`, in the pipeline's types."""
+    """The columns that aggregates read by their `inputs`' names, in the pipeline's types."""
     event_id: pa.Array | None = None
     """Text, by which ties of `first`, `last` and `collect` are broken; None if the config names no id."""
     source: Mapping[str, pa.Array] | None = None
-    """The source's columns that `columns` are computed of; None if those are the source's."""
+    """The source's columns from which `columns` are computed; None if these are the source's."""
     batch: Ints | None = None
-    """The batch that stored each event, of events that are read from a table; None of those that come in."""
+    """The batch that stored each event, for events read from a table; None for incoming events."""
 
     def take(self, rows: Ints) -> "Events":
         """Return the given events, in that order."""
@@ -54,24 +54,24 @@ class Aggregate(ABC):
     # so it needs another STATE_LAYOUT (`aggregates/partials.py`).
 
     name: str
-    """The column of the tables that has its value."""
+    """The column of its value in the tables."""
     state: tuple[pa.DataType, ...]
     """Types of its state columns: int64, float64 or binary, all nullable."""
     value_type: pa.DataType
     inputs: tuple[str, ...] = ()
-    """The event columns that `lift` reads; of a user's class that names none, all of them."""
+    """The event columns that `lift` reads; all of them for a user's class that names none."""
     rare: tuple[int, ...] = ()
     """The indexes of state columns that are null in nearly all states: binary of 16 bytes, each behind an int64 column. Packed states have them only where they are not null (`aggregates/codec.py`)."""
     full_state: bool = False
     """Whether its state holds every value. To merge such rows twice would copy all values twice, so `ranges.py` merges them once."""
     plain: int | None = None
-    """The index of the state column that is the value, except for its type (`scalars.from_state`); None if `value` computes it."""
+    """The index of the state column with the value, except for its type (`scalars.from_state`); None if `value` computes it."""
     one: Callable[[Sequence[Any]], Any] | None = None
-    """Compute the value of one state, of int, float, bytes and None, as `value` does of columns, if that is simple."""
+    """Compute the value of one state, of int, float, bytes and None, as `value` does for columns, if this is simple."""
     by_time: bool = False
     """Whether the states that rows are taken back with have the time of the event."""
     spans_keys: bool = True
-    """Whether states of several keys may be merged if nobody reads the result. A user's class merges states of one key only."""
+    """Whether states of several keys may be merged if nobody reads the result. A user's class merges states of a single key only."""
     id_order: IdOrder = BY_TEXT
     """The order of events' ids, by which ties are decided. States have the ids' texts whatever it is."""
 
@@ -121,13 +121,13 @@ def merge_shared(states: States, groups: Groups, merge: Callable[[States, Groups
     single = [column.take(pa.array(groups.starts[~shared])) for column in states]
     if not shared.any():
         return single
-    # The rows of the shared groups, and these groups' starts among those rows.
+    # The rows of the shared groups, and the start of each group among these rows.
     rows = pa.array(np.flatnonzero(shared[groups.ids]))
     sizes = groups.sizes[shared]
     keys = groups.keys
-    subset = Groups(np.cumsum(sizes) - sizes, int(sizes.sum()), lambda: keys().take(pa.array(np.flatnonzero(shared))))
+    subset = Groups(starts_of(sizes), int(sizes.sum()), lambda: keys().take(pa.array(np.flatnonzero(shared))))
     merged = merge([column.take(rows) for column in states], subset)
-    # The result must be in group order again: the groups of one row and the merged groups are put in their places.
+    # Restore group order: groups of one row and merged groups go to their places.
     order = np.empty(len(shared), np.int64)
     order[~shared] = np.arange(len(single[0]))
     order[shared] = len(single[0]) + np.arange(len(sizes))

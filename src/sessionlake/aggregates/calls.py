@@ -29,7 +29,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Call:
-    """A function's name in small letters, its arguments, and the condition of its `filter (where ...)`."""
+    """A function's name in small letters, its arguments, and its condition: `filter (where ...)`."""
 
     name: str
     arguments: tuple[Part, ...]
@@ -86,7 +86,7 @@ class _Reader:
         return "".join(seen)
 
     def _closing(self, opening: int) -> int:
-        """Return the place of the bracket that closes the one at `opening`."""
+        """Return the place of the closing bracket for the one at `opening`."""
         depth = 0
         for at in range(opening, len(self._seen)):
             depth += {"(": 1, ")": -1}.get(self._seen[at], 0)

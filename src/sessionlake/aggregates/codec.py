@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 
 from sessionlake.aggregates.base import Aggregate, States
 from sessionlake.aggregates.scalars import BYTES, LONG
-from sessionlake.columnar.arrays import Bools, Ints, binary_array, byte_slices, nullable, numbers, offsets_of
+from sessionlake.columnar.arrays import Bools, Ints, binary_array, bounds_of, byte_slices, nullable, numbers, offsets_of
 from sessionlake.errors import StoreError
 
 STATE_LAYOUT = 2
-"""Version of the byte layout of states; with another one, stored states can't be read and ask for a rebuild."""
+"""Version of the byte layout of states. Stored states of another version can't be read, and ask for a rebuild."""
 
 
 _RARE_BYTES = 16
@@ -62,7 +62,7 @@ class StateCodec:
         fields = [("valid", np.uint8, (self._bitmap,)), *((f"f{i}", formats[str(t)]) for i, t in enumerate(self.types))]
         self._fixed = np.dtype(fields)
         one = {"int64": "q", "double": "d", "binary": "I"}
-        # Not a Struct, which no task could be sent; the module keeps those that it has made of a format.
+        # Not a Struct, which can't be sent to tasks. The module caches Structs by format.
         self._one = f"<{self._bitmap}s{''.join(one[str(t)] for t in self.types)}"
         self._texts = [i for i, type_ in enumerate(self.types) if type_ == BYTES]
         self._all_valid = b"\xff" * self._bitmap
@@ -72,7 +72,7 @@ class StateCodec:
         rare = {number: states[place] for place, number in self._rare}
         at = {place for place, _ in self._rare}
         states = [column for place, column in enumerate(states) if place not in at] if at else states
-        # Columns of a fixed width form one structured array of numpy, the heads. Byte strings are then joined to the heads.
+        # Columns of a fixed width form a structured array of numpy, the heads. Byte strings are then joined to the heads.
         fixed = np.zeros(rows, self._fixed)
         tails = []
         valid = np.ones((rows, self._bitmap * 8), bool)
@@ -120,7 +120,7 @@ class StateCodec:
         return self._with_rare(states, _unpacked_rare(data, tail, left) if left.any() else {}, rows)
 
     def decode_one(self, packed: bytes) -> list[Scalar]:
-        """Return one row of the state columns, as `decode` does of many: for a few, numpy takes longer to begin than this to end."""
+        """Return one row of state columns. `decode` reads many; for a few, numpy's overhead takes longer than this."""
         if not self.types:
             return []
         valid, *found = unpack_from(self._one, packed)
@@ -154,7 +154,7 @@ class StateCodec:
                 at, values = found[number]
                 lengths = np.zeros(rows, np.int64)
                 lengths[at] = _RARE_BYTES
-                plain = binary_array(values, np.concatenate([[0], np.cumsum(lengths)]))
+                plain = binary_array(values, bounds_of(lengths))
                 column = pa.compute.if_else(pa.array(lengths > 0), plain, pa.scalar(None, BYTES))
             states.insert(place, column)
         return states
@@ -171,9 +171,10 @@ def _packed_rare(columns: Mapping[int, pa.Array], rows: int) -> pa.Array:
     row = np.concatenate([*at.values()])
     entries["column"] = np.repeat([*at], [len(some) for some in at.values()])
     entries["value"] = np.concatenate([offsets_of(columns[n])[1] for n in at]).view(f"V{_RARE_BYTES}")
+    # By row; stable, so the entries of a row stay in the order of their columns.
     order = np.argsort(row, kind="stable")
     counts = np.bincount(row, minlength=rows)
-    return binary_array(np.ascontiguousarray(entries[order]), np.concatenate([[0], np.cumsum(counts)]) * _RARE.itemsize)
+    return binary_array(np.ascontiguousarray(entries[order]), bounds_of(counts) * _RARE.itemsize)
 
 
 def _unpacked_rare(data: npt.NDArray[np.uint8], at: Ints, left: Ints) -> dict[int, tuple[Ints, bytes]]:

@@ -1,4 +1,4 @@
-"""Users' classes, named by import path: how they are loaded, how their states are stored, and how their errors are reported.
+"""Users' classes, named by import path: loading, storage of states, and error reports.
 
 `folded.py` has the classes that merge aggregates (KIP-94), `full.py` the classes that evaluate all rows.
 
@@ -151,7 +151,7 @@ def _described(error: BaseException) -> str:
 
 
 def json_of_value(value: object) -> str:
-    """Return the text of a value that JSON can't express; TypeError if there is no text for its type.
+    """Return the text of a value without a form in JSON; TypeError if its type has no text.
 
     >>> json_of_value(date(2026, 1, 31)), json_of_value(Decimal("1.50")), json_of_value(b"ab")
     ('2026-01-31', '1.50', 'YWI=')

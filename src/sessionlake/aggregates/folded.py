@@ -1,4 +1,4 @@
-"""Users' classes that make one aggregate of two: KIP-94's initializer, aggregator and merger, and its reducer."""
+"""Users' classes that combine two aggregates: KIP-94's initializer, aggregator and merger, and its reducer."""
 
 from abc import abstractmethod
 from typing import Any, Protocol
@@ -49,7 +49,7 @@ class SessionAggregator(Protocol):
         """Return the aggregate with one more event. `aggregate` is always the result of `initializer`; `merger` does the rest."""
 
     def merger(self, key: str, left: Any, right: Any) -> Any:
-        """Return the aggregate of two sessions that became one."""
+        """Return the aggregate of two merged sessions."""
 
 
 class Merging(Custom):
@@ -61,7 +61,7 @@ class Merging(Custom):
     state = (BYTES,)
     spans_keys = False
     merges: str
-    """The method of the user's class that makes one of two."""
+    """The user's method that combines two aggregates."""
 
     @abstractmethod
     def _of_two(self, key: str, left: Any, right: Any) -> Any:
@@ -145,7 +145,7 @@ class Folded(Merging):
 
 
 class Reducer(Protocol):
-    """The method of a user's class that reduces two values to one value of the same type (KIP-94's `reduce`).
+    """The user's method that reduces two values to a value of the same type (KIP-94's `reduce`).
 
     `reducer` must be associative and commutative. The optional attributes are those of SessionAggregator.
 
@@ -159,11 +159,11 @@ class Reducer(Protocol):
     """
 
     def reducer(self, left: Any, right: Any) -> Any:
-        """Return one value for two. If `columns` names one column, a value is that column's; else it is a dict of the row."""
+        """Return one value for two. If `columns` names a single column, a value is a value of it; else a dict of the row."""
 
 
 class Reduced(Merging):
-    """An aggregate by a user's class with `reducer`: an event's value is its row, or that of its one column if not null."""
+    """An aggregate by a user's class with `reducer`: an event's value is its row, or the value of its single column if not null."""
 
     merges = "reducer"
     as_json = staticmethod(json_of_value)

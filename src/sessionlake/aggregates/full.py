@@ -1,6 +1,6 @@
 """median, quantile and users' classes with `evaluate`: aggregates that need all values at once.
 
-Their states hold all values, so that they grow with the events of a session or window; to merge is to concatenate and sort.
+Their states hold all values, and grow with the events of a session or window. To merge is to concatenate and sort.
 """
 
 from typing import Any, Protocol
@@ -14,7 +14,7 @@ from sessionlake.aggregates.custom import Custom, json_of_value
 from sessionlake.aggregates.numeric import number_type
 from sessionlake.aggregates.ordered import Collect
 from sessionlake.aggregates.scalars import BYTES, DOUBLE, LONG, to_state
-from sessionlake.columnar.arrays import Groups, exploded, numbers, packed, plain_text
+from sessionlake.columnar.arrays import Groups, exploded, numbers, packed, plain_text, starts_of
 from sessionlake.user_code import NOT_THEIRS
 
 _ALL_ROWS = np.iinfo(np.int64).max
@@ -63,7 +63,8 @@ class Quantile(Aggregate):
         values, counts = exploded(states[0], self._dtype)
         result = np.zeros(len(counts))
         some = np.flatnonzero(counts)
-        first, last = (np.cumsum(counts) - counts)[some], np.cumsum(counts)[some] - 1
+        # The flat index of the first and of the last value of each state with values.
+        first, last = starts_of(counts)[some], np.cumsum(counts)[some] - 1
         rank = self.fraction * (last - first)
         below = np.floor(rank).astype(np.int64)
         low = values[first + below].astype(np.float64) / self._unit
@@ -81,7 +82,7 @@ def between(low: Doubles, high: Doubles, part: Doubles) -> Doubles:
 
 
 class RowsEvaluator(Protocol):
-    """The method of a user's class that computes its value from all rows at once, instead of KIP-94's three methods.
+    """The user's method that computes a value from all rows at once, instead of KIP-94's three methods.
 
     >>> class FirstAndLast:
     ...     columns = ("page",)

@@ -171,7 +171,7 @@ def _collect(a: Asked) -> Aggregate:
 
 
 def _approximate(a: Asked) -> Aggregate:
-    # With one argument it stays the sketch of its first release: there are states of it.
+    # With one argument it stays the sketch of its first release: stored states have this form.
     return HyperLogLog(a.name, a.columns[0], a.types[0], a.number) if a.literals else _distinct(a)
 
 

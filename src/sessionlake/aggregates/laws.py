@@ -20,7 +20,7 @@ from sessionlake.errors import first_line
 from sessionlake.user_code import NOT_THEIRS
 
 _MOST = 6
-"""Rows of one trial: enough that both sides of a merge have been merged themselves."""
+"""Rows of one trial: enough for both sides of a merge to be merged results."""
 _TRIALS = 300
 _SECONDS = 0.2
 _TOLERANCE = 1e-9
@@ -52,7 +52,7 @@ def broken_law(aggregate: Merging, rows: pa.Table, *, key: str | None = None, se
 
 
 def _by_key(rows: pa.Table, key: str | None) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Yield each key's rows, of all those that have two or more; else all rows as those of one key."""
+    """Yield each key's rows for keys with two or more; without such a key, all rows as a single key's."""
     found: dict[str, list[dict[str, Any]]] = {}
     every = rows.to_pylist()
     for row in every if key is not None else ():
@@ -98,7 +98,7 @@ class _Trial:
         return _Part(stored, _shown(self.load(stored)))
 
     def part_of(self, made: Callable[..., Any], *given: Any) -> "_Part | _Raised":
-        """Return the aggregate that a call of the user's code makes, or its error."""
+        """Return the aggregate from a call of the user's code, or the call's error."""
         stored = self.tried(lambda: self.aggregate._dump(made(*given)))  # noqa: SLF001
         return stored if isinstance(stored, _Raised) else self.part(stored)
 
@@ -132,7 +132,7 @@ class _Trial:
 
 
 def _order(trial: _Trial, lifted: Sequence[tuple[dict[str, Any], _Part]]) -> str | None:
-    """Try whether the merge of some aggregates depends on their order or grouping, first of two, then of more."""
+    """Try whether the merge of some aggregates depends on order or grouping, first of two, then of more."""
     parts = list(dict.fromkeys(part for _, part in lifted))
     for at in range(_TRIALS):
         if trial.is_over or not parts:
@@ -180,9 +180,9 @@ def _fewest(trial: _Trial, parts: Sequence[_Part]) -> str | None:
 
 
 def _grown(trial: _Trial, lifted: Sequence[tuple[dict[str, Any], _Part]]) -> str | None:
-    """Try whether `aggregator` on a grown aggregate does what `merger` does with the one of its event.
+    """Try whether `aggregator` on a grown aggregate equals `merger` with the aggregate of the new event.
 
-    A class whose `aggregator` takes no notice of the aggregate makes that of one event, which is all that a pipeline asks for.
+    A class whose `aggregator` ignores the aggregate returns that of one event, which is all that a pipeline asks for.
     """
     aggregate = trial.aggregate
     if not isinstance(aggregate, Folded) or len(lifted) < 2:
@@ -206,7 +206,7 @@ def _grown(trial: _Trial, lifted: Sequence[tuple[dict[str, Any], _Part]]) -> str
 
 
 def _inverse(trial: _Trial, lifted: Sequence[tuple[dict[str, Any], _Part]]) -> str | None:
-    """Try whether an aggregate and its inverse make that of no events, byte for byte."""
+    """Try whether an aggregate and its inverse merge to the aggregate of no events, byte for byte."""
     aggregate = trial.aggregate
     inverse = getattr(aggregate.user, "inverse", None)
     if not isinstance(aggregate, Folded) or not callable(inverse):

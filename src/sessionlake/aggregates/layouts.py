@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from sessionlake.aggregates.base import Aggregate, Events, States
 from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.scalars import LONG
-from sessionlake.columnar.arrays import Bools, Groups, Ints, concatenated
+from sessionlake.columnar.arrays import Bools, Groups, Ints, concatenated, starts_of
 
 KNOWN, UNKNOWN = 0, 1
 """The last number of the state."""
@@ -71,11 +71,11 @@ class Added(Aggregate):
         flags = states[-1].to_numpy()
         if not flags.any():
             return [*self.inner.merge(states[:-1], groups), pa.array(np.full(len(groups.starts), KNOWN))]
-        unknown = np.logical_or.reduceat(flags != KNOWN, groups.starts)
+        unknown = groups.any(flags != KNOWN)
         known = np.flatnonzero(~unknown)
         rows = pa.array(np.flatnonzero(~unknown[groups.ids]))
         sizes = groups.sizes[known]
-        some = Groups(np.cumsum(sizes) - sizes, len(rows), lambda: groups.keys().take(pa.array(known)))
+        some = Groups(starts_of(sizes), len(rows), lambda: groups.keys().take(pa.array(known)))
         merged = [column.take(rows) for column in states[:-1]]
         if len(known):
             merged = self.inner.merge(merged, some)
@@ -96,7 +96,7 @@ class Added(Aggregate):
         return self.inner.beyond([column.take(known) for column in states[:-1]])
 
     def inverted(self, states: States) -> States | None:
-        """Return the inverse of those that are known; what is unknown stays so."""
+        """Return the inverse of known states; unknown ones stay unknown."""
         known = states[-1].to_numpy() == KNOWN
         rows = pa.array(np.flatnonzero(known))
         inverse = self.inner.inverted([column.take(rows) for column in states[:-1]])
@@ -116,9 +116,10 @@ class Added(Aggregate):
 
 
 def _spread(columns: Sequence[pa.Array], at: Bools) -> list[pa.Array]:
-    """Return columns with a row for each entry: their own rows, in order, at the true ones, and null at the others."""
+    """Return columns with a row for each entry: at true entries the given rows, in order, at the others null."""
     if at.all():
         return [*columns]
+    # The k-th true entry takes row k of the columns.
     place = np.where(at, np.cumsum(at) - 1, -1)
     index = pa.array(place, LONG, mask=~at)
     return [column.take(index) for column in columns]
@@ -133,7 +134,7 @@ class Layout:
     texts: Mapping[str, str]
     """The aggregates by name, as the config has them."""
     states: Mapping[str, Sequence[str]]
-    """By name the types of their state columns, without rare columns: a state tells itself which of their values it has."""
+    """State column types by aggregate name, without rare columns: a state itself shows which rare values it has."""
     columns: Sequence[str] = ()
     """The columns of the source that late and archived events have since then."""
 
@@ -147,7 +148,7 @@ class Layout:
 
     @classmethod
     def read(cls, fields: Mapping[str, Any]) -> "Layout":
-        """Return the one of JSON values that `fields` gave."""
+        """Invert `fields`, from JSON values."""
         states = {name: tuple(types) for name, types in fields["states"].items()}
         return cls(fields["since"], dict(fields["texts"]), states, tuple(fields["columns"]))
 
@@ -186,6 +187,7 @@ class Layouts:
     def number(self, revision: Ints) -> Ints:
         """Return by which layout the batches of these numbers wrote, as an index."""
         firsts = np.array([layout.since for layout in self.all[1:]], np.int64)
+        # The number of layouts that began at or before the revision; layout 0 needs no beginning.
         return np.searchsorted(firsts, revision, side="right")
 
     def newest(self, packed: pa.Array, number: Ints) -> pa.Array:
@@ -213,7 +215,7 @@ class Layouts:
         return concatenated(parts).take(pa.array(order))
 
     def _newest_of(self, layout: Layout, packed: pa.Array) -> pa.Array:
-        """Return states of one layout in the newest: its aggregates as they are, the others unknown."""
+        """Return states of one layout in the newest: aggregates it has as they are, the others unknown."""
         found, rows = layout.columns_of(packed), len(packed)
         states: States = []
         for aggregate in self.aggregates:
@@ -227,7 +229,7 @@ class Layouts:
 
 
 def _as_of(aggregate: Aggregate, found: Sequence[tuple[pa.Array, pa.Array | None]], rows: int) -> States:
-    """Return states that the aggregate had in an earlier layout: in the first one it could not say that it is unknown."""
+    """Return states of the aggregate in an earlier layout: its first layout could not mark it as unknown."""
     plain, states = iter(found), States()
     more = None
     for n in range(len(aggregate.state)):

@@ -61,8 +61,9 @@ class Bits(Aggregate):
         """Combine the bits, ignoring nulls."""
         operation, neutral = _BITWISE[self.function]
         values, valid = numbers(states[0], neutral)
+        # Nulls are the neutral element here, so the operation over a group's rows ignores them.
         found = operation.reduceat(values, groups.starts)
-        return [nullable(found, None if valid is None else np.logical_or.reduceat(valid, groups.starts))]
+        return [nullable(found, None if valid is None else groups.any(valid))]
 
     def value(self, states: States) -> pa.Array:
         """Return the bits."""

@@ -60,7 +60,7 @@ class Count(Aggregate):
 
     def merge(self, states: States, groups: Groups) -> States:
         """Add."""
-        return [pa.array(np.add.reduceat(numbers(states[0])[0], groups.starts))]
+        return [pa.array(groups.sum(numbers(states[0])[0]))]
 
     def value(self, states: States) -> pa.Array:
         """Return the count."""
@@ -113,8 +113,8 @@ class Sum(Aggregate):
         """Add, ignoring nulls."""
         values, valid = numbers(states[0])
         with np.errstate(over="ignore", invalid="ignore"):
-            total = np.add.reduceat(values, groups.starts)
-        return [nullable(total, None if valid is None else np.logical_or.reduceat(valid, groups.starts))]
+            total = groups.sum(values)
+        return [nullable(total, None if valid is None else groups.any(valid))]
 
     def value(self, states: States) -> pa.Array:
         """Return the sum."""
@@ -143,14 +143,14 @@ class WholeSum(Aggregate):
     def merge(self, states: States, groups: Groups) -> States:
         """Add, ignoring nulls."""
         (values, valid), wide = numbers(states[0]), states[1]
-        some = None if valid is None else np.logical_or.reduceat(valid, groups.starts)
+        some = None if valid is None else groups.any(valid)
         with np.errstate(over="ignore"):
-            total = np.add.reduceat(values, groups.starts)
+            total = groups.sum(values)
         if wide.null_count == len(wide) and not _may_overflow(values, groups):
             return [nullable(total, some), none_wide(len(total))]
         total, fits, beyond = added(values, wide, groups.starts)
         is_wide = wide.is_valid().to_numpy(zero_copy_only=False)
-        some = np.logical_or.reduceat(is_wide | (True if valid is None else valid), groups.starts)
+        some = groups.any(is_wide | (True if valid is None else valid))
         return [nullable(total, some & fits), beyond]
 
     def value(self, states: States) -> pa.Array:
@@ -189,9 +189,9 @@ class DecimalSum(Aggregate):
         """Add and carry, ignoring nulls."""
         high, valid = numbers(states[0])
         low, _ = numbers(states[1])
-        total_low = np.add.reduceat(low, groups.starts)
-        total_high = np.add.reduceat(high, groups.starts) + (total_low >> _HALF)
-        some = None if valid is None else np.logical_or.reduceat(valid, groups.starts)
+        total_low = groups.sum(low)
+        total_high = groups.sum(high) + (total_low >> _HALF)
+        some = None if valid is None else groups.any(valid)
         return [nullable(total_high, some), nullable(total_low & _LOW_HALF, some)]
 
     def value(self, states: States) -> pa.Array:
@@ -241,13 +241,14 @@ class Extreme(Aggregate):
         # maximum lets NaN win, fmin lets it lose.
         with np.errstate(invalid="ignore"):
             best = (np.maximum if self.largest else np.fmin).reduceat(values, groups.starts)
-        return [nullable(best, None if valid is None else np.logical_or.reduceat(valid, groups.starts))]
+        return [nullable(best, None if valid is None else groups.any(valid))]
 
     def _merge_texts(self, states: States, groups: Groups) -> States:
         """Keep the extreme text: numpy reduces numbers only, so ranks stand for the texts."""
         order = ranks(states[0])
         valid = pc.is_valid(states[0]).to_numpy(zero_copy_only=False)
         order = np.where(valid, order if self.largest else -order, np.iinfo(np.int64).min)
+        # Each group's greatest rank; nulls have the least number.
         best = np.maximum.reduceat(order, groups.starts)
         at_best = np.flatnonzero(order == best[groups.ids])
         _, first = np.unique(groups.ids[at_best], return_index=True)
@@ -280,7 +281,7 @@ class Average(Aggregate):
     def merge(self, states: States, groups: Groups) -> States:
         """Add sums and counts."""
         with np.errstate(over="ignore", invalid="ignore"):
-            return [pa.array(np.add.reduceat(numbers(column)[0], groups.starts)) for column in states]
+            return [pa.array(groups.sum(numbers(column)[0])) for column in states]
 
     def value(self, states: States) -> pa.Array:
         """Divide; null if nothing was counted."""
@@ -320,10 +321,10 @@ class ExactAverage(Average):
     def merge(self, states: States, groups: Groups) -> States:
         """Add totals and counts."""
         units, (count, _), wide = self._units(numbers(states[0])[0]), numbers(states[1]), states[2]
-        counts = pa.array(np.add.reduceat(count, groups.starts))
+        counts = pa.array(groups.sum(count))
         largest = float(np.abs(units).max())
         if wide.null_count == len(wide) and largest * int(groups.sizes.max()) < self._small:
-            total = np.add.reduceat(units, groups.starts)
+            total = groups.sum(units)
             return [pa.array(total / self._unit), counts, none_wide(len(counts))]
         is_wide = wide.is_valid().to_numpy(zero_copy_only=False)
         # Totals of before there were further bits are doubles of any size.
@@ -354,7 +355,7 @@ class ExactAverage(Average):
         return units / (count * self._unit) if count else None
 
     def _units(self, totals: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return totals in units. Totals of decimals of before were sums of doubles; the nearest whole number mends those."""
+        """Return totals in units. Earlier releases summed decimals as doubles; the nearest whole number mends these totals."""
         return totals if self._unit == 1 else np.rint(totals * self._unit)
 
 
@@ -379,10 +380,11 @@ class Product(Aggregate):
         with np.errstate(invalid="ignore"):
             while len(mantissa) > len(groups.starts):
                 starts = np.flatnonzero(within_group(sizes) % _FACTORS == 0)
+                # At most `_FACTORS` mantissas are multiplied at once: their product neither over- nor underflows.
                 mantissa, carried = np.frexp(np.multiply.reduceat(mantissa, starts))
                 power = np.add.reduceat(power, starts) + carried
                 sizes = -(-sizes // _FACTORS)
-        some = None if valid is None else np.logical_or.reduceat(valid, groups.starts)
+        some = None if valid is None else groups.any(valid)
         return [nullable(mantissa, some), nullable(power, some)]
 
     def value(self, states: States) -> pa.Array:
@@ -405,7 +407,7 @@ OFFSETS = 1 << 40
 
 
 class PositionEdge(Extreme):
-    """The least or the greatest position of the events; null for those that have none."""
+    """The least or the greatest position of the events; null for events without a position."""
 
     def __init__(self, name: str, *, latest: bool) -> None:
         super().__init__(name, OFFSET, LONG, largest=latest)

@@ -15,6 +15,7 @@ from sessionlake.columnar.arrays import (
     Groups,
     Ints,
     binary_array,
+    bounds_of,
     exploded,
     nullable,
     numbers,
@@ -55,6 +56,7 @@ class Edge(Aggregate):
         sign = -1 if self.latest else 1
         times, _ = numbers(states[0], np.iinfo(np.int64).max * sign)
         pick = np.maximum if self.latest else np.minimum
+        # The rows whose time is their group's edge.
         at_edge = np.flatnonzero(times == pick.reduceat(times, groups.starts)[groups.ids])
         owners = groups.ids[at_edge]
         if len(at_edge) > len(groups.starts):
@@ -137,7 +139,7 @@ class Collect(Aggregate):
         """Return the list of values."""
         _, counts = exploded(states[0], np.int64)
         items = from_state(unpack_texts(states[3], states[4], self.item_state), self.item_type)
-        return pa.ListArray.from_arrays(pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int32()), items)
+        return pa.ListArray.from_arrays(pa.array(bounds_of(counts), pa.int32()), items)
 
 
 def as_bytes(values: pa.Array) -> pa.Array:
@@ -150,13 +152,14 @@ def as_bytes(values: pa.Array) -> pa.Array:
 def pack_texts(texts: pa.Array, counts: Ints) -> States:
     """Return the columns of lengths and of bytes; row i has the next counts[i] texts."""
     cuts, data = offsets_of(texts)
-    ends = np.concatenate([[0], np.cumsum(counts)])
+    ends = bounds_of(counts)
     return [packed(np.diff(cuts).astype(np.int32), counts), binary_array(data, cuts[ends])]
 
 
 def unpack_texts(lengths: pa.Array, data: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Return the elements of all rows' lists, flat and of a state type, from the columns of their lengths and their bytes."""
+    """Return the elements of all rows' lists, flat and in a state type, from columns of lengths and bytes."""
     sizes, _ = exploded(lengths, np.int32)
+    # Text i ends where the lengths so far do.
     texts = binary_array(offsets_of(data)[1], np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]))
     return texts if type_ == BYTES else pa.array(offsets_of(texts)[1].view(type_.to_pandas_dtype()), type_)
 
@@ -183,13 +186,13 @@ def ordered(column: pa.Array) -> Ints:
     values = numbers(alike(column))[0]
     if column.type != DOUBLE:
         return values
-    # The bits of doubles are in their order, of negative ones in the opposite one.
+    # Positive doubles sort as their bits do; negative ones sort the opposite way.
     bits = values.view(np.int64)
     return np.where(bits < 0, bits ^ _SIGN_BIT, bits)
 
 
 def least_rows(keys: Sequence[Ints], groups: Groups) -> Ints:
-    """Return the row of each group that is least by the first key, of equal ones by the next, and so on.
+    """Return each group's least row by the first key, on ties by the next, and so on.
 
     >>> least_rows([np.array([2, 1, 1]), np.array([0, 7, 5])], Groups(np.array([0]), 3)).tolist()
     [2]
@@ -200,6 +203,7 @@ def least_rows(keys: Sequence[Ints], groups: Groups) -> Ints:
             break
         owners, values = groups.ids[rows], key[rows]
         starts = np.flatnonzero(np.diff(owners, prepend=-1))
+        # `rows` are in group order and every group has one, so `owners` numbers the runs of `starts`.
         rows = rows[values == np.minimum.reduceat(values, starts)[owners]]
     return rows[np.flatnonzero(np.diff(groups.ids[rows], prepend=-1))]
 

@@ -1,14 +1,9 @@
 """Partials: parts of sessions as columns, the one form in which events, restates, puts and stored sessions are merged.
 
-One event is a partial whose start and end are its time. `merge_ranges` merges overlapping ranges of partials. `counted` counts
-output values beyond their type: operators compute them in several places, and the engine counts around its call of the operator
-(docs/rules.md, rule 466).
+One event is a partial whose start and end are its time. `merge_ranges` merges overlapping ranges of partials.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,46 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sessionlake.aggregates.base import Aggregate, Events, States
-from sessionlake.columnar.arrays import Groups, Ints, concatenated, picked, plain_text, taken, within_group
+from sessionlake.aggregates.beyond import BEYOND, counter
+from sessionlake.columnar.arrays import Groups, Ints, concatenated, picked, plain_text, starts_of, taken, within_group
 from sessionlake.columnar.records import UNTIL, together
-
-BEYOND = "beyond"
-"""The counts of a batch are named by it, a colon and the aggregate's name. A count of 0 is missing."""
-_counter: ContextVar[Counter[str] | None] = ContextVar("_counter", default=None)
-
-
-@contextmanager
-def counted() -> Iterator[Mapping[str, int]]:
-    """Count, by the name of the count, the values that `written_values` returns inside of the block and that are beyond their type."""
-    found: Counter[str] = Counter()
-    token = _counter.set(found)
-    try:
-        yield found
-    finally:
-        _counter.reset(token)
-
-
-def counter() -> Counter[str] | None:
-    """Return the counts of the block of `counted` that runs; None outside of one."""
-    return _counter.get()
-
-
-def by_aggregate(counts: Mapping[str, int]) -> dict[str, int]:
-    """Return the counts among those of a batch, by the name of the aggregate."""
-    return {name.partition(":")[2]: n for name, n in counts.items() if name.startswith(f"{BEYOND}:")}
-
-
-def notes_of(stats: Mapping[str, int]) -> list[str]:
-    """Return a warning for each aggregate with values beyond their type, by the counts of a batch.
-
-    >>> notes_of({"beyond:total": 2, "upserts": 7})
-    ['aggregates.total: 2 values are null, because the sum is beyond 64 bits; sum a decimal or a double']
-    """
-    reason = "null, because the sum is beyond 64 bits; sum a decimal or a double"
-    return [
-        f"aggregates.{name}: {n:,} value{' is' if n == 1 else 's are'} {reason}"
-        for name, n in sorted(by_aggregate(stats).items())
-    ]
 
 
 @dataclass(frozen=True)
@@ -144,7 +102,7 @@ def concat(parts: Sequence[Partials]) -> Partials:
 
 
 def lift(aggregates: Sequence[Aggregate], events: Events, until: Ints | None = None) -> Partials:
-    """Return each event as a partial; `until` is each one's `open_until`, if it does not follow from its time."""
+    """Return each event as a partial; `until` has each event's `open_until`, if its time does not determine it."""
     ones = np.ones(len(events.time_us), np.int64)
     states = [column for aggregate in aggregates for column in aggregate.lift(events)]
     return Partials(plain_text(events.keys), events.time_us, events.time_us, ones, ones * 0, states, until)
@@ -165,7 +123,7 @@ def merge_states(aggregates: Sequence[Aggregate], states: States, groups: Groups
 
 
 def values_of(aggregates: Sequence[Aggregate], states: States) -> list[pa.Array]:
-    """Return the values that users see of states: one column an aggregate, of its type."""
+    """Return the values of states as users see them: one column an aggregate, of its type."""
     values, at = [], 0
     for aggregate in aggregates:
         width = len(aggregate.state)
@@ -175,7 +133,7 @@ def values_of(aggregates: Sequence[Aggregate], states: States) -> list[pa.Array]
 
 
 def written_values(aggregates: Sequence[Aggregate], states: States) -> list[pa.Array]:
-    """Return the values of rows that are written, as `values_of` does, and count those that are beyond their type."""
+    """Return the values of written rows, as `values_of` does, and count values beyond their type."""
     found, at = counter(), 0
     for aggregate in aggregates:
         width = len(aggregate.state)
@@ -192,7 +150,7 @@ def merge_ranges(aggregates: Sequence[Aggregate], states: States, low: Ints, hig
     exceeds Arrow's 2 GiB.
     """
     # If ranges overlap little, or an aggregate has full states, each range's rows are copied and merged. Else the merges are
-    # shared by binary lifting: level j has the merges of 2^j consecutive rows, and a range takes one of them for each bit of
+    # shared by binary lifting: level j has the merges of 2^j consecutive rows, and a range takes a merge for each bit of
     # its length. So O((rows + ranges) log longest) merges are enough for any associative aggregate.
     length = high - low
     longest = int(length.max(initial=1))
@@ -201,7 +159,7 @@ def merge_ranges(aggregates: Sequence[Aggregate], states: States, low: Ints, hig
     lifts = all(a.spans_keys and not a.full_state for a in aggregates)
     if not lifts or length.sum() <= (len(keys) + len(low)) * longest.bit_length():
         rows = pa.array(np.repeat(low, length) + within_group(length))
-        groups = Groups(np.cumsum(length) - length, len(rows), lambda: keys.take(pa.array(low)))
+        groups = Groups(starts_of(length), len(rows), lambda: keys.take(pa.array(low)))
         return merge_states(aggregates, [taken(column, rows) for column in states], groups)
     parts, owners = [], []
     at, width, level = low.copy(), 1, states
@@ -216,6 +174,7 @@ def merge_ranges(aggregates: Sequence[Aggregate], states: States, low: Ints, hig
             level = _doubled(aggregates, level, width)
         width *= 2
     owner = np.concatenate(owners)
+    # Stable: each range's parts stay in the order of their rows.
     order = np.argsort(owner, kind="stable")
     # The sort is stable, so each range's parts stay in order; a group starts at each change of the owner.
     starts = np.flatnonzero(np.diff(owner[order], prepend=-1))
@@ -224,7 +183,7 @@ def merge_ranges(aggregates: Sequence[Aggregate], states: States, low: Ints, hig
 
 
 def _doubled(aggregates: Sequence[Aggregate], level: States, width: int) -> States:
-    """Return the merge of each row with the row `width` further on. Some merges are of two keys, but no range uses those."""
+    """Return the merge of each row with the row `width` further on. Some merges mix two keys, but no range uses these."""
     rows = max(0, len(level[0]) - width) if level else 0
     # Rows 0, width, 1, 1 + width, ...: the two rows of each merge stand next to each other.
     pairs = pa.array(np.stack([np.arange(rows), np.arange(rows) + width], axis=1).ravel())

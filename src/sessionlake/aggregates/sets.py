@@ -21,7 +21,7 @@ def changes(*columns: Ints) -> Bools:
 class CollectSet(Collect):
     """collect_set(x, limit): the first `limit` distinct values, each by the least (time, id) of its events.
 
-    The result does not depend on the order of merges: a value that is dropped has `limit` earlier ones, which stay.
+    The result does not depend on the order of merges: a dropped value has `limit` earlier ones, which stay.
     """
 
     def _values(self, events: Events) -> pa.Array:
@@ -74,7 +74,7 @@ class Mode(Aggregate):
         return self._packed(counts[valid], values.drop_null(), counts)
 
     def _values(self, events: Events) -> pa.Array:
-        """Return what is counted of each event, of the type `item_state`; equal ones have equal bytes."""
+        """Return the counted value of each event, in type `item_state`; equal values have equal bytes."""
         return alike(to_state(events.columns[self.inputs[0]]))
 
     def merge(self, states: States, groups: Groups) -> States:
@@ -90,6 +90,7 @@ class Mode(Aggregate):
         starts = np.flatnonzero(changes(owners[order], by_value[order]))
         first = order[starts]
         kept = np.bincount(owners[first], minlength=len(groups.starts))
+        # `starts` are the first of equal values of a group: their counts are summed.
         return self._packed(np.add.reduceat(counts[order], starts), values.take(pa.array(first)), kept)
 
     def _packed(self, counts: Ints, values: pa.Array, sizes: Ints) -> States:

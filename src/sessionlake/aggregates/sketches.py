@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from sessionlake.aggregates.base import Aggregate, Events, States, merge_shared
 from sessionlake.aggregates.numeric import number_type
 from sessionlake.aggregates.scalars import BYTES, DOUBLE, LONG, state_type, to_state
-from sessionlake.columnar.arrays import Groups, Ints, exploded, hash64, offsets_of, packed, within_group
+from sessionlake.columnar.arrays import Groups, Ints, bounds_of, exploded, hash64, offsets_of, packed, within_group
 
 LEAST_BITS, MOST_BITS = 4, 18
 ERROR = 1.04
@@ -67,7 +67,7 @@ class HyperLogLog(Aggregate):
 
     def _merge_registers(self, states: States, groups: Groups) -> States:
         rows, pairs = self._pairs(states[0])
-        # One number has the group, the register and the rank, from high to low bits: the last of a register has its rank.
+        # From high to low bits a number has group, register and rank: a register's last number has its rank.
         shift = self.bits + _RANK_BITS
         codes = np.sort((groups.ids[rows] << shift) | pairs)
         last = np.ones(len(codes), bool)
@@ -76,7 +76,7 @@ class HyperLogLog(Aggregate):
         return [self._stored(codes >> shift, codes & ((1 << shift) - 1), len(groups.starts))]
 
     def _pairs(self, state: pa.Array) -> tuple[Ints, Ints]:
-        """Return register and rank of all states as one number each, with their rows."""
+        """Return register and rank of all states, joined to a number each, with their rows."""
         dense = (np.diff(offsets_of(state)[0]) == self.registers).nonzero()[0]
         is_dense = np.zeros(len(state), bool)
         is_dense[dense] = True
@@ -95,6 +95,7 @@ class HyperLogLog(Aggregate):
         sparse = packed(pairs[~of_dense].astype(_SPARSE), np.where(is_dense, 0, counts))
         if not is_dense.any():
             return sparse
+        # The number of each dense state among the dense ones: its cells lie at this place.
         place = (np.cumsum(is_dense) - 1)[owners[of_dense]]
         cells = np.zeros(int(is_dense.sum()) << self.bits, np.uint8)
         cells[(place << self.bits) | (pairs[of_dense] >> _RANK_BITS)] = pairs[of_dense] & ((1 << _RANK_BITS) - 1)
@@ -203,6 +204,7 @@ class CountDistinct(Aggregate):
         distinct = counts.copy()
         full = np.flatnonzero(counts > self.bound)
         if len(full):
+            # A state's hashes ascend, so its largest is the last.
             largest = hashes[np.cumsum(counts)[full] - 1].astype(np.float64)
             distinct[full] = np.maximum(self.bound + 1, np.rint(self.bound / (largest / 2.0**64))).astype(np.int64)
         return pa.array(distinct)
@@ -257,6 +259,7 @@ class Percentile(Aggregate):
         new[1:] = (buckets["code"][1:] != buckets["code"][:-1]) | (owners[1:] != owners[:-1])
         starts = np.flatnonzero(new)
         merged = buckets[starts]
+        # Equal buckets of a group are adjacent.
         merged["count"] = np.add.reduceat(buckets["count"], starts)
         return [packed(merged, np.bincount(owners[starts], minlength=len(groups.starts)))]
 
@@ -266,10 +269,11 @@ class Percentile(Aggregate):
         result = np.zeros(len(sizes))
         some = np.flatnonzero(sizes)
         if len(some):
+            # Buckets lie state by state, ascending. A rank in a state, plus all counts before the state, is a place in the running count.
             running = np.cumsum(buckets["count"])
             starts = np.cumsum(sizes)[some] - sizes[some]
             before = np.where(starts > 0, running[starts - 1], 0)
-            total = np.add.reduceat(buckets["count"], starts)
+            total = np.add.reduceat(buckets["count"], starts)  # states without buckets lie in none of the slices
             rank = before + np.floor(self.fraction * (total - 1)).astype(np.int64)
             result[some] = self._values(buckets["code"][np.searchsorted(running, rank, side="right")])
         return pa.array(result, mask=sizes == 0)
@@ -297,4 +301,4 @@ class Histogram(Percentile):
         buckets, sizes = exploded(states[0], BUCKETS)
         columns = [pa.array(self._values(buckets["code"])), pa.array(buckets["count"].astype(np.int64))]
         items = pa.StructArray.from_arrays(columns, fields=list(self.value_type.value_type))
-        return pa.ListArray.from_arrays(pa.array(np.concatenate([[0], np.cumsum(sizes)]), pa.int32()), items)
+        return pa.ListArray.from_arrays(pa.array(bounds_of(sizes), pa.int32()), items)

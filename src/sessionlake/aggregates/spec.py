@@ -35,7 +35,7 @@ class AggregateSpec:
     name: str
     function: str
     columns: tuple[str, ...] = ()
-    """The columns that it reads. A hidden one, of an expression, has the name of its own text."""
+    """The columns that it reads. A hidden column, of an expression, is named by its own text."""
     literals: tuple[Literal, ...] = ()
     computed: Mapping[str, str] = field(default_factory=dict)
     """The SQL of each hidden column by its name, in which names that are no words have backquotes. It also sees `key` and `event_time`."""
@@ -59,7 +59,7 @@ class AggregateSpec:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The columns that the aggregate reads, hidden ones too, if its text names them."""
+        """The columns that the aggregate reads, hidden ones too, if its text names any."""
         return (PARTITION, OFFSET) if self.of_positions else self.columns
 
     @property

@@ -23,18 +23,18 @@ Formula = Callable[..., Any]
 
 def _merged_means(count: Doubles, means: Doubles, groups: Groups) -> tuple[Doubles, Doubles, Doubles]:
     """Return each group's count and mean, and each row's distance from the mean of its group, 0 for a row of no event."""
-    total = np.add.reduceat(count, groups.starts)
+    total = groups.sum(count)
     # A mean near the others is taken as the origin: the sum of small distances is more exact than that of the means.
     some = count > 0
-    origin = np.add.reduceat(np.where(_first_of(some, groups), means, 0.0), groups.starts)
+    origin = groups.sum(np.where(_first_of(some, groups), means, 0.0))
     away = np.where(some, means - origin[groups.ids], 0.0)
-    mean = origin + np.add.reduceat(count * away, groups.starts) / np.maximum(total, 1)
+    mean = origin + groups.sum(count * away) / np.maximum(total, 1)
     return total, mean, np.where(some, means - mean[groups.ids], 0.0)
 
 
 def _first_of(some: Bools, groups: Groups) -> Bools:
     """Say which rows are the first of their group among some."""
-    before: Ints = np.cumsum(some) - some
+    before: Ints = np.cumsum(some) - some  # rows of some, before each row
     return some & (before == before[groups.starts][groups.ids])
 
 
@@ -43,7 +43,7 @@ def _root(value: Any) -> Any:
 
 
 class Moments(Aggregate):
-    """A function of the central moments of one column, up to the fourth.
+    """A function of a column's central moments, up to the fourth.
 
     The state is n, the mean, and the sums of the second and higher powers of the distances from it, as many as the function
     asks for.
@@ -69,7 +69,7 @@ class Moments(Aggregate):
         with np.errstate(invalid="ignore", over="ignore", under="ignore"):
             total, mean, away = _merged_means(count, means, groups)
             sums = _shifted(count, away, *powers)
-            merged = [pa.array(np.add.reduceat(power, groups.starts)) for power in sums]
+            merged = [pa.array(groups.sum(power)) for power in sums]
         return [pa.array(total.astype(np.int64)), pa.array(mean), *merged]
 
     def value(self, states: States) -> pa.Array:
@@ -126,7 +126,7 @@ class Comoments(Aggregate):
         self.name, self.inputs, self.function = name, columns, function
 
     def lift(self, events: Events) -> States:
-        """Return each event's numbers as means; of an event that lacks one, nothing."""
+        """Return each event's numbers as means; nothing for an event that lacks a number."""
         y, x = (doubles_of(events.columns[column]) for column in self.inputs)
         both = pc.and_(pc.is_valid(y), pc.is_valid(x))
         zeros = pa.array(np.zeros(len(y)))
@@ -139,7 +139,7 @@ class Comoments(Aggregate):
             total, mean_y, away_y = _merged_means(count, y, groups)
             _, mean_x, away_x = _merged_means(count, x, groups)
             parts = (yy + count * away_y**2, xx + count * away_x**2, xy + count * away_y * away_x)
-            merged = [pa.array(np.add.reduceat(part, groups.starts)) for part in parts]
+            merged = [pa.array(groups.sum(part)) for part in parts]
         return [pa.array(total.astype(np.int64)), pa.array(mean_y), pa.array(mean_x), *merged]
 
     def value(self, states: States) -> pa.Array:

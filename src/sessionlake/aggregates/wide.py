@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sessionlake.columnar.arrays import Bools, Ints, binary_array, offsets_of
+from sessionlake.columnar.arrays import Bools, Ints, binary_array, bounds_of, offsets_of
 
 BYTES_OF_ONE = 16
 _HALF = 32
@@ -33,6 +33,7 @@ def added(values: Ints, wide: pa.Array, starts: Ints, below: int | None = None) 
         at = np.flatnonzero(wide.is_valid().to_numpy(zero_copy_only=False))
         words = offsets_of(wide)[1].view("<i8").reshape(-1, 2)
         low[at], middle[at], high[at] = words[:, 0] & _LOW, (words[:, 0] >> _HALF) & _LOW, words[:, 1]
+    # The two lower words have 32 bits each: sums of 2^31 rows fit in 63. Carries follow.
     low, middle, high = (np.add.reduceat(part, starts) for part in (low, middle, high))
     middle += low >> _HALF
     high += middle >> _HALF
@@ -71,6 +72,6 @@ def whole(number: bytes) -> int:
 def _column(low: Ints, high: Ints, at: Bools) -> pa.Array:
     """Return numbers, given by their low and high words, at some rows, null at the others."""
     words = np.stack([low[at], high[at]], axis=1).astype("<i8")
-    offsets = np.concatenate([[0], np.cumsum(np.where(at, BYTES_OF_ONE, 0))])
+    offsets = bounds_of(np.where(at, BYTES_OF_ONE, 0))
     plain = binary_array(np.ascontiguousarray(words), offsets)
     return pa.compute.if_else(pa.array(at), plain, pa.scalar(None, pa.binary()))

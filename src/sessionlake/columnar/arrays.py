@@ -57,6 +57,32 @@ class Groups:
         """The group of each row."""
         return np.repeat(np.arange(len(self.starts)), self.sizes)
 
+    def sum(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the sum of each group's values, one a row."""
+        return np.add.reduceat(values, self.starts)  # `starts` are ascending, and no group is empty
+
+    def any(self, flags: Bools) -> Bools:
+        """Say which groups have a row with a true flag."""
+        return np.logical_or.reduceat(flags, self.starts)  # as in `sum`
+
+
+def starts_of(sizes: Ints) -> Ints:
+    """Return the first row of each of consecutive groups, by their sizes.
+
+    >>> starts_of(np.array([2, 0, 3])).tolist()
+    [0, 2, 2]
+    """
+    return np.cumsum(sizes) - sizes  # each group's end less its size
+
+
+def bounds_of(sizes: Ints) -> Ints:
+    """Return where consecutive groups begin, by their sizes, and last the end: Arrow's offsets.
+
+    >>> bounds_of(np.array([2, 0, 3])).tolist()
+    [0, 2, 2, 5]
+    """
+    return np.concatenate([[0], np.cumsum(sizes)])  # a group ends where the next one begins
+
 
 def numbers(array: pa.Array, fill: float = 0) -> tuple[npt.NDArray[Any], Bools | None]:
     """Return an int64 or float64 array as numpy, nulls filled, and its validity (None if nothing is null)."""
@@ -82,7 +108,7 @@ def nullable(values: npt.NDArray[Any], valid: Bools | None, type_: pa.DataType |
 
 
 def combined(array: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """Return one contiguous array, whatever its chunks were; StoreError if that is more than Arrow's 2 GiB."""
+    """Return one contiguous array of any chunks; StoreError above Arrow's 2 GiB."""
     if not isinstance(array, pa.ChunkedArray):
         return array
     try:
@@ -102,7 +128,7 @@ def taken(array: pa.Array, rows: pa.Array) -> pa.Array:
 
 
 def concatenated(arrays: Sequence[pa.Array]) -> pa.Array:
-    """Return one array after the other in one; StoreError if they are more than Arrow's 2 GiB."""
+    """Concatenate arrays; StoreError above Arrow's 2 GiB."""
     try:
         return pa.concat_arrays(arrays)
     except pa.ArrowInvalid as error:
@@ -146,7 +172,7 @@ def is_among(values: Ints, some: Ints) -> Bools:
         return np.zeros(len(values), bool)
     low, high = int(some.min()), int(some.max())
     if high - low <= _DENSE * (len(values) + len(some)) and -_ROOM < low <= high < _ROOM:
-        # A flag for each number there may be, as of codes of keys, is 30 times as fast. The first and the last one are of all others.
+        # A flag for each possible number, such as a code of a key, is 30 times as fast. The first and the last one bound the others.
         flags = np.zeros(high - low + 3, bool)
         flags[some - (low - 1)] = True
         return flags[np.clip(values, low - 1, high + 1) - (low - 1)]
@@ -192,7 +218,7 @@ def byte_slices(data: npt.NDArray[np.uint8], at: Ints, lengths: Ints) -> pa.Arra
     """
     if not len(lengths):
         return pa.array([], pa.binary())
-    # Slices of one length are values of an array that overlap, which needs one index for each slice.
+    # Slices of one length are overlapping values of an array, which need a single index for each slice.
     if lengths[0] > 0 and (lengths == lengths[0]).all():
         size = int(lengths[0])
         windows = np.ndarray((len(data) - size + 1,), f"V{size}", data, 0, (1,))
@@ -228,7 +254,7 @@ def packed(flat: npt.NDArray[Any], counts: Ints) -> pa.Array:
     >>> packed(np.array([1, 2, 3], np.uint8), np.array([2, 1])).to_pylist()
     [b'\x01\x02', b'\x03']
     """
-    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64) * flat.dtype.itemsize
+    offsets = bounds_of(counts).astype(np.int64) * flat.dtype.itemsize
     return binary_array(np.ascontiguousarray(flat), offsets)
 
 
@@ -263,7 +289,7 @@ def argsort(values: Ints, bound: int) -> Ints:
     >>> argsort(np.array([5, 1, 5, 0]), 6).tolist()
     [3, 1, 0, 2]
     """
-    # A direct sort is much faster than an indirect one, so value and position are packed into one number: the high bits are
+    # A direct sort is much faster than an indirect one, so value and position are packed into a number: the high bits are
     # the value, the low bits the position. After the sort the low bits are the order, with ties by position. If both don't
     # fit in 63 bits, low bits of the values are cut off. The order is then nearly right, and a merge sort of it is quick.
     bits = len(values).bit_length()
@@ -274,6 +300,7 @@ def argsort(values: Ints, bound: int) -> Ints:
     if cut:
         nearly = values[order]
         if (nearly[1:] < nearly[:-1]).any():
+            # The low bits of the values were cut off: sort again what is nearly in order, which a stable sort does fast.
             order = order[np.argsort(nearly, kind="stable")]
     return order
 
@@ -302,7 +329,7 @@ def hash64(array: pa.Array) -> npt.NDArray[np.uint64]:
         if values.dtype.kind == "f":
             values[np.isnan(values)] = np.nan  # and so must NaNs of any payload
         return cast(npt.NDArray[np.uint64], hash_array(values))
-    # pandas hashes Python objects one by one: of each distinct value only one is made.
+    # pandas hashes Python objects singly, so only one is made of each distinct value.
     encoded = array.dictionary_encode()
     uniques = encoded.dictionary.cast(pa.string() if pa.types.is_string(array.type) else pa.binary())
     objects = uniques.to_numpy(zero_copy_only=False)

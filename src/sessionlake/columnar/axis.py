@@ -13,7 +13,7 @@ def range_max(values: Ints, low: Ints, high: Ints) -> Ints:
     >>> range_max(np.array([3, 9, 1, 4]), np.array([0, 2, 0]), np.array([4, 4, 1])).tolist()
     [9, 4, 3]
     """
-    # A sparse table: level j has the maxima of `width` = 2^j consecutive values. Two of them, one from each end, cover any
+    # A sparse table: level j has the maxima of `width` = 2^j consecutive values. Two maxima, one from each end, cover any
     # range whose length is in [width, 2 * width). They may overlap, which does not change a maximum.
     found = np.empty(len(low), np.int64)
     length = high - low
@@ -55,6 +55,7 @@ class Axis:
 
     def find(self, codes: Ints, place: Ints) -> Ints:
         """Return the first row of each code that lies at or after a place; the code's end if none does."""
+        # Points ascend by (code, place), which one number has.
         return np.searchsorted(self._at, self._number(codes, place))
 
     def between(self, codes: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints]:
@@ -62,8 +63,9 @@ class Axis:
         return self.find(codes, low), self.find(codes, high + 1)
 
     def _number(self, codes: Ints, place: Ints) -> Ints:
-        # All codes above those with points are searched as one: a larger code might not fit in 63 bits with the place.
+        # All codes above the last one with points are searched as one: a larger code might not fit in 63 bits with the place.
         lifted = np.minimum(codes, self._codes) * self._width
         if self._distinct is not None:
+            # The places are too far apart for the number: their ranks stand for them.
             return lifted + np.searchsorted(self._distinct, place)
         return lifted + np.clip(place - self._low, 0, self._width - 1)

@@ -58,7 +58,7 @@ def has_other_text(type_: pa.DataType) -> bool:
 
 
 def instant(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """Return the type as which values of the first type are compared with those of the second; None for the first itself."""
+    """Return the type in which values of the first type are compared with the second type; None for the first itself."""
     return INSTANT if pa.types.is_date(one) and pa.types.is_timestamp(other) else None
 
 
@@ -161,7 +161,7 @@ def _of_decimals(values: pa.Array) -> pa.Array:
 
 
 def asked_text(text: str, type_: pa.DataType) -> str:
-    """Return the text of the value that somebody has written of a type: numbers may be written in many ways, all others in one.
+    """Return the canonical text of a written value of a type: numbers may be written in many ways, all others in one.
 
     A whole number is exact unless it has an exponent, so a whole number asks for a double only if they are equal.
 
@@ -200,7 +200,7 @@ def as_texts(columns: Sequence[pa.Array | pa.ChunkedArray], casts: Sequence[bool
 
 
 def key_of(columns: Sequence[pa.Array | pa.ChunkedArray], compared_as: Sequence[pa.DataType | None] = ()) -> pa.Array:
-    """Return the text of a column, or the JSON arrays of the texts of several; null if one of them is null.
+    """Return a column's texts, or the JSON arrays of several columns' texts; null if one of them is null.
 
     >>> key_of([pa.array([7, None])]).to_pylist(), key_of([pa.array(["a"]), pa.array([1])]).to_pylist()
     (['7', None], ['["a","1"]'])
@@ -212,7 +212,7 @@ def key_of(columns: Sequence[pa.Array | pa.ChunkedArray], compared_as: Sequence[
 
 @dataclass(frozen=True)
 class IdOrder:
-    """The order of ids: columns of numbers go by number, and all others by the bytes of their texts.
+    """The order of ids: columns of numbers by number, other columns by their texts' bytes.
 
     No id is the least one. What is no number in a column of numbers, as a correction may name it, comes after all numbers.
 
@@ -241,11 +241,12 @@ class IdOrder:
             _ranks_of_numbers(part.fill_null("")) if is_number else ranks(part.fill_null(""))
             for part, is_number in zip(parts, self.numbers, strict=True)
         ]
-        # Of ids that are no arrays of all columns, as one that there is not, the text decides.
+        # Text decides for ids that are no arrays of all columns, and for a missing id.
         keys += [np.where(part.is_null().to_numpy(zero_copy_only=False), ranks(texts), 0) for part in parts[:1]]
         order = np.lexsort(keys[::-1])
         changed = np.any([key[order][1:] != key[order][:-1] for key in keys], axis=0)
         found = np.empty(len(order), np.int64)
+        # In sorted order the rank grows by one at each change; equal ids share it.
         found[order] = np.concatenate([[1], 1 + np.cumsum(changed)])
         return found
 

@@ -85,20 +85,20 @@ class Step:
     """DuckDB's, over the columns c0, c1, ... of the computation, and the columns k0, k1, ... of its earlier steps."""
     result: Result
     level: int
-    """0 if it reads no other step, else one more than the greatest of those that it reads."""
+    """0 if it reads no other step, else one more than the greatest step it reads."""
 
 
 @dataclass(frozen=True)
 class Computation:
-    """Several expressions, of which later ones read earlier ones, as one query."""
+    """Several expressions as one query. Later expressions read earlier ones."""
 
     columns: tuple[str, ...]
     """The columns that it reads."""
     steps: tuple[Step, ...]
     outputs: Mapping[str, int]
-    """The names of the columns that it returns, with their steps."""
+    """The names of its result columns, with their steps."""
     unknown: tuple[str, ...] = ()
-    """Those of `columns` that are null, since their types are not known yet."""
+    """The null columns of `columns`, whose types are not known yet."""
 
     @property
     def types(self) -> dict[str, pa.DataType]:
@@ -106,7 +106,7 @@ class Computation:
         return {name: _ARROW[self.steps[step].result] for name, step in self.outputs.items()}
 
     def evaluate(self, columns: Mapping[str, pa.Array | pa.ChunkedArray], rows: int) -> dict[str, pa.Array]:
-        """Return its columns, each as `Expression.evaluate` returns one; `columns` has at least those that it reads."""
+        """Return its columns, each as `Expression.evaluate` returns one; `columns` has at least the columns it reads."""
         if not rows or not self.outputs:
             return {name: pa.array([], type_) for name, type_ in self.types.items()}
         given = {**columns, **dict.fromkeys(self.unknown, pa.nulls(rows))}
@@ -145,7 +145,7 @@ def _connection() -> "duckdb.DuckDBPyConnection":
     """Return the process's one database, which has no tables: to make another takes 20 ms."""
     import duckdb  # noqa: PLC0415 (see the module)
 
-    # A task has one core, and one thread returns rows in their order.
+    # A task has a single core, and a single thread returns rows in their order.
     connection = duckdb.connect(config={"threads": 1})
     # Without a directory to spill to: expressions could write to it, and other accounts could read it.
     connection.execute("set temp_directory = ''; set enable_external_access = false")

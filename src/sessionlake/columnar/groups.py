@@ -1,4 +1,4 @@
-"""Groups of points or intervals of a key that lie within a gap of one another, transitively.
+"""Groups of a key's points or intervals within a gap of each other, transitively.
 
 Rows are sorted by key and start. A group ends if the key changes, or if the next start lies more than the gap after
 the largest end so far. It is the *largest* end, because an interval may contain others that start after it. Keys are numbers
@@ -10,7 +10,7 @@ import numpy as np
 from sessionlake.columnar.arrays import Ints, argsort
 
 _ROOM = (1 << 62) - 1
-"""Numbers below it leave one bit of an int64 free besides the sign, so the sum of two of them can't overflow."""
+"""Numbers below it leave a bit of an int64 free besides the sign, so the sum of two such numbers can't overflow."""
 
 
 def group_events(codes: Ints, time: Ints, gap: int) -> tuple[Ints, Ints]:

@@ -1,6 +1,6 @@
 """Ids of rows: Spark's xxhash64(session_key, session_start) and the like, vectorised, so that SQL can compute them too.
 
-Libraries of XXH64 hash one value a call. Here all values of one length go through the algorithm side by side, a word of each at a
+Libraries of XXH64 hash one value a call. Here all values of equal length go through the algorithm side by side, a word of each at a
 step. Its parts are named as in its specification: stripes of 32 bytes over four lanes, a tail, and the final mix (avalanche).
 """
 
@@ -26,7 +26,7 @@ _P1, _P2, _P3, _P4, _P5 = (
 SEED = 42
 """Spark's, of `xxhash64`."""
 _FEW = 64
-"""So few texts of one length are hashed sooner one by one."""
+"""So few texts of equal length are hashed sooner singly."""
 _ROWS = 1 << 20
 """Texts that are hashed at a time; bounds the memory that all steps take."""
 
@@ -39,7 +39,7 @@ def record_ids(keys: pa.Array, *numbers: Ints) -> Ints:
     >>> record_ids(pa.array(["a"]), np.array([0])).tolist()
     [-8005201377186738639]
     """
-    # As in Spark the hash of the columns so far is the next column's seed. The first seed is 42, and a number is one word of
+    # As in Spark, the hash of the columns so far is the next column's seed. The first seed is 42, and a number is a word of
     # 8 bytes.
     hashes = hash_bytes(keys.cast(pa.binary()))
     with np.errstate(over="ignore"):  # as there
@@ -50,7 +50,7 @@ def record_ids(keys: pa.Array, *numbers: Ints) -> Ints:
 
 
 def record_id(key: bytes, *numbers: int) -> int:
-    """Return the id of one key, UTF-8, and its numbers, as `record_ids` does of many: for a few, numpy takes longer to begin than the library to end."""
+    """Return the id of a UTF-8 key and its numbers. `record_ids` hashes many; for a few, numpy's overhead takes longer than the library."""
     hashed = xxh64_intdigest(key, SEED)
     for number in numbers:
         hashed = xxh64_intdigest(number.to_bytes(8, "little", signed=True), hashed)
@@ -113,7 +113,7 @@ def _words(data: Bytes, at: Ints, type_: str) -> npt.NDArray[np.unsignedinteger]
 
 
 def _word(hashes: Hashes, word: Hashes) -> Hashes:
-    """Mix in one word of 8 bytes of the tail."""
+    """Mix in a word of 8 bytes of the tail."""
     return _rotl(hashes ^ (_rotl(word * _P2, 31) * _P1), 27) * _P1 + _P4
 
 

@@ -18,7 +18,7 @@ Hashes = npt.NDArray[np.uint64]
 Bytes = npt.NDArray[np.uint8]
 SECRET_BYTES = 16
 _FEW = 64
-"""So few texts of one size are hashed sooner together with those of other sizes."""
+"""So few texts of equal size are hashed sooner together with other sizes."""
 _WORDS = 1 << 20
 """Words that are multiplied at a time; bounds the memory."""
 _LONG = 1 << 20
@@ -51,10 +51,12 @@ def keyed_hashes(texts: pa.Array, secret: bytes) -> Hashes:
                 rows = same[first : first + _WORDS]
                 found[rows] = _of_one_size(data, starts[rows], size, lengths[rows], secret)
     rows = np.flatnonzero(few)
+    # The words of the texts so far, to cut the rows into pieces of about _WORDS.
     ends = np.cumsum(sizes[rows] // 4 + 1)
     first = 0
     while first < len(rows):
         done = int(ends[first - 1]) if first else 0
+        # At least one text, however long.
         last = max(first + 1, int(np.searchsorted(ends, done + _WORDS, "right")))
         some = rows[first:last]
         found[some] = _of_all_sizes(data, starts[some], sizes[some], lengths[some], secret)
@@ -77,13 +79,15 @@ def _of_one_size(data: Bytes, starts: Ints, size: int, lengths: Ints, secret: by
 def _of_all_sizes(data: Bytes, starts: Ints, sizes: Ints, lengths: Ints, secret: bytes) -> Hashes:
     """Return the hashes of data[start : start + size], all words at once."""
     words = sizes // 4 + 1
+    # All texts' words in one array: a text's words lie from `firsts` to `ends`.
     ends = np.cumsum(words)
     firsts = ends - words
     place = np.arange(ends[-1]) - np.repeat(firsts, words)
     values = _words(data)[np.repeat(starts, words) + 4 * place].astype(np.uint64)
-    # Of the last word those bytes that are the text's, which may be none.
+    # Mask the last word to the text's bytes, of which it may have none.
     values[ends - 1] &= (np.uint64(1) << (8 * (sizes % 4)).astype(np.uint64)) - np.uint64(1)
     upper, lower = (
+        # The sum over a text's words; every text has one word at least.
         numbers[0] + lengths.astype(np.uint64) * numbers[1] + np.add.reduceat(values * numbers[place + 2], firsts)
         for numbers in _numbers(secret, _count(int(words.max())))
     )
@@ -102,6 +106,6 @@ def _count(words: int) -> int:
 
 @lru_cache(maxsize=16)
 def _numbers(secret: bytes, count: int) -> npt.NDArray[np.uint64]:
-    """Return two rows of random numbers of a secret. Those of a smaller count are the first ones of a larger."""
+    """Return two rows of random numbers from a secret. A smaller count gives a prefix of a larger one."""
     stream = hashlib.shake_256(secret).digest(16 * count)
     return np.ascontiguousarray(np.frombuffer(stream, "<u8").reshape(count, 2).T)

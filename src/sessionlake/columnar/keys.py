@@ -13,7 +13,7 @@ _hash = zlib.crc32
 
 
 def shard_of_key(key: bytes, shards: int) -> int:
-    """Return the shard of a key: the CRC-32 of its UTF-8 bytes modulo the number of shards.
+    """Return a key's shard: the CRC-32 of its UTF-8 bytes modulo the number of shards.
 
     >>> shard_of_key(b"user-1", 8)
     4
@@ -48,6 +48,7 @@ def by_shard(kind: str, table: pa.Table, shard: npt.NDArray[np.int64]) -> Iterat
         # All rows are of shard 0, for example if there is only one shard: nothing is moved.
         yield 0, kind, table
         return
+    # Stable: the rows of a shard stay in their order.
     order = np.argsort(shard, kind="stable")
     sorted_table = table.take(pa.array(order))
     numbers, starts = np.unique(shard[order], return_index=True)
@@ -61,7 +62,7 @@ _BACKSLASH, _QUOTE = b"\xff", b"\xfe"
 
 
 def joint_key(texts: Sequence[pa.Array]) -> pa.Array:
-    """Return for each row a JSON array of its texts, compact; null if one of them is null."""
+    """Return each row's texts as a compact JSON array; null if a text is null."""
     quoted = [pc.binary_join_element_wise('"', _escaped(text), '"', "") for text in texts]
     return pc.binary_join_element_wise("[", pc.binary_join_element_wise(*quoted, ","), "]", "")
 

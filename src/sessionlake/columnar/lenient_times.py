@@ -61,7 +61,7 @@ _SHORT = {
 
 
 def lenient_times(texts: pa.ChunkedArray) -> pa.Array:
-    """Return the microseconds since 1970 in UTC of each text; null for one that Spark does not read, or reads as a time of today.
+    """Return each text as microseconds since 1970 in UTC; null if Spark does not read it, or reads it as a time of today.
 
     >>> lenient_times(pa.chunked_array([["1970-01-01 00:00:01 UTC", "1970-01-01 01:00:00.5+1", "12:30"]])).to_pylist()
     [1000000, 500000, None]
@@ -70,7 +70,7 @@ def lenient_times(texts: pa.ChunkedArray) -> pa.Array:
 
 
 def lenient_dates(texts: pa.ChunkedArray) -> pa.Array:
-    """Return the days since 1970 of each text; null for one that Spark does not read.
+    """Return each text as days since 1970; null if Spark does not read it.
 
     >>> lenient_dates(pa.chunked_array([["1970-02", "1970-1-2 at noon", "02.01.1970"]])).to_pylist()
     [31, 1, None]

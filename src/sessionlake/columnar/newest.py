@@ -16,13 +16,13 @@ LIVE = "_live"
 KEY, NAME = "key", "_name"
 """The column of the key, and the beginning of the names of the columns that name a row together with it."""
 _HELD_BYTES = 64 << 20
-"""So many bytes of versions are held, and as many as the newest ones before them had, until the newest ones are found again."""
+"""So many bytes of versions are held, or as many as the last newest versions had, before the next search for the newest."""
 
 
 def newest(pieces: Iterable[pa.Table]) -> pa.Table:
     """Return of each row the newest version, if it is live, and all rows without a version; not the columns above.
 
-    The pieces have all versions of their rows; one piece at least is needed. Older versions are held up to a bound.
+    The pieces have all versions of their rows; at least one piece is needed. Older versions are held up to a bound.
 
     >>> rows = {"key": ["a", "a", "b"], VERSION: [7, 6, 6], LIVE: [False, True, True], "value": [3, 2, 1]}
     >>> newest([pa.table(rows)]).to_pylist()
@@ -54,6 +54,7 @@ def _newest(rows: pa.Table) -> pa.Table:
     without = rows.filter(rows[VERSION].is_null())
     rows = rows.filter(rows[VERSION].is_valid()) if len(without) else rows
     version: Ints = combined(rows[VERSION]).to_numpy() - OLDEST
+    # The place of each row in order of versions, equal ones in the order of the pieces.
     order = argsort(version, int(version.max()) + 1)
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))

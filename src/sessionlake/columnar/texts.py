@@ -14,7 +14,7 @@ _ROUNDS = 4
 _FEW = 64
 """So few equal texts are left to Arrow at once."""
 _BITS = 40
-"""Bits of a later round's word; those above it have the number of the group, which is below 2^24."""
+"""Bits of a later round's word; the bits above have the group's number, which is below 2^24."""
 _MOST = 1 << (64 - _BITS)
 _FIRST_BYTES = np.array([(1 << 64) - (1 << (64 - 8 * n)) for n in range(9)], np.uint64)
 """Masks that keep the first n bytes of a word."""
@@ -36,7 +36,7 @@ def sorted_codes(keys: pa.ChunkedArray | pa.Array) -> tuple[Ints, pa.Array]:
 
 
 def text_order(texts: pa.Array) -> Ints:
-    """Return the order that sorts texts by their UTF-8 bytes, or byte strings. None may be null; equal ones have no certain order.
+    """Return the order of texts by their UTF-8 bytes, or of byte strings. None may be null; the order of equal texts is undefined.
 
     95,000 keys take 3 to 10 ms of CPU, and 14 to 16 by `pc.sort_indices` (docs/decisions/0006-where-a-batch-spends-its-time.md).
 
@@ -48,15 +48,17 @@ def text_order(texts: pa.Array) -> Ints:
     bounds, data = offsets_of(texts)
     bytes_ = _Bytes(np.concatenate([data, np.zeros(8, np.uint8)]), bounds[:-1], np.diff(bounds))
     at, word = bytes_.first_difference()
+    # Not stable: equal words are settled by later bytes, and equal texts have no certain order.
     order = np.argsort(word)
     slots, group = _ties(word[order])
     at += 8
     for _ in range(_ROUNDS - 1):
         if len(slots) <= _FEW:
             break
-        # Texts of one group are equal so far, and lie side by side. Their places are those of the group's texts in the right order.
+        # Texts of a group are equal so far, and adjacent. Sorting the group's texts permutes only the group's places.
         rows = order[slots]
         word = (group.astype(np.uint64) << np.uint64(_BITS)) | (bytes_.words(rows, at) >> np.uint64(64 - _BITS))
+        # The group is in the high bits, so texts change places within their group only.
         within = np.argsort(word)
         order[slots] = rows[within]
         tied, group = _ties(word[within])
@@ -70,7 +72,7 @@ def text_order(texts: pa.Array) -> Ints:
 
 
 class _Bytes:
-    """Texts as slices of one buffer, which goes on for a word after the last one."""
+    """Texts as slices of a buffer, which goes on for a word after the last text."""
 
     def __init__(self, data: npt.NDArray[np.uint8], begin: Ints, length: Ints) -> None:
         self._windows = np.lib.stride_tricks.sliding_window_view(data, 8)
@@ -97,7 +99,7 @@ class _Bytes:
 
 
 def _ties(ordered: Words) -> tuple[Ints, Ints]:
-    """Return the places of sorted words that are not alone, ascending, and the number of the group of equal words that each is in."""
+    """Return the ascending places of sorted words that have equal neighbours, and the number of each place's group."""
     same: Bools = ordered[1:] == ordered[:-1]
     tied = np.zeros(len(ordered), bool)
     tied[1:] = same
@@ -105,6 +107,7 @@ def _ties(ordered: Words) -> tuple[Ints, Ints]:
     places = np.flatnonzero(tied)
     begins = np.ones(len(places), bool)
     begins[1:] = ordered[places[1:]] != ordered[places[:-1]]
+    # A group begins at each new word: the running count numbers the groups.
     return places, np.cumsum(begins) - 1
 
 

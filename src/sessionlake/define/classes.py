@@ -36,7 +36,7 @@ class Shape:
     first: str | None = None
     """The key that needs no name."""
     hidden: frozenset[str] = frozenset()
-    """Fields of the models that are no keys of the section, or not with the fixed ones."""
+    """Fields of the models that are no keys of the section, or no fixed keys."""
     listed: bool = False
     """Whether a config has a list of such sections."""
     also: tuple[str, ...] = ()
@@ -90,7 +90,7 @@ def class_name(name: str) -> str:
 
 
 def _operators() -> Iterator[Shape]:
-    """Yield a shape for each operator; its name is that of the operator's kind."""
+    """Yield a shape for each operator, named as its kind."""
     for entry in OPERATORS.values():
         key, value = entry.choice
         models = _members(named(entry.model))
@@ -112,7 +112,7 @@ def _sources() -> Iterator[Shape]:
 
 
 def _sides() -> Iterator[Shape]:
-    """Yield a shape for each input of operators that have several; inputs of one name have one class."""
+    """Yield a shape for each input of operators with several inputs; inputs of equal name share a class."""
     found: dict[str, dict[str, list[Any]]] = {}
     for section in SECTIONS:
         for model in _members(section_type(section)):

@@ -1,4 +1,4 @@
-"""`sessionlake.Pipeline`: a pipeline that is defined in Python, by the sections that its file would have."""
+"""`sessionlake.Pipeline`: a pipeline in Python, with the sections of a config file."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 
 class Pipeline:
-    """A pipeline of a name and an operator; each other argument is a section of its config, or a key of [pipeline].
+    """A pipeline by name and operator; each further argument is a section of its config, or a key of [pipeline].
 
-    Relative paths are relative to `directory`, as those of a file are to its folder. Durations are texts or timedeltas.
+    Relative paths are relative to `directory`, as a file's paths are to its folder. Durations are texts or timedeltas.
     InvalidConfigError has all problems in the words of a file's, each with its key.
 
     >>> from sessionlake import Count, Event, Files, Pipeline, Sessions
@@ -56,7 +56,7 @@ class Pipeline:
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Self:
-        """Return the pipeline of a file, with the defaults of its project; InvalidConfigError has the place of each problem."""
+        """Return the pipeline of a file, with its project's defaults; InvalidConfigError has each problem's place."""
         file = ConfigFile.read(path)
         made = cls.__new__(cls)
         made._take(file.merged(), config_of(file))  # noqa: SLF001 (its own)

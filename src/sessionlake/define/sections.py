@@ -1,4 +1,4 @@
-"""Sections of a config and calls of aggregates as Python objects. They check nothing: the config that is made of them is checked as that of a file is."""
+"""Sections of a config and aggregate calls as Python objects, unchecked: the config made from them is checked as a file's is."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar

@@ -30,7 +30,7 @@ def make_archive(jars: Sequence[Path], train: Callable[[str], SparkSession]) -> 
     """Make the archive of the classes that `train` uses, and return it; it appears whole, by a rename.
 
     `train` gets options for Java, starts a session with them, does with it what users do, and returns it; it is stopped here.
-    Archives that it supersedes, of this PySpark or of one that is gone, are removed. ConfigError if Java makes none.
+    Remove older archives, of this PySpark or of a removed PySpark. ConfigError if Java makes no archive.
     """
     file = _file(jars)
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

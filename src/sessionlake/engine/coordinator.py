@@ -88,7 +88,7 @@ class Coordinator:
         self._term: int | None = None
         self.totals: dict[str, int] = {}
         self.stats: Mapping[str, int] = {}
-        """The numbers of the last batch, also those that are no counts."""
+        """The last batch's numbers, and numbers other than counts."""
         self.on_commit: Callable[[BatchCommit], None] = lambda _: None
 
     def run_batch(
@@ -109,7 +109,7 @@ class Coordinator:
         so little that one task is to do it all.
 
         Raises the error with which `Pipeline.checked` refuses the batch. Raises FencedError if another driver committed
-        this batch_id, or plans it too, or has begun its term since this one did. Not every file system keeps a second driver
+        this batch_id, or plans it too, or began its term after this driver. Not every file system keeps a second driver
         from writing the batch's offsets, and the next start would continue from those.
         """
         if self._is_committed(batch_id, planned):
@@ -117,7 +117,7 @@ class Coordinator:
         self._check_interrupted(batch_id, planned)
         started = time.time_ns() // 1000
         commit_id = uuid.uuid4().hex[:16]
-        # Its start, not its commit: a clock that was set forward while it was computed has jumped for the next one.
+        # Start, not commit: the next batch would see a jump if the clock was set forward during the computation.
         last, state = (self.last.started_us, self.last.state) if self.last else (None, {})
         p = self._pipeline_of(batch_id)
         before = self._interrupted.get(batch_id)
@@ -173,7 +173,7 @@ class Coordinator:
         """
         term = secrets.randbits(62)
         *sides, changelog = (output for output in self._pipeline.outputs if self._tables[output.table].exists())
-        # The changelog first: of two drivers the one that comes later there comes later everywhere, or not at all.
+        # The changelog first: of two drivers, the later one is then the later one in every table, or in none.
         self._begin_on(changelog, term)
         failpoints.hit("term_begun")
         first = self._seen[changelog.table].version
@@ -200,7 +200,7 @@ class Coordinator:
         )
 
     def _pipeline_of(self, batch_id: int) -> Pipeline:
-        """Return the pipeline under the settings of the interrupted attempt of a batch, if there was one."""
+        """Return the pipeline under the settings of a batch's interrupted attempt, if there was one."""
         before = self._interrupted.get(batch_id)
         settings = self._pipeline.settings if before is None else before.settings
         return self._pipeline if settings == self._pipeline.settings else self._pipeline.under(settings)
@@ -295,7 +295,7 @@ class Coordinator:
         )
 
     def _fits_one_task(self, p: Pipeline) -> bool:
-        """Say whether the shards of a small batch are done sooner by one task, one after the other, than by a second stage."""
+        """Say whether a single task would finish a small batch's shards, in turn, sooner than a second stage."""
         spark = self._spark
         return is_local(spark) and (p.shards <= _FEW_SHARDS or spark.sparkContext.defaultParallelism <= _FEW_CORES)
 

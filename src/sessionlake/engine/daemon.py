@@ -83,7 +83,7 @@ def _unsurprised(worker: Callable[..., int]) -> Callable[..., int]:
 
 
 def _tell() -> None:
-    """Print the error of a worker that has ended, but for one: Java has gone before the worker could begin, and has said why itself."""
+    """Print the error of an ended worker, except if Java went away before the worker began: Java reports this itself."""
     if not isinstance(sys.exc_info()[1], BrokenPipeError):
         traceback.print_exc()
 

@@ -10,9 +10,9 @@ WIRE_DDL = "shard int, kind string, payload binary"
 REPORT_SCHEMA = pa.schema([("kind", pa.string()), ("payload", pa.binary())])
 REPORT_DDL = "kind string, payload binary"
 DONE, STALE, NEEDS = "done", "stale", "needs"
-"""Kinds of a task's report: its numbers and files, a stale store of its shard, the rows that it needs."""
+"""Kinds of a task's report: its numbers and files, a stale store of its shard, the rows it needs."""
 SPLIT = "#split"
-"""The kind of the wire row that carries a map task's report through the shuffle, as one JSON text. A report in a Spark
+"""The kind of the wire row that carries a map task's report through the shuffle, as a JSON text. A report in a Spark
 accumulator would count twice if a task runs twice. Of shuffled rows only one attempt is read."""
 _REPORT = pa.schema([("report", pa.binary())])
 

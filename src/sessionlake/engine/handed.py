@@ -1,4 +1,4 @@
-"""The stored state that shards are handed to restore their stores: parts of other keys each, on disk until they are loaded.
+"""Stored state from which shards restore their stores: parts of distinct keys each, on disk until they are loaded.
 
 A shard's whole state in memory would be several times its size: as it comes, as rows, sorted, and as writes (docs/decisions/0049).
 """
@@ -39,7 +39,7 @@ def parts_of(state_bytes: int, shards: int) -> int:
 def handed_pieces(
     rows: Iterable[pa.RecordBatch], restoring: frozenset[int], shards: int, parts: int
 ) -> Iterator[tuple[int, str, pa.Table]]:
-    """Yield rows with a column `key` as wire pieces of the shards that are restored; a key is in one part."""
+    """Yield rows with a column `key` as wire pieces for the restored shards; a key is in a single part."""
     for batch in rows:
         table = pa.Table.from_batches([batch])
         # A hash modulo shards x parts is, modulo shards, the shard.
@@ -86,7 +86,7 @@ class HandedIn:
     def parts(self, shard: int) -> Iterator[pa.Table]:
         """Yield the rows of each part of a shard that was handed any; each is read when it is asked for. StoreError as of `take`.
 
-        Of several versions of a row the newest one is returned.
+        Only the newest of several versions of a row is returned.
         """
         return (rows for _, rows in self._parts(shard))
 

@@ -73,7 +73,7 @@ def start_java(conf: SparkConf, driver_memory: str) -> None:
 
 
 def end_stopped_java() -> None:
-    """End the Java of a session that was stopped: PySpark would use it again, with its class path, which may lack Delta's jars."""
+    """End the Java of a stopped session: PySpark would use it again, with its class path, which may lack Delta's jars."""
     gateway = SparkContext._gateway  # noqa: SLF001
     if gateway is None or SparkContext._active_spark_context is not None:  # noqa: SLF001
         return

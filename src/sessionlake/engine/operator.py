@@ -10,7 +10,7 @@ from typing import Any, Protocol, Self, TypeVar
 
 import pyarrow as pa
 
-from sessionlake.aggregates import partials
+from sessionlake.aggregates import beyond
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.store.api import OpenSegments, ShardStore
@@ -19,14 +19,14 @@ Inputs = Mapping[str, pa.Table]
 """Rows of one shard by kind; a kind without rows is absent."""
 LOOKUP, TICK = "cold", "tick"
 """Kinds of the rows that the engine supplies: rows that shards asked for; for operators with
-`ticks` one row from each map task, which has its numbers (`Counted`) as columns."""
+`ticks` a row from each map task, with its numbers (`Counted`) as columns."""
 _STATE_STATS = "state_stats"
 
 
 class StateStat(str):
     """The name of a number that is no count of the batch: the next state is computed from it (`Operator.next_state`), or a line of the run has it.
 
-    Tasks' numbers are added up; of one that is `greatest` the greatest is taken. It equals its text.
+    The sum of tasks' numbers, or with `greatest` the greatest of them. It equals its text.
     """
 
     __slots__ = ("greatest",)
@@ -43,7 +43,7 @@ class StateStat(str):
         return StateStat(f"{self}:{part}", greatest=self.greatest)
 
     def parts(self, stats: Mapping[str, int]) -> Iterator[tuple[str, int]]:
-        """Yield the numbers of parts among those of a batch, each with the part's text."""
+        """Yield the numbers of parts among a batch's numbers, each with its part's text."""
         for name, value in stats.items():
             stat, colon, part = name.partition(":")
             if colon and stat == self:
@@ -66,11 +66,11 @@ class BatchContext:
     """For each event input, the batch's source files by name, each with its rank in the source's order. It is empty if the
     pipeline's kind does not ask for it. Operators that number messages use it (`stream/positions.py`)."""
     pins: Mapping[str, str] = field(default_factory=dict)
-    """The versions of further inputs that the batch reads, by their names; of a lookup the name of its file."""
+    """The versions of further inputs that the batch reads, by name; for a lookup its file's name."""
     task: int = 0
     """In map tasks: the number of the task."""
     part: int = 0
-    """In map tasks: the number of the rows' Arrow batch among those of the task, from 0 on."""
+    """In map tasks: the number of the rows' Arrow batch in the task, from 0 on."""
     keeps_replaced: bool = False
     """Whether `ShardResult.replaced` is asked for."""
     cursor: Mapping[str, Any] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class BatchContext:
 
 @dataclass(frozen=True)
 class Keyed:
-    """Rows that travel to the shards of their keys."""
+    """Rows on the way to their keys' shards."""
 
     kind: str
     keys: pa.Array
@@ -126,7 +126,7 @@ class ShardResult:
     """The store's writes, applied once the batch is committed; None leaves the store as it is."""
     side: Mapping[str, pa.Table] = field(default_factory=dict)
     stats: Mapping[str, int] = field(default_factory=dict)
-    """Numbers that the driver adds up over shards: the batch's counts, and numbers of its next state (`StateStat`)."""
+    """Numbers that the driver sums over shards: the batch's counts, and numbers of its next state (`StateStat`)."""
     cursor: Mapping[str, Any] | None = None
     """A few JSON values for the shard's next task; None leaves those that there are. They are part of the batch's commit,
     and forgotten if the shards are cut again."""
@@ -143,7 +143,7 @@ def counts_of(stats: Mapping[str, int]) -> dict[str, int]:
 
 
 def add_stats(total: dict[str, int], stats: Mapping[str, int]) -> None:
-    """Add one task's numbers to those of others."""
+    """Add one task's numbers to others'."""
     for name, value in stats.items():
         is_greatest = isinstance(name, StateStat) and name.greatest
         total[name] = max(total.get(name, value), value) if is_greatest else total.get(name, 0) + value
@@ -165,8 +165,8 @@ Store = TypeVar("Store", bound=ShardStore)
 
 
 def applied(operator: "Operator[Store]", inputs: Inputs, store: Store, context: BatchContext) -> ShardResult:
-    """Return an operator's result for a shard, with the counts of values that are beyond their type."""
-    with partials.counted() as found:
+    """Return an operator's result for a shard, with the counts of values beyond their type."""
+    with beyond.counted() as found:
         result = operator.apply(inputs, store, context)
     return replace(result, stats={**result.stats, **found}) if found else result
 
@@ -203,7 +203,7 @@ class Operator(Protocol[Store]):
         """Turn rows of the table of corrections into pieces."""
 
     def split_sent(self, context: BatchContext, table: pa.Table) -> Split:
-        """Turn corrections that the source sent among its events, as rows of the table of corrections, into pieces."""
+        """Turn corrections that the source sent among its events, as rows of the corrections table, into pieces."""
 
     def open_store(self, path: Path, opened: OpenSegments = ...) -> Store:
         """Open the store of a shard, by default in a database of its own."""
@@ -217,7 +217,7 @@ class Operator(Protocol[Store]):
     def restored(self, rows: pa.Table, store: Store, part: int) -> Iterator[pa.Table]:
         """Yield the writes that load a part of stored state into a store that has the parts with smaller numbers: tables of other keys each.
 
-        A part has all rows of its keys. `restored_list(part)` is the number of lists that it makes.
+        A part has all rows of its keys. `restored_list(part)` numbers the lists that it makes.
         """
 
     def next_state(self, state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ BYTES_HELD = 32 << 20
 
 @dataclass(frozen=True)
 class Output:
-    """A table that receives one kind of the tasks' output rows."""
+    """A table that receives the tasks' output rows of one kind."""
 
     kind: str
     """CHANGES, REPLACED, or the kind of an `Aside`, or a name in `ShardResult.side`."""
@@ -43,7 +43,7 @@ class Output:
 
 
 class OutputWriter:
-    """Writes one task's rows of one kind as one Parquet file, piece by piece.
+    """Writes a task's rows of one kind as a Parquet file, piece by piece.
 
     Besides the piece that it is given, it holds less than ROWS_HELD rows and BYTES_HELD bytes. The limit in bytes is needed
     because a dead letter has its raw text.
@@ -59,7 +59,7 @@ class OutputWriter:
         self._bounds = _Bounds()
         system, folder = file_system(output.uri)
         self._sink = system.open_output_stream(f"{folder}/{self._path}")
-        # Columns of few values become dictionaries; to look for those among keys and states costs five times the writing.
+        # Columns of few values become dictionaries; a search for such columns among keys and states costs five times the writing.
         repeated = [
             name for name in ("op", "reason", "kind", "outcome", "revision", *marks) if name in output.schema.names
         ]
@@ -106,7 +106,7 @@ class OutputWriter:
 
 
 def write_output(output: Output, rows: pa.Table, marks: Mapping[str, Any], task: int) -> DataFile:
-    """Write rows of one kind that are there at once."""
+    """Write rows of one kind that are complete."""
     writer = OutputWriter(output, marks, task)
     writer.write(rows)
     return writer.close()

@@ -28,7 +28,7 @@ _CHECKSUM_BYTES = 8
 
 
 class Pending:
-    """One file a commit_id, of the shard that the directory's name begins with."""
+    """A file for each commit_id, of the shard with which the directory's name begins."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -68,7 +68,7 @@ class Pending:
                 raise StoreError(f"store: {str(path)!r} can't be read ({error}); mend that and start again") from error
             raise CorruptionError(f"store: {str(path)!r} is damaged ({error}); its store is restored") from error
         told = writes.schema.metadata or {}
-        # Files of earlier releases name neither their shard nor their commit.
+        # Earlier releases' files name neither shard nor commit.
         asked = {_SHARD: self._directory.stem.encode(), _COMMIT: commit_id.encode()}
         is_ours = all(told.get(name, value) == value for name, value in asked.items())
         return writes if is_ours and told.get(_BASE) == (base or "").encode() else None
@@ -141,7 +141,7 @@ def read_pending(path: Path) -> pa.Table:
 
 
 FORGET = ".forget"
-"""Suffix, next to a store, of a request that store and pending writes go; its text is the cause."""
+"""Suffix, next to a store, of a request to remove store and pending writes; its text is the cause."""
 FORGOTTEN, CORRUPT = "forgotten", "corrupt"
 """Causes: a job has asked for it, or a reader has met damaged bytes."""
 

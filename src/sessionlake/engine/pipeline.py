@@ -12,8 +12,8 @@ from sessionlake.engine.outputs import Output
 from sessionlake.warehouse.batch_commit import Settings
 
 PinsOf = Callable[[Mapping[str, str] | None, Mapping[str, str]], Mapping[str, str]]
-"""Returns the versions of further inputs that a batch reads: those of an interrupted attempt of the batch, or, for None, the newest.
-The second argument is those of the batch before."""
+"""Returns the versions of further inputs that a batch reads: of the batch's interrupted attempt, or, for None, the newest.
+The second argument is the previous batch's versions."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Pipeline:
     settings: Settings
     """The settings that later runs compare theirs with. Every commit has them."""
     under: Callable[[Settings], "Pipeline"]
-    """The same under other settings: those an interrupted attempt of a batch has already appended side rows with."""
+    """The same pipeline under the settings with which an interrupted attempt of a batch has already appended side rows."""
     stored_state: Callable[[Operator[Any], dict[str, Any]], DataFrame]
     """Rows (key, ...) from the tables, that restore shards after the last commit, given the state; may be versions (`columnar.newest`)."""
     asked_for: Callable[[Operator[Any], dict[str, Any], DataFrame], DataFrame]

@@ -1,4 +1,4 @@
-"""Placement of shards: one partition for each shard, on the executor that holds the shard's store."""
+"""Placement of shards: one partition a shard, on the executor with the shard's store."""
 
 import time
 from collections import deque
@@ -28,7 +28,7 @@ class Placed:
 
 
 _LEAST = 2
-"""Partitions of the shards' stage on a cluster. Spark plans a single one as another kind of shuffle, and shuffles the anchor too, whose locations are lost."""
+"""Partitions of the shards' stage on a cluster. Spark plans a single partition as another kind of shuffle, and shuffles the anchor too, which loses its locations."""
 _SUCCESSOR_SECONDS, _LOOK_SECONDS = 10.0, 0.1
 """How long the shards of a lost executor wait for its successor, and between two looks.
 
@@ -37,7 +37,7 @@ shard would be restored, and again when the successor gets it back. To wait for 
 """
 _placed: dict[tuple[str, int, int], Placed] = {}
 BEFORE = "spark.sessionlake.shardsBefore"
-"""A session's number of shards that the driver's pipelines before this one have: its own are dealt out after them."""
+"""The number of shards of a session's earlier pipelines: this driver's own are dealt out after them."""
 
 
 class ExecutorLostError(Exception):
@@ -60,7 +60,7 @@ def run_by(task: SplitTask | ShardTask) -> Callable[[Iterable[pa.RecordBatch]], 
 
 
 def in_one_task(rows: DataFrame, split: SplitTask, task: ShardTask) -> DataFrame:
-    """Split a batch's input and run its shards in one task, one after the other and without a shuffle; for one local process.
+    """Split a batch's input and run its shards in a single task, in turn and without a shuffle; for a single local process.
 
     For a few rows a stage of shards, with a task for each, takes longer than the work that it shares out.
     """
@@ -149,7 +149,7 @@ def spread(
     placed = {shard for own in held.values() for shard in own}
     waiting = deque(shard for shard in range(shards) if shard not in placed)
     least, more = divmod(shards, len(executors))
-    # `more` executors get one shard above the least number: those with the most shards now, so that fewer shards move.
+    # `more` executors get a shard above the least number: those with the most shards now, so fewer shards move.
     begin = dealt % len(executors)
     fullest = sorted([*executors[begin:], *executors[:begin]], key=lambda executor: -len(held[executor]))
     room = {executor: least + (rank < more) for rank, executor in enumerate(fullest)}
@@ -191,9 +191,9 @@ def _registered(spark: SparkSession) -> tuple[str, ...]:
 
 
 def anchor_of(spark: SparkSession, held: Mapping[str, Sequence[int]]) -> DataFrame:
-    """Return a DataFrame with one partition and one row (shard) for each shard, and at least two, partitioned by shard.
+    """Return a DataFrame with a partition and a row (shard) for each shard, and at least two, partitioned by shard.
 
-    Spark prefers to read each partition on the executor of its shard. If there is one shard, the second partition is of a shard without rows.
+    Spark prefers to read each partition on its shard's executor. If there is one shard, the second partition is of a shard without rows.
     """
     # The DataFrame API can declare neither a partition's location nor a partitioning, so this builds the plan node that
     # Spark's planner uses. Unlike a persisted frame it moves when executors come and go, and can't be evicted.

@@ -18,7 +18,7 @@ from sessionlake.warehouse.data_file import DataFile
 
 @dataclass(frozen=True)
 class Outcome:
-    """The sum of the reports of one attempt's tasks."""
+    """The sum of an attempt's task reports."""
 
     stats: dict[str, int]
     touched: frozenset[int]
@@ -27,7 +27,7 @@ class Outcome:
     needs: tuple[pa.Table, ...]
     files: tuple[DataFile, ...]
     places: dict[int, tuple[str, str]]
-    """For each shard that had rows: its executor and the state of its store (`shard.NEW`, KEPT, RESTORED)."""
+    """For each shard with rows: its executor and its store's state (`shard.NEW`, KEPT, RESTORED)."""
     cursors: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     """For each shard that returned some: values for its next task."""
     causes: Mapping[int, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""One shard's part of a batch, in a Python worker: two-phase commit of its store around the operator's computation."""
+"""A shard's part of a batch, in a Python worker: two-phase commit of its store around the operator's computation."""
 
 import json
 import os
@@ -28,7 +28,7 @@ from sessionlake.store.engines import opened_by
 from sessionlake.store.segmented import WRITE_SCHEMA
 
 COMMIT, SHARD = "commit_id", "shard"
-"""A store's metadata: the commit that it is at, and the number of its shard; stores of earlier releases may lack the number."""
+"""A store's metadata: its commit, and its shard's number, which stores of earlier releases may lack."""
 NEW, KEPT, RESTORED = "new", "kept", "restored"
 """The state of a store at the start of a shard task: no batch has touched the shard, the store is as the last task left it,
 or there was no usable store and it was restored."""
@@ -61,7 +61,7 @@ class ShardTask:
     expected: tuple[str | None, ...]
     """Per shard: the commit_id that its store must be at; None if no batch has touched it."""
     restoring: frozenset[int] = frozenset()
-    """Shards that receive their stored state, which replaces the content of their store."""
+    """Shards whose store is replaced by the received stored state."""
     cursors: tuple[Mapping[str, Any], ...] = ()
     """Per shard what its last task left for the next; empty if nothing was left."""
     store_engine: StoreEngine = FILES
@@ -234,7 +234,7 @@ def _marks(shard: int, commit_id: str) -> dict[str, bytes]:
 
 
 def _is_of(store: ShardStore, shard: int) -> bool:
-    """Say whether a store is of a shard: a batch's commit has one id for all shards, so that id is not enough."""
+    """Say whether a store belongs to a shard: a batch's commit id is the same in all shards, so it is not enough."""
     return store.meta(SHARD) in (None, str(shard).encode())
 
 

@@ -68,6 +68,6 @@ def work_in_pool(spark: SparkSession, pool: str) -> None:
 
 
 def work_in_session(spark: SparkSession) -> None:
-    """Make a session the active one of this thread: Delta makes frames in that one, and their views would be unknown in another."""
+    """Make a session this thread's active one: Delta makes frames in the active session, and their views would be unknown in another."""
     jvm: Any = spark._jvm  # noqa: SLF001
     jvm.SparkSession.setActiveSession(spark._jsparkSession)  # noqa: SLF001

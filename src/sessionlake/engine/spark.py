@@ -97,7 +97,7 @@ def build_session(
     Settings of spark-submit override the settings here, and the arguments override both; `extra_conf` is the strongest.
     `master` is `local[*, 4]` if nothing names one: all cores, and a failed task is tried 4 times as on a cluster.
     With `little_java`, a JVM that also runs the tasks gets the settings LITTLE_JAVA. With `metastore`, the catalog
-    `spark_catalog` is that of Hive's metastore, by default the one in the current directory.
+    `spark_catalog` is Hive's metastore, by default the one in the current directory.
     Raises ConfigError, which says how to get the jars, if they are missing.
     """
     active = SparkSession.getActiveSession()
@@ -171,7 +171,7 @@ def _on_this_machine() -> dict[str, str]:
 
 
 def _use_this_python(*, local_mode: bool) -> None:
-    """Let the workers run this interpreter; on a cluster its path may not exist, so there a given one stands."""
+    """Let the workers run this interpreter. On a cluster its path may not exist, so there a given path stays."""
     for variable in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         if local_mode or variable not in os.environ:
             os.environ[variable] = sys.executable

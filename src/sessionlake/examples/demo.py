@@ -32,10 +32,10 @@ from sessionlake.stream.run import run
 
 CONFIG_NAME = "commits.toml"
 QUERY = "languages.sql"
-"""A query that a user may make one more pipeline of."""
+"""A query, ready to become a further pipeline."""
 DIRECTORY = "demo"
 REPEATED = 20
-"""Events at the end of each file that come again in the next one."""
+"""Events at the end of each file that the next file repeats."""
 _MADE = ("warehouse", "store", "events", "quality", shown.PUBLISHED, shown.COMMITS, shown.CHANGES, shown.KINDS)
 _EARLIER = ("windows",)
 """Folders that the demo of earlier releases made, too."""
@@ -53,12 +53,12 @@ def run_demo(directory: str, console: Console) -> None:
     prepare(root, console)
     project = load_project(root)
     config = project.members[Path(CONFIG_NAME).stem].config
-    with progress() as shown:
+    with progress() as steps:
         spark = open_project_session(project, driver_memory="2g")
 
         def part(title: str) -> None:
             console.rule(title)
-            shown.step(title)
+            steps.step(title)
 
         part(
             f"{len(project.members)} pipelines in one process, micro-batch by micro-batch, each committed exactly once"
@@ -69,7 +69,7 @@ def run_demo(directory: str, console: Console) -> None:
         _show(spark, console)
         part("the scheduled jobs, as Airflow would run them")
         run_jobs(spark, config, console)
-        shown.step("drawing")
+        steps.step("drawing")
         console.print(f"picture of the sessions over time: {_picture(spark, root / 'sessions.png')}")
         part("the same events in windows")
         shown.show_windows(spark, root, console)
@@ -87,7 +87,7 @@ def run_demo(directory: str, console: Console) -> None:
 
 
 def _run(spark: SparkSession, project: Project) -> None:
-    """Run all pipelines once; the first error of one of them is raised."""
+    """Run all pipelines once; raise their first error."""
     with put_off() as asked:
         ended = run_all_once(spark, project, asked, drained=shown.PIPELINES)
     if asked.is_set():
@@ -103,9 +103,9 @@ def run_table_alone(directory: str, console: Console) -> None:
     if not (root / PROJECT_FILE).exists():
         prepare(root, console)
     config = load_config(root / f"{shown.RECENT}.toml")
-    with progress() as shown:
+    with progress() as steps:
         spark = open_session(config, driver_memory="2g", little_java=True)
-        shown.step("the latest change of each folder")
+        steps.step("the latest change of each folder")
         print_summary(run(spark, config, once=True))
         shown.show_table(spark, root, console, shown.RECENT)
     spark.stop()
@@ -152,7 +152,7 @@ def prepare(root: Path, console: Console) -> None:
 
 
 def _repeat(events: Path) -> None:
-    """Write the last events of each file into the next one, too, as a sender does that got no answer."""
+    """Repeat each file's last events in the next, as a sender without an answer does."""
     repeated: list[str] = []
     for file in sorted(events.iterdir()):
         moment = file.stat().st_mtime
@@ -248,7 +248,7 @@ def _airflow(root: Path, command: str) -> str:
 
 
 def _command() -> str:
-    """Return the command that a user types for `sessionlake`: its name if PATH finds this one, otherwise its path."""
+    """Return the command for `sessionlake` as a user types it: its name if PATH finds this one, otherwise its path."""
     script = Path(sys.executable).with_name("sessionlake")
     found = shutil.which("sessionlake")
     if found and Path(found) == script:

@@ -36,7 +36,7 @@ def draw(spark: SparkSession, file: Path) -> None:
 def draw_windows(spark: SparkSession, file: Path) -> None:
     """Write the picture of the views `weeks` and `bursts`: changes a week, a panel a project, and the greatest bursts.
 
-    The scales are logarithmic: a week of a release has a hundred times the changes of a quiet one.
+    The scales are logarithmic: a week of a release has a hundred times the changes of a quiet week.
     """
     weeks: Any = spark.table("weeks").select("window_start", "window_key", "event_count").toPandas()
     bursts: Any = (

@@ -57,7 +57,7 @@ FOLLOWUPS = "followups"
 
 
 def write_commits(root: Path) -> None:
-    """Write for each file of events in `root` one of commits, a row each, in the same order."""
+    """Write for each file of events in `root` a file of commits, a row each, in the same order."""
     folder = root / COMMITS
     folder.mkdir(exist_ok=True)
     for file in sorted((root / "events").glob("*.json.gz")):
@@ -94,7 +94,7 @@ FOLDERS, RECENT = "folders", "recent"
 
 
 def write_changes(root: Path) -> None:
-    """Write for each file of events in `root` one of changes, in the same order: each event with the folder that it is of."""
+    """Write for each file of events in `root` a file of changes, in the same order: each event with its folder."""
     target = root / CHANGES
     target.mkdir(exist_ok=True)
     kept = ("event_id", "authored_at", "repo", "author", "ext", "added")
@@ -116,7 +116,7 @@ def _folder(top: str) -> str:
 
 
 def show_table(spark: SparkSession, root: Path, console: Console, name: str = FOLDERS) -> None:
-    """Show the results of one of the tables."""
+    """Show a table's results."""
     read_table(spark, load_config(root / f"{name}.toml")).createOrReplaceTempView("latest_changes")
     console.print(
         table_of(

@@ -82,7 +82,7 @@ def proxy_options() -> list[str]:
 
 
 def _take(jar: Jar, work: Path, folder: Path) -> list[str]:
-    """Move a jar that came into the folder of checked ones; if it is a wrong one, remove it, and say so."""
+    """Move a received jar into the folder of checked jars; remove and report a wrong one."""
     got = work / "got" / jar.file
     if not got.exists():
         return []

@@ -27,7 +27,7 @@ def java_command() -> str:
 
 
 def check_java() -> None:
-    """Raise ConfigError if Java is missing, or too old for Spark. Java is started only if its files do not show its version."""
+    """Raise ConfigError if Java is missing, or too old for Spark. Java starts only if its files do not show its version."""
     java = java_command()
     release = Path(java).resolve().parent.parent / "release"
     found = re.search(r'^JAVA_VERSION="(\d+)', release.read_text(), re.MULTILINE) if release.is_file() else None

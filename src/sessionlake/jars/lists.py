@@ -39,7 +39,7 @@ class JarList:
 
     @property
     def compiled(self) -> str | None:
-        """The file name of the jar of `sources`; it contains a hash of them, so changed ones are compiled again."""
+        """The jar's file name for `sources`; it contains their hash, so changed sources are compiled again."""
         if not self.sources:
             return None
         content = b"".join(source.read_bytes() for source in self.sources)
@@ -53,7 +53,7 @@ class JarList:
 
     @property
     def folder(self) -> str:
-        """A folder's name that stands for exactly these jars: another version of the list has another one."""
+        """A folder name for exactly these jars: another version of the list has another name."""
         content = "\n".join(sorted([*(f"{jar.file} {jar.sha256}" for jar in self.jars), self.compiled or ""]))
         return f"{self.name}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
 
@@ -67,7 +67,7 @@ class JarList:
 
 
 def load_list(name: str) -> JarList:
-    """Return one of the package's lists, or the one in a file of that form; ConfigError if there is none."""
+    """Return a list of the package, or the list in such a file; ConfigError if there is none."""
     file = _HERE / f"{name}.toml" if name in LISTS else Path(name)
     try:
         content = tomllib.loads(file.read_text())

@@ -31,7 +31,7 @@ def expiry_values(
 
 
 def count_values(counts: Mapping[str, int]) -> Iterator[tuple[Metric, int, tuple[str, ...]]]:
-    """Yield metric, value and labels of counts (`schemas.COUNTS`). Counts of 0 are included, because otherwise the first one is no increase."""
+    """Yield metric, value and labels of counts (`schemas.COUNTS`). Counts of 0 are included: without them a first count is no increase."""
     yield metrics.INPUT_EVENTS, counts.get("input", 0), ()
     for metric, outcomes in _OUTCOMES.items():
         for outcome in outcomes:

@@ -53,7 +53,7 @@ _STATES = (schemas.JOIN_MESSAGES,)
 
 
 def datasets(config: Config, job: str, counts: Mapping[str, int]) -> tuple[list[Dataset], list[Dataset]]:
-    """Return the inputs and outputs of a run of the stream (`run`) or of a job; `counts` are its counts so far."""
+    """Return inputs and outputs of a run of the stream (`run`) or of a job; `counts` are its counts so far."""
     if job == STREAM_RUN:
         reads, writes = _STREAM_READS, _STREAM_WRITES
     else:

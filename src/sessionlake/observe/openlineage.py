@@ -34,7 +34,7 @@ _RowsWritten = output_statistics_output_dataset.OutputStatisticsOutputDatasetFac
 
 
 class OpenLineageSender:
-    """Sends the events of one run of one job."""
+    """Sends the events of a job's run."""
 
     def __init__(self, config: Config, job: str, *, streaming: bool) -> None:
         kind = job_type_job.JobTypeJobFacet("STREAMING" if streaming else "BATCH", "SESSIONLAKE", "JOB")

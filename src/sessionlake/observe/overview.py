@@ -100,7 +100,7 @@ class Overview:
 
 
 def read_tables(config: Config) -> Tables:
-    """Return what the tables of a pipeline say; NoBatchesError if there are no batches yet, or another one of PASSING."""
+    """Return what a pipeline's tables say; NoBatchesError if there are no batches yet, or another error of PASSING."""
     lake, database = open_tables(config)
     with closing(database):
         return Tables(status_of(config, lake, database), _jobs(lake, database), _verdict(lake, database))
@@ -112,7 +112,7 @@ def looked_again(config: Config, tables: Tables) -> Tables:
 
 
 def overview(config: Config, read: Callable[[], Tables] | None = None) -> Overview:
-    """Return the state of a pipeline, whose tables `read` reads; one that can't be read is a state, too."""
+    """Return a pipeline's state, with its tables read by `read`; an unreadable pipeline is a state, too."""
     name, fails, tables, told, otherwise = config.pipeline.name, failing(config), None, "", State.STOPPED
     try:
         tables = read_tables(config) if read is None else read()

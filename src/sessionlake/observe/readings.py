@@ -56,7 +56,7 @@ class Readings(Collector):
         self.add(metric, value)
 
     def replace(self, values: "Readings") -> None:
-        """Replace the values by another's. Values that the other does not have disappear, for example those of a deleted table."""
+        """Replace the values by another's. Values missing there disappear, for example a deleted table's."""
         with self._lock:
             self._values = values._values  # noqa: SLF001 (of this class)
 
@@ -90,7 +90,7 @@ def _family(metric: Metric, values: dict[tuple[str, ...], float], buckets: list[
 
 
 def registry_of(*collectors: Collector) -> CollectorRegistry:
-    """Return a registry of these collectors only: the library's global one would add metrics of the Python process."""
+    """Return a registry of these collectors only: the library's global registry would add metrics of the Python process."""
     registry = CollectorRegistry()
     for collector in collectors:
         registry.register(collector)
@@ -131,7 +131,7 @@ _starting = Lock()
 def served(readings: Collector, host: str, port: int) -> Iterator[int]:
     """Serve readings at /metrics and yield the port (one that is free if `port` is 0); MetricsError if it is taken.
 
-    Readings of several pipelines that name one address are served there together, if one process runs them.
+    Readings of several pipelines with an equal address are served there together, if one process runs them.
     """
     with _starting:
         server = _servers.get((host, port)) or _started(host, port)
@@ -181,7 +181,7 @@ def write_textfile(readings: Collector, path: Path) -> None:
 def set_disks(readings: Readings, config: Config) -> None:
     """Set free bytes and size of the disks of store, warehouse (a local one) and temporary files, as of now.
 
-    For a directory that does not exist yet its nearest parent is used. A place that can't be read has no value.
+    A directory that does not exist yet counts as its nearest parent. An unreadable place has no value.
     """
     places = {"store": config.driver_store_dir, "temporary": tempfile.gettempdir()}
     if "://" not in config.pipeline.warehouse:

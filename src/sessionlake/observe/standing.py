@@ -36,7 +36,7 @@ class Failing:
     """A failure of a run."""
 
     error: str
-    """One line, without secrets; of an error that is not ours without values of the data."""
+    """One line, without secrets, and without data values if the error is not ours."""
     again_us: int | None
     """When the same process starts the pipeline again; None if it has ended, or will not."""
     pid: int
@@ -54,7 +54,7 @@ def failing(config: Config) -> Failing | None:
 
 
 def last_failure(config: Config) -> Failing | None:
-    """Return the last failure of a run of a pipeline; None if a run has been well since then, or if one is at work."""
+    """Return the last failure of a pipeline's run; None if a later run was well, or one is at work."""
     found = _read(config)
     # An earlier release left its record when the pipeline was well again.
     return found if found is not None and found.at_us and driver(config) is None else None
@@ -85,7 +85,7 @@ def well(config: Config) -> None:
 
 @contextmanager
 def failure_kept(config: Config) -> Iterator[Callable[[], None]]:
-    """Record the failure of a run, if it ends by one; yields a function to call after each batch. A run that is stopped has not failed."""
+    """Record the failure of a run that ends by an error; yield a function to call after each batch. A stopped run has not failed."""
     try:
         yield lambda: well(config)
     except Exception as error:
@@ -99,7 +99,7 @@ def driver(config: Config) -> int | None:
     """Return the process on this machine that holds the pipeline's lock; None if none does, and on systems that do not tell."""
     lock = Path(config.lock_dir, _LOCK)
     with suppress(OSError, ValueError):
-        # The number of a file is its own on one file system only: the holder must be who wrote the lock, too.
+        # A file's number is unique on a single file system only: the holder must also be the lock's writer.
         inode, pid = str(lock.stat().st_ino), lock.read_text().strip()
         held = (line.split() for line in _LOCKS.read_text().splitlines())
         if any(parts[1] == "FLOCK" and parts[4] == pid and parts[5].rpartition(":")[2] == inode for parts in held):
@@ -131,7 +131,7 @@ def _own(directory: Path) -> bool:
 
 
 def _files(config: Config) -> list[Path]:
-    """Return the places of the record, the first one that can be written is used."""
+    """Return the record's places; the first writable one is used."""
     name = sha256(config.lock_dir.encode()).hexdigest()[:32]
     return [Path(config.lock_dir, _FILE), Path(tempfile.gettempdir(), f"sessionlake-{os.getuid()}", f"{name}.json")]
 

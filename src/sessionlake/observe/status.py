@@ -46,7 +46,7 @@ class Status:
     expiry_lag_us: int | None
     """The longest time that a row removed by the last cleanup of [ttl] had been expired by the cleanup's clock; None if that is not known."""
     cleanup_round_us: int | None
-    """Pattern time_boxed: how long before that clock the oldest round of a shard began that goes on, or ended in it; None of others."""
+    """Pattern time_boxed: time before that clock at which the oldest round of a shard began, running or just ended; None for others."""
     store_bytes: int
     store_dir: str
     checkpoint: str

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.listener import (
     QueryTerminatedEvent,
 )
 
-from sessionlake.aggregates import partials
+from sessionlake.aggregates import beyond
 from sessionlake.config.load import Config
 from sessionlake.engine.shard import CAUSES
 from sessionlake.observe import metrics
@@ -76,7 +76,7 @@ class StreamReadings(Readings):
             self.add(metrics.BATCHES, 1)
             for metric, value, labels in count_values(batch.counts):
                 self.add(metric, value, *labels)
-            self.add(metrics.VALUES_BEYOND, sum(partials.by_aggregate(batch.counts).values()))
+            self.add(metrics.VALUES_BEYOND, sum(beyond.by_aggregate(batch.counts).values()))
             if self._config.section.quarantines:
                 self.add(metrics.QUARANTINED, batch.counts.get(QUARANTINED, 0))
             self._expire(batch.state, batch.counts)
@@ -100,7 +100,7 @@ class StreamReadings(Readings):
         self.set(metrics.LAST_TRIGGER, datetime.fromisoformat(timestamp).timestamp())
 
     def triggered(self, timestamp: str, durations_ms: Mapping[str, int], sources: Sequence[Mapping[str, str]]) -> None:
-        """Set values from Spark's report of a trigger that has ended well: its ISO time, its phases, and its sources' metrics."""
+        """Set values from Spark's report of a finished trigger: its ISO time, its phases, and its sources' metrics."""
         self.looked(timestamp)
         self.set(metrics.FAILING, 0)
         for phase, millis in durations_ms.items():

@@ -35,7 +35,7 @@ class TablesState:
     """Files and bytes by table."""
     started_us: dict[str, int]
     finished_us: dict[str, int]
-    """By job, the start of its last run, and the end of its last run that ended."""
+    """The start of each job's last run, and the end of its last ended run."""
     failed_checks: dict[tuple[str, str], int]
     """By table and severity, the failed checks of the last run of quality; 0 if none failed."""
 

@@ -7,8 +7,7 @@ from pyarrow import fs
 
 from sessionlake.config.load import Config
 from sessionlake.config.lookups import FOLDER
-from sessionlake.sources.lookups.lookup import FOUND, MISSING
-from sessionlake.sources.lookups.making import FILE, REFUSED, made_us, version_of
+from sessionlake.sources.lookups.lookup import FILE, FOUND, MISSING, REFUSED, made_us, version_of
 from sessionlake.warehouse.arrow_files import file_system
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import find_last_batch
@@ -24,7 +23,7 @@ class UpstreamState:
     batch_id: int
     """Its batch that the last batch has read up to."""
     behind: int | None
-    """How many of its batches are not read yet; None if its tables can't be found."""
+    """The number of its unread batches; None if its tables can't be found."""
 
 
 def upstream_of(config: Config, last: BatchCommit) -> list[UpstreamState]:

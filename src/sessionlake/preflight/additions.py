@@ -58,7 +58,7 @@ class Made:
         return replace(self.pinned, layouts=layouts)
 
     def columns(self, name: str) -> tuple[str, ...]:
-        """Return the source's columns that an aggregate reads; of one that names none, all that the pipeline reads."""
+        """Return the source's columns that an aggregate reads; for an aggregate without names, all that the pipeline reads."""
         (aggregate,) = (one for one in self.kind.aggregates if one.name == name)
         every = self.kind.inputs[EVENTS].columns.inputs
         known = (*self.config.event.columns, *self.pinned.types, *every)
@@ -83,7 +83,7 @@ class Additions:
         return "CONFIG" if self.path is None else shlex.quote(self.path)
 
     def told(self, found: Sequence[Change]) -> list[Change]:
-        """Return changes, those that add an aggregate with the facts about it."""
+        """Return changes; an added aggregate has the facts about it."""
         extent = self.extents.latest(self.lake.changelog)
         return [self._told(change, extent) if change.adds else change for change in found]
 

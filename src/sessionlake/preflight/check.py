@@ -60,7 +60,7 @@ def check(config: Config | str | Path) -> Checked:
 
 
 def _with_texts(problems: list[Problem], file: ConfigFile | None) -> list[Problem]:
-    """Return problems of a config, and those of its aggregates and SQL, which do not depend on the rest of it."""
+    """Return problems of a config, its aggregates and its SQL, as far as they do not depend on the rest of it."""
     if file is None:
         return problems
     from sessionlake.preflight.texts import text_problems  # noqa: PLC0415 (as below)
@@ -97,7 +97,7 @@ def check_loaded(config: Config, file: ConfigFile | None) -> Checked:
 
 
 def misfits() -> list[Problem]:
-    """Return the problems of the packages' versions. With one of them nothing else can be checked."""
+    """Return the problems of the packages' versions. With such a problem nothing else can be checked."""
     found = Gathered()
     for spark in (False, True):
         with found.one():
@@ -106,7 +106,7 @@ def misfits() -> list[Problem]:
 
 
 def require_ready(config: Config, file: str | Path | None, needs: Needs = OF_STREAM) -> None:
-    """Raise InvalidConfigError, with all problems, if a command can't do its work on a pipeline; `file` is its config, if it has one."""
+    """Raise InvalidConfigError, with all problems, if a command can't do its work on a pipeline; `file` is its config, if any."""
     from sessionlake.preflight.checks import problems_of_pipeline  # noqa: PLC0415 (as above)
 
     problems = problems_of_pipeline(config, needs)

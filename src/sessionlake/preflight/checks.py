@@ -28,7 +28,7 @@ from sessionlake.warehouse.lake import Lake
 def problems_of_pipeline(
     config: Config, needs: Needs = OF_STREAM, sources: Mapping[str, Source] | None = None
 ) -> list[Problem]:
-    """Return all that is wrong with a pipeline; `sources` are those of `sources_without_spark`, if they are open."""
+    """Return all problems of a pipeline; `sources` are from `sources_without_spark`, if open."""
     found = Gathered()
     _check_sql(config, found)
     if needs.room:
@@ -82,7 +82,7 @@ def _check_data(config: Config, needs: Needs, found: Gathered, sources: Mapping[
     if needs.source:
         seen.add(*lookup_problems(sources, () if needs.lookups or last is None else last.pins))
     found.add(*seen.problems)
-    # Without the types of the first batch those of the source count, which may be others by now.
+    # Without pinned types of the first batch, the source's types count, which may have changed by now.
     first = needs.source and (not needs.tables or "://" not in config.pipeline.warehouse)
     if not found.problems and (last is not None or first):
         with found.one():

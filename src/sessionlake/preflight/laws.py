@@ -32,11 +32,11 @@ _VALUES: tuple[tuple[Callable[[pa.DataType], bool], tuple[Any, ...]], ...] = (
     (pa.types.is_date, (date(2026, 1, 31), date(2026, 2, 1))),
     (pa.types.is_binary, (b"a", b"b")),
 )
-"""Values of rows that are made up, by their types; each has nulls beside them."""
+"""Made-up values of rows, by type; nulls stand beside them."""
 
 
 def law_problems(config: Config, sources: Mapping[str, Source], events: pa.Table | None = None) -> list[Problem]:
-    """Return a problem for each class of a pipeline that breaks a law of merges, with a counterexample in one line.
+    """Return a problem for each class of a pipeline that breaks a law of merges, with a counterexample, all in one line.
 
     `events` are sample events with the columns that aggregates read, and their keys as the column KEYS. A class that they are too few
     for is tried on rows that are made up, of the columns' types. A class whose rows can't be had is left out.

@@ -1,4 +1,4 @@
-"""Tables that events are looked up in, as far as they can be looked at without Spark: their columns, and the rows of small ones."""
+"""Lookup tables, as far as Spark is not needed: their columns, and the rows of small tables."""
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
@@ -29,7 +29,7 @@ _MOST_ROWS, _MOST_BYTES = 100_000, 16 << 20
 
 
 def lookup_problems(sources: Mapping[str, Source], known: Collection[str] = ()) -> list[Problem]:
-    """Return what is wrong with the tables of all lookups, or with their columns, but for the lookups that are `known`."""
+    """Return the problems of all lookups' tables and columns, except `known` lookups."""
     found = Gathered()
     with_tables = [source for source in sources.values() if isinstance(source, WithLookups)]
     for source in with_tables:
@@ -66,7 +66,7 @@ def _held(source: WithLookups) -> Iterator[tuple[str, Dimension]]:
 
 
 def _rows(table: TableToLookUp) -> pa.Table | None:
-    """Return the rows of a small table; None of a larger one."""
+    """Return the rows of a small table; None for a larger table."""
     known = table.types()
     types = {name: known[name] for name in table.wanted}
     path = table.config.source.path

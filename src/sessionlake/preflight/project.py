@@ -96,7 +96,7 @@ def unready(project: Project, on_count: OnCount = lambda *_: None) -> dict[str, 
 
 
 def _without_awaited(project: Project, name: str, problems: Iterable[Problem]) -> list[Problem]:
-    """Return the problems but for those of tables that another pipeline of the project has yet to make."""
+    """Return the problems, except for tables that another pipeline of the project has yet to make."""
     awaited = {
         edge.at
         for edge in project.graph.edges

@@ -69,7 +69,7 @@ class _Input:
     duplicates: int
     causes: Mapping[str, int]
     example: tuple[str, str]
-    """The reason of a row that has the commonest cause, and its place."""
+    """The reason of a row with the commonest cause, and its place."""
 
     @property
     def events(self) -> int:
@@ -241,7 +241,7 @@ def _many(count: int, what: str) -> str:
 
 
 def _example(found: _Input) -> str:
-    """Return the reason of one row, and its place: below the source's path the rest of it, so that a table has none."""
+    """Return a row's reason and place: the path below the source's, so that a table has none."""
     reason, place = found.example
     source = found.side.source
     below = "" if place == source.place else place.removeprefix(source.path).lstrip("/")
@@ -276,7 +276,7 @@ def _remedy(side: Config, cause: str, reason: str) -> tuple[str, str]:
 
 
 def _of_wrong_type(side: Config, column: str, reason: str) -> tuple[str, str]:
-    """Return that of a value that is not of its column's type."""
+    """Return the reason of a value with a wrong type."""
     named = next((key for key, _ in users_of(side, column)), None)
     classes = (name for name, text in side.aggregates.items() if aggregate_reads(side, name, text, column))
     if named is None and (reads_all := next(classes, None)) is not None:

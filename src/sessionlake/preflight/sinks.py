@@ -34,7 +34,7 @@ def sink_problems(config: Config) -> list[Problem]:
 
 
 def require_table(config: Config, *, resync: bool = False) -> None:
-    """Raise an error of one line if the table of [sink.delta] is not this pipeline's, or no step can go on from it.
+    """Raise a one-line error if the table of [sink.delta] is not this pipeline's, or no step can go on from it.
 
     With `resync` the latter does not count. Tables that only Spark can read are left to it.
     """

@@ -148,7 +148,7 @@ class LoggedTable(DeltaSource):
     """SQL of the rows that count."""
 
     def _meta_of(self, rows: int) -> dict[str, pa.Array]:
-        """Return the columns that rows have besides those of the table, as of rows that one version has added."""
+        """Return the columns of rows besides the table's, as if one version had added the rows."""
         return {
             name: pa.repeat(pa.scalar("insert" if name == CHANGE_TYPE else 0, type_), rows)
             for name, type_ in self._meta.items()
@@ -292,7 +292,7 @@ def logged_table(config: Config) -> LoggedTable:
 
 
 def logged_feed(config: Config) -> LoggedFeed:
-    """Return the change data feed of a Delta table that reads its log only."""
+    """Return a Delta table's change data feed, with access to the log only."""
     return LoggedFeed(_NO_SPARK, config)
 
 

@@ -14,7 +14,7 @@ from sessionlake.warehouse.grace import grace_told, of_warehouse
 
 
 def summary_of(config: Config, last: BatchCommit | None = None) -> dict[str, str]:
-    """Return the input, the computation and the output of a pipeline: one sentence each, by subject; `last` is its last commit, if it has one."""
+    """Return a pipeline's input, computation and output, one sentence each, by subject; `last` is its last commit, if any."""
     late, config = grace_told(config, last), of_warehouse(config, last)
     found = dict(_inputs(config))
     found["computes"] = config.section.in_words()

@@ -27,7 +27,7 @@ def text_problems(raw: Mapping[str, Any]) -> list[Problem]:
 
 
 def _events(raw: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the sections of events: that of the pipeline, and those of an operator's sides."""
+    """Yield the sections of events: the pipeline's, and an operator's sides."""
     sides = ((f"{at}.{name}.", side) for at, section in _sections(raw) for name, side in _sections(section))
     for at, section in (("", raw), *sides):
         event = section.get("event")

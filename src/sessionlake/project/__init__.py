@@ -1,1 +1,1 @@
-"""Several pipelines in one process: their order, their failures apart from each other, and what `status` says of all."""
+"""Several pipelines in one process: their order, their separate failures, and a common `status`."""

@@ -20,7 +20,7 @@ SHOWN = 60
 _LOOK_S, _WATCHED_S = 2.0, 60.0
 _SLOW_BATCHES = 3
 IDLE, BEHIND = "idle", "behind"
-"""States of a running pipeline: no batch for long; and batches that take longer than their period, while the lag grows."""
+"""States of a running pipeline: no batch for long; batches that take longer than their period, while the lag grows."""
 _ADVICE = {
     State.NEW.value: "it has no batches yet: sessionlake run {directory} --once",
     State.STOPPED.value: "{ended}: sessionlake run {directory}",

@@ -1,4 +1,4 @@
-"""Pipelines' tables and views in a catalog of Spark: the steps from the entries that are there to those that are to be there."""
+"""Pipelines' tables and views in a catalog of Spark: the steps from existing entries to wanted entries."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -84,7 +84,7 @@ class Found:
 
 
 class Catalog:
-    """A schema of a catalog of a Spark session, which need not be there. Errors of Spark are the user's, in one line."""
+    """A schema of a Spark catalog, which need not exist. Spark's errors become the user's, in one line."""
 
     def __init__(self, spark: "SparkSession", place: Place) -> None:
         if place.catalog == "spark_catalog" and spark.conf.get("spark.sql.catalogImplementation") != "hive":
@@ -123,7 +123,7 @@ class Catalog:
 
 
 def _cause(error: Exception) -> str:
-    """Return the first line of an error, or that of its first cause: a metastore's own error says only that it can't be reached."""
+    """Return an error's first line, or its first cause's: a metastore's own error says only that it can't be reached."""
     causes = _CAUSE.findall(getattr(error, "_stackTrace", None) or "")
     return first_line(causes[-1] if causes else error).rstrip(".")
 
@@ -131,7 +131,7 @@ def _cause(error: Exception) -> str:
 def registered(catalog: Catalog, place: Place, entries: list[Entry], ours: str, *, replace: bool = False) -> list[Step]:
     """Return the steps, not yet done, that make the catalog have these entries, and of ours no others.
 
-    `ours` is the beginning of the marks of entries that may be changed: of a pipeline, or of a project.
+    `ours` begins the marks of entries that may be changed: a pipeline's, or a project's.
     ConfigError if a name is that of an entry that `register` has not made, or has made for another project; with `replace`
     the latter are replaced.
     """

@@ -29,7 +29,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True)
 class Place:
-    """A schema of a catalog; ConfigError if one of the names is no identifier."""
+    """A schema of a catalog; ConfigError if a name is no identifier."""
 
     catalog: str
     schema: str
@@ -71,7 +71,7 @@ class Entry:
 
 
 def entries_of(configs: Iterable[Config], place: Place) -> list[Entry]:
-    """Return the entries of pipelines, each after those that it reads; ConfigError if two have one name."""
+    """Return the entries of pipelines, each after the entries it reads; ConfigError for two of equal name."""
     found: dict[str, tuple[Entry, str]] = {}
     for config in configs:
         for entry in _entries(config, place):
@@ -85,7 +85,7 @@ def entries_of(configs: Iterable[Config], place: Place) -> list[Entry]:
 
 
 def mark_of(config: Config) -> str:
-    """Return the mark of a pipeline's entries: the first half is that of its project."""
+    """Return the mark of a pipeline's entries: its first half is its project's."""
     project = config.project_warehouse or config.pipeline.warehouse
     return _hash(normal_path(project)) + _hash(config.pipeline.name)
 

@@ -36,12 +36,12 @@ class Layout:
 
 
 def layout_of(graph: Graph) -> Layout:
-    """Return the layout: a pipeline stands right of all that it reads, and those without edges in lines below."""
+    """Return the layout: a pipeline stands right of all its inputs; pipelines without edges stand in lines below."""
     linked = {name for edge in graph.edges for name in (edge.upstream, edge.downstream)}
     depths: dict[str, int] = {}
     columns: list[list[str]] = []
     for name in (one for one in graph.names if one in linked):
-        # Each comes after those that it reads. In a circle, which `check` refuses, some do not.
+        # Each comes after its inputs. In a circle, which `check` refuses, some do not.
         depths[name] = max((depths.get(above, -1) for above in graph.upstream(name)), default=-1) + 1
         columns += [[]] if depths[name] == len(columns) else []
         columns[depths[name]].append(name)
@@ -73,7 +73,7 @@ def svg(graph: Graph, operators: Mapping[str, str]) -> str:
 
 
 def _edges(graph: Graph, layout: Layout) -> Iterator[str]:
-    """Yield a line for each two pipelines of which one reads the other, with the names of the tables."""
+    """Yield a line for each pipeline and reader, with the tables' names."""
 
     def ends(edge: Edge) -> tuple[str, str]:
         return edge.upstream, edge.downstream

@@ -36,7 +36,7 @@ class Ended(Generic[Result]):
     result: Result | None = None
     error: Exception | None = None
     because: tuple[str, ...] = ()
-    """The pipelines that failed, of one that was skipped."""
+    """The failed pipelines that a skipped pipeline reads."""
 
 
 @dataclass
@@ -57,9 +57,9 @@ class Together(Generic[Result]):
     ended: dict[str, Ended[Result]] = field(default_factory=dict)
 
     def once(self, most: int) -> Mapping[str, Ended[Result]]:
-        """Run each once, after those that it reads, at most `most` at a time.
+        """Run each pipeline once, after its inputs, at most `most` at a time.
 
-        A pipeline is skipped if one that it reads has failed or was skipped: it would compute on tables that lack a part.
+        A pipeline is skipped if one of its inputs has failed or was skipped: it would compute on incomplete tables.
         """
         sorter = TopologicalSorter({name: self.graph.upstream(name) for name in self.graph.names})
         sorter.prepare()

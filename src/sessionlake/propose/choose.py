@@ -54,7 +54,7 @@ class Choice:
     repeated: float
     """Share of the rows whose id an earlier row of the sample has."""
     aggregates: dict[str, str]
-    """Those that the config has."""
+    """The columns of the config."""
     others: dict[str, str]
     """More, which it mentions."""
     nearly_numbers: dict[str, NearlyNumbers]
@@ -96,7 +96,7 @@ def choose(sample: Sample, key: str | None = None, time: str | None = None) -> C
 
 
 def time_candidates(sample: Sample, head: pa.Table) -> dict[str, str | None]:
-    """Return the columns that hold times, each with the unit of its numbers; None for timestamps and text."""
+    """Return the columns of times, each with the unit of its numbers; None for timestamps and text."""
     found = {name: unit_of(head[name], name, strict=True) for name in sample.types}
     return {name: unit for name, unit in found.items() if unit != ""}
 

@@ -44,7 +44,7 @@ class Seen:
     first_us: int
     last_us: int
     backward: float
-    """Share of events that come in a later batch than one of a newer time."""
+    """Share of events in a later batch than an event of a newer time."""
 
 
 @dataclass(frozen=True)
@@ -155,6 +155,7 @@ def _merge(new: Sequence[Ints], old: Sequence[Ints], gap_us: int, close_us: int)
         return [codes, start, end], 0
     order, starts = group_intervals(codes, start, end, gap_us)
     groups = Groups(starts, len(order))
+    # A session ends with its latest end, which need not be its last interval's.
     ends = np.maximum.reduceat(end[order], starts)
     is_new = order < len(new[0])
     late = ends < close_us
@@ -180,6 +181,7 @@ def _batches(sample: Sample, columns: EventColumns) -> tuple[list[Batch], int]:
         times.append(checked.time_us[good])
     encoded = pa.chunked_array(keys, pa.string()).dictionary_encode().combine_chunks()
     codes = encoded.indices.to_numpy().astype(np.int64)
+    # Batches lie one after the other: each is cut off at its end.
     bounds = np.cumsum([len(part) for part in times])[:-1]
     return list(zip(np.split(codes, bounds), times, strict=True)), refused
 

@@ -1,4 +1,4 @@
-"""A sample of a source: its columns, their types, and rows in the order in which a stream would get them."""
+"""A sample of a source: columns, types, and rows in a stream's order."""
 
 import gzip
 import os
@@ -18,7 +18,7 @@ from sessionlake.sources.decoding.files import Decoded, decode
 from sessionlake.sources.infer import all_columns, infer_types
 
 SLICES = 50
-"""Batches that the rows of one file, one commit or a topic are cut into."""
+"""Batches that rows of a file, a commit or a topic are cut into."""
 _NOTHING = "init: the source holds no rows that can be read; pass a place with events"
 _ENDINGS: dict[str, Format] = {
     ".json": "json",
@@ -55,11 +55,11 @@ class Sample:
     whole: bool
     """Whether the source holds no more than this."""
     numbers: dict[str, float] = field(default_factory=dict)
-    """Columns of text in which JSON has numbers, too, and the share of the rows that have one."""
+    """Text columns with some JSON numbers, and the share of rows with a number."""
 
     @property
     def rows(self) -> int:
-        """Rows that were read, also those that are no events."""
+        """All read rows, also rows that are no events."""
         return sum(batch.num_rows for batch in self.batches)
 
     def column(self, name: str) -> pa.ChunkedArray:
@@ -144,7 +144,7 @@ def _decoded(parts: Iterator[Decoded], most_bytes: int) -> tuple[pa.Table, bool]
 def _sample(
     name: str, source: dict[str, Any], types: dict[str, pa.DataType], parts: list[pa.Table], cut: str, *, whole: bool
 ) -> Sample:
-    """Return a sample of the parts that have rows; a single one is cut, for its own bounds say nothing of a stream's."""
+    """Return a sample of the non-empty parts; a single part is cut, for its own bounds say nothing about a stream's."""
     batches = [part for part in parts if part.num_rows]
     if not batches:
         raise SourceError(_NOTHING)
@@ -169,7 +169,7 @@ def _ending(file: Path) -> Format | None:
 
 
 def _format(files: list[Path]) -> Format:
-    """Return the format that most files have by their names, else the one that the first file's first bytes show."""
+    """Return the format of most files by name, else the format of the first file's first bytes."""
     named = [ending for ending in map(_ending, files) if ending]
     if named:
         return max(set(named), key=named.count)

@@ -23,7 +23,7 @@ _PATIENCE_S = 15.0
 
 
 def read_delta(path: Path, most_bytes: int) -> tuple[dict[str, pa.DataType], list[pa.Table], bool]:
-    """Return the types of a Delta table's columns, rows of up to `most_bytes` by commit, and whether those are all."""
+    """Return a Delta table's column types, rows up to `most_bytes` by commit, and whether this is all."""
     # Only this source needs them.
     from deltalake.exceptions import DeltaError  # noqa: PLC0415
 
@@ -68,7 +68,7 @@ def _by_commit(table: "DeltaTable", path: Path) -> Iterator[tuple[int, pa.Table]
 
 
 def _added(path: Path) -> dict[str, int]:
-    """Return the commit that added each file, for those commits that the log still has one by one."""
+    """Return the commit that added each file, for commits that the log still has singly."""
     added = {}
     for commit in sorted((path / "_delta_log").glob("*.json")):
         if commit.stem.isdigit():
@@ -98,7 +98,7 @@ def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def numbers_in(source: str | bytes, path: str, types: dict[str, pa.DataType]) -> dict[str, float]:
-    """Return the columns of text that have numbers at the beginning of some JSON, and the share of its rows that do."""
+    """Return text columns with numbers at the beginning of some JSON, and the share of rows with numbers."""
     texts = [name for name, kind in types.items() if kind == pa.string()]
     if not texts:
         return {}

@@ -97,7 +97,7 @@ class MeasuredTable:
 
     seen: Seen
     columns: list[str]
-    """Those that a row can have: of plain types, and not called as a table's own."""
+    """Columns that a row can have: of plain types, and without a table's own names."""
     left_out: list[str]
     """The others."""
     lateness: Lateness
@@ -119,7 +119,7 @@ def measure_table(sample: Sample, choice: Choice, columns: EventColumns) -> Meas
 
 
 def refused_share(batches: Sequence[Batch], retention: str) -> float:
-    """Return the share of updates that are older than a retention before the newest one of earlier batches.
+    """Return the share of updates older than a retention before the newest update of earlier batches.
 
     These are refused if they are not newer than a deletion (docs/rules.md, rule 150).
     """

@@ -37,7 +37,7 @@ def open_context(directory: Path | None) -> AbstractDataContext:
 
 
 def remove_older(directory: Path, before_us: int) -> None:
-    """Remove results, and their pages, of runs before a moment: each run renders the pages of all that are there."""
+    """Remove results and pages of runs before a moment: each run renders all remaining pages."""
     for results in _RESULTS:
         for file in (directory / results).rglob("*"):
             if file.is_file() and file.stat().st_mtime_ns < before_us * 1000:
@@ -57,7 +57,7 @@ def validate(
 
 
 def _batch_definition(context: AbstractDataContext, table: str) -> BatchDefinition[None]:
-    """Return the definition of a whole table; those of earlier runs are kept, for people who open the context."""
+    """Return the definition of a whole table; earlier runs' definitions stay, for people who open the context."""
     if _DATASOURCE not in context.data_sources.all():
         # Persisting would cost more than the one pass over the table that most suites need.
         context.data_sources.add_spark(_DATASOURCE, persist=False)

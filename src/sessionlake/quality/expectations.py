@@ -1,4 +1,4 @@
-"""Expectations written for sessionlake. Great Expectations computes their metrics together, in one query for each table.
+"""Expectations for sessionlake. Great Expectations computes their metrics together, in a query for each table.
 
 It combines metrics of the kind AGGREGATE_FN on one table into one `agg`. Most of its own expectations cost a pass over
 the table each, or a second one that fetches examples.

@@ -1,4 +1,4 @@
-"""The frames that are checked: each table at its pinned version, with the few columns that checks across rows need."""
+"""The checked frames: each table at its pinned version, with the few columns for checks across rows."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -116,7 +116,7 @@ class Inputs:
 
 
 def pin(tables: Tables) -> dict[str, Any]:
-    """Return versions of all inputs that belong together: those of the changelog up to one commit, the rest not older."""
+    """Return versions of all inputs that belong together: the changelog's up to one commit, the rest not older."""
     of = tables.changelog
     states = (*of.state, *(each.changes for each in of.state_changelogs))
     versions = {name: tables[name].latest_version() for name in (of.snapshot, *_SHARED, *states)}
@@ -239,7 +239,7 @@ Check = Callable[[DataFrame], tuple[DataFrame, dict[str, str]]]
 
 
 def _own(table: str, check: Check, inputs: Inputs) -> Checked:
-    """Return the rows of committed batches in a further table of the operator's, with the columns that its suite asks for."""
+    """Return the rows of committed batches in a further table of the operator's, with its suite's columns."""
     frame, added = check(inputs.committed(table))
     return Checked(frame, inputs.types_of(table) | added, inputs.version(table))
 
@@ -263,7 +263,7 @@ def _late(inputs: Inputs) -> DataFrame:
 
 
 def frames_of(config: Config) -> dict[str, Callable[[Inputs], Checked]]:
-    """Return the tables that are checked, by the names of their suites."""
+    """Return the checked tables, by their suites' names."""
     of, quality = changelog_of(config), config.entry.quality
     checks: dict[str, Check] = {} if quality is None else named(quality)
     own = {table: partial(_own, table, check) for table, check in checks.items()}
@@ -271,7 +271,7 @@ def frames_of(config: Config) -> dict[str, Callable[[Inputs], Checked]]:
 
 
 def _like(frame: DataFrame, schema: pa.Schema, layouts: Sequence[Mapping[str, Any]]) -> pa.Schema:
-    """Return the schema of late events with the fields of `event` as the table has them: in its order, with those of dropped aggregates."""
+    """Return the schema of late events with the table's fields of `event`: in its order, dropped aggregates' fields among them."""
     event = schema.field("event")
     there = to_arrow_schema(frame.select("event.*").schema)
     before = {schemas.NO_COLUMN, *(name for layout in layouts for name in layout["columns"])}

@@ -9,7 +9,7 @@ from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 
 ROWS, TAKEN, TRIMMED = "id_rows", "ids_taken", "ids_trimmed"
-"""Columns of a batch: its rows in event_ids, the identities that it counted, and whether `compact` may have removed some."""
+"""Columns of a batch: its rows in event_ids, the identities it counted, and whether `compact` may have removed some."""
 TWICE = "ids_twice"
 """The identities that event_ids has more than once, the same in each row; null if there is no such table."""
 TYPES = {ROWS: "bigint", TAKEN: "bigint", TRIMMED: "boolean", TWICE: "bigint"}
@@ -49,7 +49,7 @@ def with_identities(
 
 
 def _restated(tables: Tables, committed: Callable[[str], DataFrame]) -> DataFrame:
-    """Return the applied corrections that brought in one event each, with its identity."""
+    """Return applied corrections that brought in a single event, each with its identity."""
     corrections = tables[schemas.CORRECTIONS].read()
     name = schemas.ID_FIELDS[1].name
     named = corrections.where(F.col(name).isNotNull() if name in corrections.columns else F.lit(False))
@@ -58,7 +58,7 @@ def _restated(tables: Tables, committed: Callable[[str], DataFrame]) -> DataFram
 
 
 def _compacted_us(tables: Tables) -> int:
-    """Return the time until which `compact` may have removed identities beyond retention; that of its last run, or ever if one has not ended."""
+    """Return the time until which `compact` may have removed identities beyond retention: its last run's, or for ever if a run has not ended."""
     if not tables[schemas.JOB_RUNS].exists():
         return -1
     runs = tables[schemas.JOB_RUNS].read().where("job = 'compact'").groupBy("run_id")

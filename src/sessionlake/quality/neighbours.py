@@ -37,6 +37,7 @@ def crowded(tables: Tables, versions: DataFrame, rows: int, until: Column | None
         order = np.lexsort((-columns["batch"], *places))
         key, start, open_until, kind = (columns[name][order] for name in ("key", "start", "until", "kind"))
         newest = np.append(True, ~_same([columns[name][order] for name in identity]))
+        # Versions of a row are adjacent, the newest first: count those of the snapshot.
         in_snapshot = np.add.reduceat(kind == _SNAPSHOT, np.flatnonzero(newest), dtype=np.int64)
         current = newest & (kind != _DELETE)
         key, start, open_until = key[current], start[current], open_until[current]

@@ -87,7 +87,7 @@ _SHIPPED = "expectations"
 
 
 def suites_directory(config: Config) -> Path:
-    """Return the directory of the suites: the config's, otherwise the one next to the config, otherwise the one in the package."""
+    """Return the suites' directory: the config's, otherwise the one next to the config, otherwise the package's."""
     named = config.quality.expectations
     if named is not None:
         return Path(config.directory, named)
@@ -126,7 +126,7 @@ def _expectation(file: str, number: int, raw: Any, values: dict[str, Any]) -> Ex
         filled = _filled(raw, values)
         return ExpectationConfiguration(**{k: v for k, v in filled.items() if k != "id"}).to_domain_obj()
     except Exception as error:
-        # Great Expectations raises errors of many classes here, among them those of pydantic.
+        # Great Expectations raises errors of many classes here, pydantic's among them.
         raise ConfigError(
             f"quality.expectations: {file!r}: expectation {number} is wrong: {error}; correct or remove it"
         ) from error

@@ -1,4 +1,4 @@
-"""Values of Avro: their columns, and the expressions that decode them (`jars/AvroValues.scala`).
+"""Avro values: their columns, and the expressions to decode them (`jars/AvroValues.scala`).
 
 Their schema is one of a file, or those of a registry: then a value begins with the id of the schema that it was written with
 (Confluent's wire format), and tasks ask the registry for it, once for each id.
@@ -33,7 +33,7 @@ class AvroValues:
         self._spark, self._source = spark, source
 
     def columns(self, names: Sequence[str] = ()) -> StructType:
-        """Return the columns of the file's schema, or of the topics' newest ones, and those of `names` that only older ones have.
+        """Return the columns of the file's schema, or of the topics' newest schemas, and the older schemas' columns among `names`.
 
         SourceError if the file has no schema of a record, if the registry does not answer, or if it does not know the subject.
         """

@@ -22,7 +22,7 @@ _ALL_FILES = 1 << 30
 
 
 def limits_of(source: SourceSection, *, everything_at_once: bool) -> dict[str, int]:
-    """Return the options of a source section, or those of one batch of everything."""
+    """Return the options of a source section, or the options for everything in a single batch."""
     if everything_at_once:
         return {"maxFilesPerTrigger": _ALL_FILES}
     limits = {"maxFilesPerTrigger": source.files_per_batch, "maxBytesPerTrigger": source.bytes_per_batch}
@@ -48,24 +48,24 @@ class PlannedInput(Protocol):
         """Return the names of input that was planned for a batch and is gone, for example deleted files."""
 
     def reached(self, batch_id: int) -> int:
-        """Return the last entry of the source's log that a batch and those before it read; -1 if none has."""
+        """Return the last entry of the source's log up to a batch; -1 if there is none."""
 
 
 class RankedInput(Protocol):
     """The order of the files that batches read, as the checkpoint and the source's own log have it."""
 
     def ranks(self, batch_id: int) -> Mapping[str, int]:
-        """Return the files of a planned batch as its rows name them, each with its rank in the order of the source."""
+        """Return a planned batch's files as its rows name them, each with its rank in the source's order."""
 
 
 class Versioned(Protocol):
-    """A source that batches read by versions of its own: Spark's positions only say that there is something new."""
+    """A source that batches read by its own versions: Spark's positions only say that there is something new."""
 
     def newest(self, last: str | None) -> str:
         """Return the newest version; `last` is the one that the batch before has read, None before the first."""
 
     def rows(self, columns: EventColumns, before: str | None, version: str) -> DataFrame:
-        """Return the rows of a batch, by the names of the stream's: those by which a version differs from the one `before` it."""
+        """Return a batch's rows, by the stream's column names: the difference of a version from the one `before` it."""
 
 
 class Source(Protocol):
@@ -94,7 +94,7 @@ class Source(Protocol):
     def types(self, needed: Sequence[str], identity: AbstractSet[str] = frozenset()) -> dict[str, pa.DataType]:
         """Return the types of the needed columns as the source has them now; SourceError if one is missing.
 
-        If types are inferred, those in `identity` get one under which no two different values are equal (`infer_types`).
+        An inferred type of a column in `identity` keeps different values unequal (`infer_types`).
         """
 
     def decoder(self, columns: EventColumns) -> Decoder:
@@ -104,7 +104,7 @@ class Source(Protocol):
         """Return the source as a stream, its batches bounded by the config's limits or by nothing."""
 
     def planned(self, tables: Tables, column: Callable[[str], str] = same) -> PlannedInput | None:
-        """Return the checkpoint's record of planned input; None if the source adds no rows to those of Spark.
+        """Return the checkpoint's record of planned input; None if the source adds no rows to Spark's.
 
         `column` gives the name, among a batch's rows, of a column of the source's stream.
         """

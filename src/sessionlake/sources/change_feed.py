@@ -30,9 +30,9 @@ from sessionlake.warehouse.tables import Tables
 
 
 def with_places(rows: DataFrame, version: Column) -> DataFrame:
-    """Return rows with their SIGN, and the place of each in the order of changes; `version` is the whole number of its change.
+    """Return rows with SIGN, and their places in the order of changes; `version` is the whole number of a row's change.
 
-    Of one version, rows that are added come after those that are taken back.
+    Within a version, added rows come after rows taken back.
     """
     offset = version.cast("bigint") * 2 + F.when(F.col(SIGN) > 0, F.lit(1)).otherwise(F.lit(0))
     return rows.withColumns({OFFSET: offset, PARTITION: F.lit(0).cast("bigint")})
@@ -59,7 +59,7 @@ class ChangeFeedSource(DeltaSource):
         return {**FEED_COLUMNS, **(CHANGE_PLACES if self._config.entry.deletes else {})}
 
     def types(self, needed: Sequence[str], identity: AbstractSet[str] = frozenset()) -> dict[str, pa.DataType]:
-        """Return the types of columns; SourceError for one that a row would be taken back with in another value, or that has a name of ours."""
+        """Return column types; SourceError if a row would be taken back with another value, or a column has a reserved name."""
         source = self._config.source
         own = {SIGN, *(CHANGE_PLACES if self._config.entry.deletes else ())}
         if (named := next((name for name in self._schema().names if name in own), None)) is not None:

@@ -16,7 +16,7 @@ TIME_UNITS = ("s", "ms", "us", "ns")
 class EventColumns:
     """Name the key, time, id and the source's columns that the operator reads (`inputs`), with the pinned type of each.
 
-    Without a key all events have one, the empty text; with further keys it is a JSON array of the texts of all of them.
+    Without a key all events have the empty text as key; further keys make it a JSON array of all texts.
     `time_unit` is the unit of epoch numbers, None for timestamps and ISO 8601 text. Raises ValueError for an unknown unit or a
     column without a type.
     """
@@ -37,17 +37,17 @@ class EventColumns:
     computed: Mapping[str, pa.DataType] = field(default_factory=dict)
     """Columns that are computed, with their types. Those of key, time and id may be; the source's columns of these names are hidden."""
     asked: tuple[str, ...] = ()
-    """The source's columns that `where` reads. They come first, so that a wrong type among them is the one that is told."""
+    """The source's columns that `where` reads. They come first, so that a wrong type among them is reported."""
     also: tuple[str, ...] = ()
     """The source's columns that a computed key, time and id read."""
     compared: tuple[str, ...] = ()
     """The source's columns that lookups compare."""
     looked_up: Mapping[str, str] = field(default_factory=dict)
-    """Columns that lookups add to those of the source, each with the lookup's name."""
+    """Columns that lookups add to the source's, each with its lookup's name."""
     canonical: tuple[str, ...] = ()
-    """Columns that identify events, if their types were inferred: a text that is read as a whole number must be the number's own, so that `007` is not 7."""
+    """Columns that identify events, if their types were inferred: a text read as a whole number must be the number's own text, so `007` is not 7."""
     whole: bool = False
-    """Whether rows are read with all columns of the source besides those that are needed (`Rows.whole`)."""
+    """Whether rows are read with all columns of the source besides the needed ones (`Rows.whole`)."""
 
     def __post_init__(self) -> None:
         if self.time_unit is not None and self.time_unit not in TIME_UNITS:
@@ -58,14 +58,14 @@ class EventColumns:
 
     @property
     def needed(self) -> tuple[str, ...]:
-        """List the source's columns that are read, once each: `asked`, those of key, time and id, `inputs`, `also` and `compared`, in that order."""
+        """List the read columns of the source, once each: `asked`, key, time and id, `inputs`, `also` and `compared`, in this order."""
         own = (self.key, *self.further_keys, self.time, self.id, *self.further_ids)
         first = (name for name in own if name is not None and name not in self.computed)
         return tuple(dict.fromkeys((*self.asked, *first, *self.inputs, *self.also, *self.compared)))
 
     @property
     def read(self) -> "EventColumns":
-        """The same without the columns that are looked up: those that a source has to give."""
+        """The same without looked-up columns: the columns that a source has to give."""
         if not self.looked_up:
             return self
         asked, inputs, also = (
@@ -77,7 +77,7 @@ class EventColumns:
 
     @property
     def key_columns(self) -> tuple[str, ...]:
-        """The columns of a key of several columns; none of a key of one column."""
+        """The columns of a key of several columns; none for a key of a single column."""
         return (self.key, *self.further_keys) if self.key is not None and self.further_keys else ()
 
     @property
@@ -86,7 +86,7 @@ class EventColumns:
         return () if self.id is None else (self.id, *self.further_ids)
 
     def key_parts(self, keys: pa.Array) -> dict[str, pa.Array]:
-        """Return, by name, the texts of the columns that keys were made of; nothing of a key of one column."""
+        """Return, by name, the texts of a key's columns; nothing for a key of a single column."""
         names = self.key_columns
         return dict(zip(names, key_parts(keys, len(names)), strict=True)) if names else {}
 

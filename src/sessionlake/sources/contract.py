@@ -68,7 +68,7 @@ def check(
 def _keys(
     values: pa.ChunkedArray, limit: int | None, compared_as: pa.DataType | None = None
 ) -> tuple[pa.Array, pa.Array | None]:
-    """Return keys and their bytes; of a dictionary without nulls that breaks no rule, itself and None."""
+    """Return keys and their bytes; for a dictionary without nulls that keeps all rules, itself and None."""
     if not pa.types.is_dictionary(values.type):
         key = text_of(values, compared_as)
         return key, pc.binary_length(key)

@@ -26,7 +26,7 @@ from sessionlake.warehouse.streamed_files import BATCH, are_gone, read_files, st
 from sessionlake.warehouse.tables import Table, Tables, spark_schema
 
 _GREW = ("DELTA_SCHEMA_CHANGED", "DELTA_STREAMING_SCHEMA_MISMATCH_ON_RESTART")
-"""Signs of a query that Spark has ended because the table's schema is another one than when it began."""
+"""Signs of a query ended by Spark because the table's schema has changed since its begin."""
 
 
 class DeltaSource:
@@ -64,11 +64,11 @@ class DeltaSource:
 
     @property
     def _meta(self) -> Mapping[str, pa.DataType]:
-        """The columns that rows have besides those of the table."""
+        """The columns of rows besides the table's."""
         return {}
 
     def types(self, needed: Sequence[str], identity: AbstractSet[str] = frozenset()) -> dict[str, pa.DataType]:
-        """Return the types of columns as the table declares them, and of those that rows have besides."""
+        """Return column types as the table declares them, and the types of further columns."""
         del identity  # nothing is inferred
         schema, meta = self._schema(), self._meta
         missing = [name for name in needed if name not in schema.names and name not in meta]
@@ -85,7 +85,7 @@ class DeltaSource:
         return TableDecoder(columns, self._config.source.path)
 
     def stream(self, columns: EventColumns, *, everything_at_once: bool = False) -> DataFrame:
-        """Return the rows that versions add; those that change or remove some are passed over.
+        """Return the rows that versions add; versions that change or remove rows are passed over.
 
         Raises SourceError if the table has no column that is read, or has it in another type.
         """
@@ -98,7 +98,7 @@ class DeltaSource:
         return self._needed(reader.load(self._config.source.path), columns, *others)
 
     def planned(self, tables: Tables, column: Callable[[str], str] = same) -> PlannedInput | None:
-        """Return the check of the versions that batches read: Spark reads all that their log names."""
+        """Return the check of the versions that batches read: Spark reads all files that their log names."""
         del column
         return None if self._config.source.shallow_clones else CheckedVersions(tables, self._config, self._number)
 
@@ -153,7 +153,7 @@ class DeltaSource:
 
 
 class CheckedVersions:
-    """The versions of a table that batches read, each looked at once before its rows are read; see `PlannedInput` for the methods."""
+    """A table's versions that batches read, each looked at once before its rows are read; see `PlannedInput` for the methods."""
 
     def __init__(self, tables: Tables, config: Config, number: int) -> None:
         self._tables, self._config, self._number = tables, config, number
@@ -224,7 +224,7 @@ class VersionedFiles:
 
 
 def _offset_of(text: str | None, number: int) -> dict[str, Any] | None:
-    """Return what an offset file says of one of the event inputs; None if nothing of it was read yet."""
+    """Return an offset file's entry for an event input; None if nothing of it was read yet."""
     lines = (text or "").splitlines()[2:]
     line = lines[number] if len(lines) > number else "-"
     found: dict[str, Any] | None = None if line == "-" else json.loads(line)

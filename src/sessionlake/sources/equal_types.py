@@ -98,7 +98,7 @@ def asked_prefix(config: Config, last: BatchCommit | None, prefix: str) -> str:
 
 
 def _types_of_key(config: Config, last: BatchCommit) -> list[pa.DataType]:
-    """Return the types of the columns that make the key; those of texts for columns without a known one."""
+    """Return the types of the key's columns; string for columns without a known type."""
     input_, columns = next(iter(config.keys.items()))
     known = {**last.settings.types, **last.settings.computed}
     return [type_named(known.get(column_of(input_, column), "string")) for column in columns]

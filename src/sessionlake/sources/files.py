@@ -102,7 +102,7 @@ class FileSource:
         return declared_and_inferred(source, needed, find)
 
     def _found(self, needed: frozenset[str]) -> InferredTypes:
-        """Return all columns of the files that are there now, with the types of the needed ones at least."""
+        """Return all columns of the present files, with at least the needed columns' types."""
         return scanned(source_files(self._config), self._format, needed)
 
     def decoder(self, columns: EventColumns) -> FileDecoder:

@@ -90,7 +90,7 @@ def chosen_types(
     identity: AbstractSet[str] = frozenset(),
     at: str = "source",
 ) -> dict[str, pa.DataType]:
-    """Return the types of the needed ones of the columns that were found; errors and warnings as of `infer_types`."""
+    """Return the types of the needed columns among those found; errors and warnings as of `infer_types`."""
     missing = [name for name in needed if name not in found]
     if missing:
         raise MissingColumnsError(
@@ -124,7 +124,7 @@ def types_of(
 
 
 def infer_values(values: Sequence[bytes]) -> InferredTypes:
-    """Infer the columns of JSON values by the same rules; those that are no objects are passed over."""
+    """Infer the columns of JSON values by the same rules; values that are no objects are passed over."""
     found: InferredTypes = {}
     _add_objects(index_values(pa.array(values, pa.binary())), found, None)
     return found
@@ -136,12 +136,12 @@ def all_columns(paths: list[str], format: Format) -> list[str]:  # noqa: A002
 
 
 def scanned(paths: list[str], format: Format, needed: AbstractSet[str] | None) -> InferredTypes:  # noqa: A002
-    """Return all columns of up to 32 of the files, with the types of the needed ones, None for all; SourceError as infer_types."""
+    """Return all columns of up to 32 files, with types of the needed columns, None for all; SourceError as infer_types."""
     return _scan(paths, format, 32, needed)
 
 
 def _scan(paths: list[str], file_format: Format, max_files: int, needed: AbstractSet[str] | None) -> InferredTypes:
-    """Return all columns of the files, with the types of the needed ones; None for all."""
+    """Return all columns of the files, with types of the needed columns; None for all."""
     scanners: dict[str, Callable[[str, AbstractSet[str] | None], InferredTypes]] = {
         "json": _json,
         "csv": _csv,

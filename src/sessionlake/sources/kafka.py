@@ -36,7 +36,7 @@ _TIMES = "ts_ns bigint, ts_us bigint, ts_ms bigint"
 def unwrapped(value: Column) -> list[Column]:
     """Return a record's row as JSON, in bytes, then the kind of its change, and when the database made it, in microseconds.
 
-    The row is the one after the change, of a delete the one before it; null of records that are no changes of a row.
+    The row is the one after the change, for a delete the one before it; null for records that change no row.
     """
     text = value.cast("string")
     outer = F.from_json(F.when(F.is_valid_utf8(text), text), _ENVELOPE)
@@ -117,11 +117,11 @@ class KafkaSource:
         return reader.load().select(*_needed(self._spark, self._source, columns))
 
     def planned(self, tables: Tables, column: Callable[[str], str] = same) -> None:
-        """Return None: Spark reads the offsets that it planned, or fails. SourceError if one of several topics is not read any more."""
+        """Return None: Spark reads the planned offsets, or fails. SourceError if one of several topics is not read any more."""
         del column
         if self._source.topics is None:
             return
-        # Spark would say that its records are lost. Once it has gone on without them, a topic that is put back is read from its beginning.
+        # Spark would report lost records. Once it has gone on without them, a restored topic is read from its beginning.
         batches = [int(name) for name in tables.names(f"{self._checkpoint}/offsets") if name.isdigit()]
         text = tables.read_text(f"{self._checkpoint}/offsets/{max(batches)}") if batches else None
         lines = (text or "").splitlines()[2 + self._number :]
@@ -140,7 +140,7 @@ class KafkaSource:
         if not ends.keys() <= begins.keys():
             return False  # a partition that is new may have any number of records
         records = [end - begins[at] for at, end in ends.items() if end > begins[at]]
-        # One task reads one partition after the other.
+        # A task reads its partitions in turn.
         return sum(records) <= SMALL_RECORDS and len(records) <= SMALL_PARTITIONS
 
     def versioned(self) -> None:
@@ -212,7 +212,7 @@ def _value(source: SourceSection) -> Column:
 
 
 def _partition(source: SourceSection) -> Column:
-    """Return a record's partition; of several topics as a number that no partition of another one has."""
+    """Return a record's partition; with several topics, a number that no other topic's partition has."""
     if source.topics is None:
         return F.col("partition")
     at, of_topic = F.col("partition"), F.lit(None).cast("int")

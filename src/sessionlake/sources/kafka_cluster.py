@@ -38,13 +38,13 @@ class Topic:
 
     @property
     def compacted(self) -> bool:
-        """Whether Kafka removes records that have a newer one of the same key."""
+        """Whether Kafka removes records that have a newer record of the same key."""
         return "compact" in self.cleanup_policy
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """A Kafka cluster as one section of the config names it, secrets as references: their values are looked up for each use."""
+    """A Kafka cluster as a section of the config names it, secrets as references: their values are looked up for each use."""
 
     section: str
     bootstrap_servers: str

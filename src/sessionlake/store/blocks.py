@@ -50,6 +50,7 @@ def read_blocks(db: Segments, segment: Ints, names: pa.Array) -> tuple[Ints, pa.
     if len(rows) == 1:
         return rows[0], values[0]
     at = np.concatenate(rows)
+    # Each block is found in one segment at most, so no two are equal.
     order = np.argsort(at)
     return at[order], combined(pa.chunked_array(values)).take(pa.array(order))
 
@@ -64,6 +65,7 @@ def items_of(db: Segments, segment: int, key: bytes | None, suffix: int) -> list
 
 def block_writes(segment: Ints, names: pa.Array, values: pa.Array) -> pa.Table:
     """Return writes of blocks, ascending by segment, in their order within one."""
+    # Stable, as callers order the writes within a segment.
     order = np.argsort(segment, kind="stable")
     index = pa.array(order)
     return pa.Table.from_arrays(

@@ -299,6 +299,7 @@ def _of_bounded_size(rows: Rows) -> Iterator[Rows]:
     ends = np.add(*(offsets_of(of)[0].astype(np.int64) for of in (rows.keys, rows.values)))
     start = 0
     while start < len(rows):
+        # `ends` are the bytes of keys and values before each row, so the piece ends before it exceeds the bound.
         stop = max(int(np.searchsorted(ends, ends[start] + _RUN_BYTES, "right")) - 1, start + 1)
         yield rows.slice(start, stop)
         start = stop

@@ -16,6 +16,7 @@ from sessionlake.columnar.arrays import (
     Ints,
     argsort,
     binary_array,
+    bounds_of,
     combined,
     concatenated,
     distinct,
@@ -116,6 +117,7 @@ class Ids:
         minute_of, bucket = places // _BUCKETS + first_minute, places % _BUCKETS
         segment, keys = _FIRST + minute_of * MINUTE_US // self.length_us, _keys(minute_of, bucket)
         if int(place.max(initial=0)) >= _MOST_PLACES:
+            # Such a place times MINUTE_US might exceed int64: its rank, in the same order, stands for it.
             places, place = np.arange(len(places)), np.searchsorted(places, place)
         stored, owner = self._stored(segment, keys)
         # An entry's place and the time within its minute as one number. Of equal ones the stored one comes first: the order is stable.
@@ -156,6 +158,7 @@ class Ids:
 
 def _ordered(first: Ints, second: npt.NDArray[np.uint64]) -> Ints:
     """Return the order by two columns; equal rows keep their order. Few rows share a value of the first one."""
+    # First by the first column; rows that tie are ordered by the second one below.
     order = argsort(first, int(first.max(initial=0)) + 1)
     values = first[order]
     tied = np.zeros(len(order), bool)
@@ -180,12 +183,14 @@ def _writes(
     """Return the writes of the entries that have new identities; identities are in the order of the entries' places."""
     place = value // MINUTE_US
     starts = np.flatnonzero(np.diff(place, prepend=place[:1] - 1))
+    # An entry's identities are adjacent: it is written if one of them is new.
     is_written = np.logical_or.reduceat(is_new, starts) if len(starts) else np.zeros(0, bool)
     sizes = np.diff(starts, append=len(place))
     rows = np.repeat(is_written, sizes)
     entries = np.empty(int(sizes[is_written].sum()), _ENTRY)
     entries["at"], entries["hash"] = (value - place * MINUTE_US)[rows], hashed[rows]
-    offsets = np.concatenate([[0], np.cumsum(sizes[is_written])]).astype(np.int64) * _ENTRY.itemsize
+    offsets = bounds_of(sizes[is_written]).astype(np.int64) * _ENTRY.itemsize
+    # `places` ascend, and have each entry's place.
     written = np.searchsorted(places, place[starts[is_written]])
     values = binary_array(entries.view(np.uint8) if len(entries) else b"", offsets)
     arrays = [pa.array(segment[written]), pa.array([keys[at] for at in written.tolist()], pa.binary()), values]

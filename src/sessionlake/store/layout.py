@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake.columnar.arrays import Ints, binary_array, byte_slices, offsets_of
+from sessionlake.columnar.arrays import Ints, binary_array, bounds_of, byte_slices, offsets_of, starts_of
 from sessionlake.columnar.records import Records
 
 FORMAT = 4
@@ -91,6 +91,7 @@ def heads_of(value: bytes, *, with_until: bool) -> Heads:
 
 def states_of(value: bytes, heads: Heads, places: Ints) -> list[bytes]:
     """Return the states of the sessions of one value at the given indices."""
+    # States follow the heads, one after the other.
     ends = np.cumsum(heads["length"], dtype=np.int64) + (_COUNT.itemsize + heads.nbytes)
     lows = (ends - heads["length"])[places]
     return [value[low:high] for low, high in zip(lows.tolist(), ends[places].tolist(), strict=True)]
@@ -102,7 +103,7 @@ def pack_heads(head: Heads, state: pa.Array, sizes: Ints) -> pa.Array:
     head["length"] = np.diff(offsets)
     # Run i has the records [ends[i], ends[i + 1]). Heads have a fixed width and states lie at `offsets`, so both buffers are
     # cut at the runs' bounds without a copy of single records.
-    ends = np.concatenate([[0], np.cumsum(sizes)])
+    ends = bounds_of(sizes)
     counts = binary_array(sizes.astype(_COUNT), np.arange(len(sizes) + 1) * _COUNT.itemsize)
     return pc.binary_join_element_wise(
         counts, binary_array(head, ends * head.dtype.itemsize), binary_array(data, offsets[ends]), b""
@@ -116,14 +117,14 @@ def unpack_heads(values: pa.Array, dtype: np.dtype[Any]) -> tuple[Ints, Heads, p
     owner = np.flatnonzero(lengths)
     at = offsets[owner]
     counts = _fields(data, at, _COUNT).astype(np.int64)
-    first = np.cumsum(counts) - counts
+    first = starts_of(counts)
     # `order` is the index of each record within its value. Its head begins `order` heads after the value's count.
     order = np.arange(counts.sum()) - np.repeat(first, counts)
     head = _fields(data, np.repeat(at + _COUNT.itemsize, counts) + order * dtype.itemsize, dtype)
     size = head["length"].astype(np.int64)
     # `running` is the bytes of all states before a record's. Less its value's first one, it is the state's offset within the
     # states of its value, which begin after the value's last head.
-    running = np.cumsum(size) - size
+    running = starts_of(size)
     states = (
         np.repeat(at + _COUNT.itemsize + counts * dtype.itemsize, counts)
         + running

@@ -217,6 +217,7 @@ def _parted(level: Level, keys: pa.Array, left: Ints) -> Iterator[tuple[Part, In
         if len(level.parts) > 1:
             first = bisect_left(range(len(keys)), part.first, key=lambda i: keys[i].as_py())
             end = bisect_right(range(len(keys)), part.last, lo=first, key=lambda i: keys[i].as_py())
+            # `left` are ascending indices: those of keys within the part's range.
             asked = left[slice(*np.searchsorted(left, [first, end]))]
         if len(asked):
             yield part, asked

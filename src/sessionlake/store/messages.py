@@ -160,6 +160,7 @@ class MessageStore(BlockStore):
 
     def placed_lists(self, kind: bytes, place: Ints, number: int, waiting: ListedMessages) -> list[pa.Table]:
         """Return the writes of lists, one for each place that entries have; `lists` reads those up to the kind and a place's `block_number`."""
+        # Stable: the entries of a place stay in their order.
         order = np.argsort(place, kind="stable")
         tables = []
         for rows in np.split(order, np.flatnonzero(np.diff(place[order])) + 1):

@@ -153,6 +153,7 @@ class RowStore(BlockStore):
         if not found:
             return stored_of(codes[:0], [])
         codes = np.concatenate([part.codes for part in found])
+        # A key is found once at most, so no two codes are equal.
         order = np.argsort(codes)
         head = np.concatenate([part.head for part in found])[order]
         return Stored(codes[order], head, pa.concat_arrays([part.values for part in found]).take(pa.array(order)))
@@ -240,6 +241,7 @@ class RowStore(BlockStore):
         entries = pa.concat_arrays([added, removed])
         is_removed = np.arange(len(entries)) >= len(added)
         numbers = parted(entries, 1)[0][0]
+        # Writes ascend by their first number, as the index does; for one number removals follow additions.
         order = np.argsort(numbers, kind="stable")
         nothing = binary_array(np.zeros(0, np.uint8), np.zeros(len(entries) + 1, np.int64))
         values = pc.if_else(pa.array(is_removed[order]), pa.scalar(None, pa.binary()), nothing)

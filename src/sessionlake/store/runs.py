@@ -117,8 +117,10 @@ def _table(hashes: Hashes) -> Hashes:
     """Return the table of ascending hashes."""
     rows = len(hashes)
     first = _first_bits(hashes, rows)
+    # For each value of the first bits the first row that has it or more.
     table = np.searchsorted(first, np.arange((1 << _bits(rows)) + 1)).astype("<u8")
     begins = np.flatnonzero(np.diff(first, prepend=-1))
+    # A value's rows are adjacent: their flags go to the entry of their first bits.
     table[first[begins]] |= np.bitwise_or.reduceat(_flags(hashes, rows), begins)
     return table
 
@@ -129,6 +131,7 @@ def write_run(path: Path, rows: Rows, seed: int) -> None:
     With a known seed many more keys could be made that have equal hashes (_CROWD), and such keys take longer to find.
     """
     hashes = hash_bytes(rows.keys, seed)
+    # Rows are found by hash; equal hashes are searched through, in any order.
     place = np.argsort(hashes)
     hashes = hashes[place]
     key_ends, keys = _compact(rows.keys)
@@ -298,6 +301,7 @@ class Run:
         """Return found keys and their rows, as `find` does, with those of others, which are looked for in the order of keys."""
         found = self._rows_in_order(keys.take(pa.array(crowded)))
         which, rows = np.concatenate([which, crowded[found >= 0]]), np.concatenate([rows, found[found >= 0]])
+        # Each key is found once, so no two are equal.
         order = np.argsort(which)
         return which[order], rows[order]
 
@@ -364,12 +368,14 @@ class Run:
         And say whether that one has more.
         """
         ends = self._ends(start, stop)
+        # `ends` are running bytes: the last row that ends within the bound.
         within = int(np.searchsorted(ends, ends[0] + bytes_, "right")) - 1
         return start + max(within, 1), within == 0
 
     def reach_back(self, start: int, stop: int, bytes_: int) -> tuple[int, bool]:
         """Return the first of the last of some rows, as `reach` does the end of the first ones."""
         ends = self._ends(start, stop)
+        # The first row from which to the end the bytes are within the bound.
         first = start + int(np.searchsorted(ends, ends[-1] - bytes_))
         return min(first, stop - 1), first == stop
 
@@ -455,6 +461,7 @@ def in_order(keys: pa.Array, values: pa.Array) -> Rows:
     begins = np.ones(len(order), bool)
     begins[1:] = pc.not_equal(ordered[1:], ordered[:-1]).to_numpy(zero_copy_only=False)
     if not begins.all():
+        # Of rows with equal keys, which are adjacent, the one given last.
         order = np.maximum.reduceat(order, np.flatnonzero(begins))
         ordered = keys.take(pa.array(order))
     return Rows(ordered, values.take(pa.array(order)))

@@ -77,6 +77,7 @@ class Overlay:
         """Return a page with the values that the writes put in the place of its own."""
         at = np.arange(len(page))
         for number in np.unique(page.segment).tolist():
+            # Writes ascend by segment: these are the ones of this segment.
             low, high = np.searchsorted(self._segment, [number, number + 1]).tolist()
             if low == high:
                 continue
@@ -219,6 +220,7 @@ class SegmentedSessionStore:
         bound = (int(pair.max(initial=0)) + 1) * self.interval_us
         if bound < _ROOM:
             value = pair * self.interval_us + (end - segment * self.interval_us)
+            # Pair and end in one number, below the bound.
             order = argsort(value, bound)
             ordered = value[order]
             # No two sessions of one key end at the same time, unless a caller puts them.

@@ -57,6 +57,7 @@ class SeriesStore(ListedStore):
         if not values:
             return Slices(np.zeros(0, np.int64), np.zeros(0, COUNTED), pa.array([], pa.binary())), place
         owner = np.concatenate(owners)
+        # A series has one value at most, so no two are equal.
         order = np.argsort(owner)
         at, head, state = unpack_heads(combined(pa.chunked_array(values)).take(pa.array(order)), COUNTED)
         return Slices(owner[order][at], head, state), place
@@ -69,6 +70,7 @@ class SeriesStore(ListedStore):
         starts = np.flatnonzero(np.diff(slices.codes, prepend=-1))
         codes = slices.codes[starts]
         values = pack_heads(slices.head.copy(), slices.state, np.diff(starts, append=len(slices)))
+        # Slices of a series are adjacent.
         newest = np.maximum.reduceat(slices["newest"], starts) if len(starts) else np.zeros(0, np.int64)
         segment = newest // self._interval
         # A series whose segment changes, or which has no slices any more, is deleted from its old segment.
@@ -76,6 +78,7 @@ class SeriesStore(ListedStore):
         gone[codes[place[codes] == segment]] = False
         removed = touched[gone[touched] & (place[touched] != _NOWHERE)]
         segments = np.concatenate([segment, place[removed]])
+        # Writes go to the store by segment; stable, so each segment's stay in their order.
         order = np.argsort(segments, kind="stable")
         index = pa.array(order)
         arrays = [

@@ -115,6 +115,7 @@ class Comparison:
         # Nothing was computed outside of the range, so rows stored there stay.
         put = np.flatnonzero(replaced & (self.is_new | ~self.in_range))
         of_removed = np.concatenate([number[ids[removed]], marks[0]])
+        # Stable: within a group removed rows stay in order, and marks follow.
         by_group = np.argsort(of_removed, kind="stable")
         starts = np.concatenate([rows.start[self.order[removed]], marks[1]])[by_group]
         revisions = np.concatenate([rows.revision[self.order[removed]], marks[2]])[by_group]
@@ -163,11 +164,13 @@ def merged(
     states = merge_states(aggregates, [column.take(rows) for column in partials.states], groups)
     return Records(
         of_groups,
+        # `at` are the first rows of the groups in this order.
         np.minimum.reduceat(partials.start[order], at),
         np.maximum.reduceat(partials.end[order], at),
-        np.add.reduceat(partials.count[order], at),
+        np.add.reduceat(partials.count[order], at),  # an event is in a single partial
         np.full(len(at), -1),
         StateCodec(aggregates).encode(states, len(at)),
+        # A merged session is open as long as its last part.
         None if until is None else np.maximum.reduceat(until[order], at),
     )
 
@@ -205,6 +208,7 @@ def _have_twins(of: Comparison) -> Bools:
 def _lists(columns: list[pa.Array], of: pa.Field, group: Ints, groups: int) -> pa.Array:
     """Return for each group a list of structs, as a column has it; rows are in group order."""
     type_ = of.type
+    # Rows ascend by group: a group's list ends where the next group's begins.
     offsets = np.searchsorted(group, np.arange(groups + 1)).astype(np.int32)
     arrays = [column.cast(field.type) for column, field in zip(columns, type_.value_type, strict=True)]
     items = pa.StructArray.from_arrays(arrays, fields=list(type_.value_type))

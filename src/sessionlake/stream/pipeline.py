@@ -7,8 +7,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from sessionlake.aggregates.beyond import notes_of
 from sessionlake.aggregates.layouts import Layout, Layouts
-from sessionlake.aggregates.partials import notes_of
 from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator
 from sessionlake.engine.pipeline import PinsOf, Pipeline

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sessionlake.columnar.arrays import Ints, combined
+from sessionlake.columnar.arrays import Ints, combined, starts_of
 from sessionlake.engine.operator import BatchContext, Counted, Everywhere, Inputs, Split
 from sessionlake.sources.decoding.rows import Rows
 
@@ -112,21 +112,25 @@ class Numbering:
         chunk, partition, accepted = (combined(told[c]).to_numpy() for c in (CHUNK, "partition", "accepted"))
         order = np.lexsort([combined(told[c]).to_numpy() for c in (*reversed(_ORDER), "partition")])
         chunk, partition, accepted = chunk[order], partition[order], accepted[order]
-        running = np.cumsum(accepted) - accepted
+        running = starts_of(accepted)
         numbers, starts = np.unique(partition, return_index=True)
+        # Chunks are sorted by partition: a partition's chunks are a slice.
         sums = np.add.reduceat(accepted, starts) if len(starts) else accepted
         held = np.array([before.get(p, 0) for p in numbers.tolist()], np.int64)
-        of_chunk = np.searchsorted(numbers, partition)
+        of_chunk = np.searchsorted(numbers, partition)  # the index of each chunk's partition in `numbers`
         position = partition * PARTITION + held[of_chunk] + running - running[starts][of_chunk] + 1
         arrival = sum(before.values()) + running + 1
         after = {**before, **dict(zip(numbers.tolist(), (held + sums).tolist(), strict=True))}
+        # Chunks are looked up by number; no two have one number.
         by_number = np.argsort(chunk)
         return cls(before, after, chunk[by_number], position[by_number], arrival[by_number])
 
     def positions(self, chunk: Ints, row: Ints) -> Ints:
         """Return the positions of rows, each given by its chunk and how many accepted rows of the chunk come before it."""
+        # `chunks` ascend and have every chunk of the batch.
         return self.first_position[np.searchsorted(self.chunks, chunk)] + row
 
     def arrivals(self, chunk: Ints, row: Ints) -> Ints:
         """Return the arrivals of rows: from 1 on over all partitions and batches, without a gap."""
+        # As in `positions`.
         return self.first_arrival[np.searchsorted(self.chunks, chunk)] + row

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.aggregates.layouts import Layouts
-from sessionlake.columnar.arrays import Ints, combined
+from sessionlake.columnar.arrays import Ints, bounds_of, combined
 from sessionlake.engine.operator import LOOKUP, BatchContext, Inputs, Operator, ShardResult, Split
 from sessionlake.stream.event_operator import EventOperator
 from sessionlake.stream.wrapped import Wrapped
@@ -76,7 +76,7 @@ def newest_corrections(layouts: Layouts, table: pa.Table) -> pa.Table:
     fields[STATE] = layouts.newest(fields[STATE], number[owner])
     changed = pa.StructArray.from_arrays([*fields.values()], fields=[*items.type])
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy().astype(np.int32)
-    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
+    offsets = pa.array(bounds_of(lengths).astype(np.int32))
     puts = pa.ListArray.from_arrays(offsets, changed, type=lists.type, mask=lists.is_null())
     return table.set_column(table.column_names.index(PUT), PUT, puts)
 

@@ -14,23 +14,23 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sessionlake.columnar.arrays import Bools, Groups, Ints, exploded, packed, within_group
+from sessionlake.columnar.arrays import Bools, Groups, Ints, exploded, packed, starts_of, within_group
 
 Doubles = npt.NDArray[np.float64]
 Words = npt.NDArray[np.uint64]
 ORIGIN = 128
-"""The place of the limb that counts ones. Squares of doubles have bits down to 2 ** -2148, which is place 60."""
+"""The place of the limb for units. Squares of doubles have bits down to 2 ** -2148, which is place 60."""
 _BITS = 32
 _LIMB = (1 << _BITS) - 1
 _MANTISSA = 53
 _PRECISION = 130
-"""Bits of a quotient before its root is taken: more than twice those of a double."""
+"""Bits of a quotient before the root: more than twice a double's bits."""
 _STORED = np.dtype("<u4")
 
 
 @dataclass(frozen=True)
 class Limbs:
-    """Numbers that are not stored yet: one row of limbs each, from the lowest on, each in [0, 2 ** 32)."""
+    """Numbers before they are stored: each a row of limbs, from the lowest on, each limb in [0, 2 ** 32)."""
 
     negative: Bools
     place: Ints
@@ -84,11 +84,12 @@ def _stored(limbs: npt.NDArray[Any], widths: Ints, place: Ints, negative: Bools)
     some = np.flatnonzero(limbs)
     counts = np.bincount(np.repeat(np.arange(len(widths)), widths)[some], minlength=len(widths))
     rows = np.flatnonzero(counts)
+    # The limbs other than 0 of a row lie together in `some`: its last one is before its end.
     ends = np.cumsum(counts)[rows]
     first, last = some[ends - counts[rows]], some[ends - 1]
     sizes = last - first + 1
-    starts = np.cumsum(widths) - widths
-    heads = np.cumsum(sizes + 1) - (sizes + 1)
+    starts = starts_of(widths)
+    heads = starts_of(sizes + 1)
     words = np.empty(int(sizes.sum()) + len(rows), _STORED)
     is_head = np.zeros(len(words), bool)
     is_head[heads] = True
@@ -106,15 +107,16 @@ def added(column: pa.Array, groups: Groups) -> pa.Array:
     if not len(rows):
         return column.take(pa.array(groups.starts))
     sizes = lengths[rows] - 1
-    heads = np.cumsum(sizes + 1) - (sizes + 1)
+    heads = starts_of(sizes + 1)
     head = words[heads].astype(np.int64)
     place = head >> 1
     is_limb = np.ones(len(words), bool)
     is_limb[heads] = False
     limbs = words[is_limb].astype(np.int64)
-    # The groups of numbers other than 0. Each gets cells for the places that its numbers span, and one for the last carry.
+    # Groups of numbers other than 0. Each gets cells for the places that its numbers span, and a cell for the last carry.
     owners = groups.ids[rows]
     starts = np.flatnonzero(np.diff(owners, prepend=-1))
+    # Numbers of a group are adjacent, and each group has one: the places that a group spans, and where its cells end.
     low = np.minimum.reduceat(place, starts)
     widths = np.maximum.reduceat(place + sizes, starts) - low + 1
     ends = np.cumsum(widths)
@@ -153,15 +155,16 @@ def negated(column: pa.Array) -> pa.Array:
     """Return the numbers with the other sign."""
     words, lengths = exploded(column, _STORED)
     words = words.copy()
-    words[(np.cumsum(lengths) - lengths)[lengths > 0]] ^= 1
+    words[starts_of(lengths)[lengths > 0]] ^= 1
     return packed(words, lengths)
 
 
 def rounded(column: pa.Array) -> Doubles:
-    """Return the nearest doubles, of two that are as near the even one; beyond all doubles the infinite ones."""
+    """Return the nearest doubles, the even one on ties; beyond all doubles infinity."""
     words, lengths = exploded(column, _STORED)
     result = np.zeros(len(column))
     rows = np.flatnonzero(lengths)
+    # A number's last word is its highest limb.
     sizes, last = lengths[rows] - 1, np.cumsum(lengths)[rows] - 1
     head = words[last - sizes].astype(np.int64)
     top, second, third = (np.where(sizes > n, words[np.maximum(last - n, 0)], 0).astype(np.uint64) for n in range(3))

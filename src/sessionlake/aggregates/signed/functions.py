@@ -103,7 +103,7 @@ SIGNED: Mapping[str, Build] = {
 
 
 def build_signed(asked: Asked) -> Aggregate:
-    """Return the form of an aggregate that can take rows back; ConfigError if its function has none."""
+    """Return the form of an aggregate that can take rows back; ConfigError if its function lacks one."""
     build = SIGNED.get(asked.function)
     if build is None:
         raise refused(asked.name, f"{asked.function}(...)")

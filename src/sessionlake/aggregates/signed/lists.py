@@ -87,6 +87,7 @@ class SignedCollect(Collect):
         keys = (np.repeat(groups.ids, sizes), times, self.id_order.ranks(ids), ordered(values))
         order = np.lexsort(keys[::-1])
         starts = np.flatnonzero(changes(*(key[order] for key in keys)))
+        # `starts` are the first of equal entries of a group: what came less what was taken back.
         totals = np.add.reduceat(counts[order], starts)
         rows = order[starts[totals != 0]]
         kept = np.bincount(keys[0][rows], minlength=len(groups.starts))
@@ -135,10 +136,11 @@ class SignedEdge(SignedCollect):
         self.latest, self.value_type = latest, type_
 
     def value(self, states: States) -> pa.Array:
-        """Return the value of the first or the last one; null of none."""
+        """Return the first or the last value; null if there is none."""
         counts, sizes = exploded(states[-1], np.int64)
         there = np.flatnonzero(counts > 0)
         kept = np.bincount(np.repeat(np.arange(len(sizes)), sizes)[there], minlength=len(sizes))
+        # The values that are there lie row by row: the last one of a row is before its end.
         ends = np.cumsum(kept)
         rows = pa.array(ends - 1 if self.latest else ends - kept, mask=kept == 0)
         return from_state(self._texts(states)[1].take(pa.array(there)).take(rows), self.value_type)
@@ -147,7 +149,7 @@ class SignedEdge(SignedCollect):
 class Multiset(Mode):
     """mode(x), and what others compute of the same state: the distinct values, sorted, with how often they came.
 
-    A value that was taken back before it came has a negative number. One that is 0 leaves the state.
+    A value taken back before it came has a negative number. A number of 0 leaves the state.
     """
 
     def _merge_counts(self, states: States, groups: Groups) -> States:
@@ -171,7 +173,7 @@ class Multiset(Mode):
         return counts[kept], values.filter(pa.array(kept)), np.bincount(owners[kept], minlength=len(sizes))
 
     def present(self, states: States) -> tuple[Ints, pa.Array, Ints]:
-        """Return the numbers and the values of all rows, flat, and how many values each row has: those that came."""
+        """Return numbers and values of all rows, flat, and how many present values each row has."""
         counts, _ = exploded(states[0], np.int64)
         return self._some(states, counts > 0)
 
@@ -190,6 +192,7 @@ class SignedExtreme(Multiset):
     def value(self, states: States) -> pa.Array:
         """Return the last or the first value; null of none."""
         _, values, sizes = self.present(states)
+        # A row's values are sorted: the first one is the least, the one before its end the greatest.
         ends = np.cumsum(sizes)
         rows = pa.array(ends - 1 if self.largest else ends - sizes, mask=sizes == 0)
         return from_state(values.take(rows), self.value_type)
@@ -218,6 +221,7 @@ class SignedQuantile(Multiset):
             below = np.floor(rank).astype(np.int64)
             places = (first + below, np.minimum(first + below + 1, last))
             plain = values.to_numpy(zero_copy_only=False).astype(np.float64) / self._unit
+            # Each value stands for as many places as its count; `ends` is the place after its last one.
             low, high = (plain[np.searchsorted(ends, place, side="right")] for place in places)
             result[some] = between(low, high, rank - below)
         return pa.array(result, mask=sizes == 0)

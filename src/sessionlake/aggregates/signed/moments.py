@@ -1,4 +1,4 @@
-"""variance, stddev, corr, covar and regr that can take rows back, by exact sums of the numbers and of their products.
+"""variance, stddev, corr, covar and regr that can take rows back, by exact sums of numbers and products.
 
 Of rounded sums nothing would be left if the spread is small beside the mean. These are exact, and so are their differences:
 a value is rounded once. It is computed row by row, in whole numbers of any size.
@@ -161,11 +161,11 @@ class SignedComoments(_Moments):
         self._units = [_unit(type_) for type_ in types]
 
     def lift(self, events: Events) -> States:
-        """Return each event's numbers and their products; of an event that lacks one nothing."""
+        """Return each event's numbers and products; nothing for an event that lacks a number."""
         columns = [to_state(events.columns[column]) for column in self.inputs]
         both = pc.and_(*(column.is_valid() for column in columns))
         y, x = (numbers(pc.if_else(both, column, pa.scalar(None, column.type)))[0] for column in columns)
-        # An event is counted apart if one of its numbers has no sum, and the other one has no part in the sums then.
+        # An event is counted apart if a number of it has no sum; its other number then has no part in the sums.
         _, others = _apart(np.where(np.isfinite(y), x, y))
         finite = np.isfinite(y) & np.isfinite(x)
         of_y, of_x = (_limbs(np.where(finite, found, found.dtype.type(0))) for found in (y, x))

@@ -36,7 +36,7 @@ class SignedLogical(Aggregate):
 
     def merge(self, states: States, groups: Groups) -> States:
         """Add."""
-        return [pa.array(np.add.reduceat(numbers(column)[0], groups.starts)) for column in states]
+        return [pa.array(groups.sum(numbers(column)[0])) for column in states]
 
     def inverted(self, states: States) -> States:
         """Negate."""
@@ -81,7 +81,7 @@ class IntegerSum(Aggregate):
 
     def merge(self, states: States, groups: Groups) -> States:
         """Add and carry."""
-        high, low, count = (np.add.reduceat(numbers(column)[0], groups.starts) for column in states)
+        high, low, count = (groups.sum(numbers(column)[0]) for column in states)
         return [pa.array(high + (low >> _HALF)), pa.array(low & _LOW_HALF), pa.array(count)]
 
     def inverted(self, states: States) -> States:
@@ -151,7 +151,7 @@ class ExactSums(Aggregate):
     def merge(self, states: States, groups: Groups) -> States:
         """Add."""
         *sums, others, count = states
-        counts = np.add.reduceat(numbers(count)[0], groups.starts)
+        counts = groups.sum(numbers(count)[0])
         return [*(exact.added(column, groups) for column in sums), added_others(others, groups), pa.array(counts)]
 
     def inverted(self, states: States) -> States:
@@ -200,7 +200,7 @@ class DoubleAverage(DoubleSum):
 
 
 def set_apart(values: Doubles) -> tuple[Doubles, pa.Array]:
-    """Return the values with 0 for those that are not finite, and these as counts of NaN, inf and -inf."""
+    """Return the values with 0 in place of NaN, inf and -inf, and the counts of these three."""
     odd = ~np.isfinite(values)
     if not odd.any():
         return values, packed(np.zeros(0, np.int64), np.zeros(len(values), np.int64))

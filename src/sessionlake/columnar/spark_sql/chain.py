@@ -1,4 +1,4 @@
-"""Columns that are computed one after another, each of the source's columns and of those above it (docs/rules.md, rule 211)."""
+"""Columns computed one after another, each from the source's columns and the columns above it (docs/rules.md, rule 211)."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ ARROW: Mapping[str, pa.DataType] = {
 }
 """The types of computed columns, by their names in Spark's SQL."""
 _Known = tuple[pa.DataType, str, int]
-"""Of a column that a link reads: its type, its place in the query, and the level of its step."""
+"""A column that a link reads: its type, its place in the query, and its step's level."""
 
 
 @dataclass(frozen=True)
@@ -43,16 +43,16 @@ class Chain:
     links: tuple[Link, ...] = ()
 
     def sources(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return the source's columns that the columns of these names are computed of, or are, in the order of their first use."""
+        """Return the source's columns behind the named columns, in order of first use."""
         columns, _ = self._reached(names)
         return tuple(name for name in columns if name not in (OWN_KEY, OWN_TIME))
 
     def computed(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return those of some names that are computed columns."""
+        """Return the computed columns among some names."""
         return tuple(dict.fromkeys(name for name in names if self._link(name, len(self.links)) is not None))
 
     def computation(self, names: Iterable[str], types: Mapping[str, pa.DataType]) -> Computation | None:
-        """Return the computation of those of some columns that are computed; None if none is. `types` are those of the source's columns.
+        """Return the computation of the computed columns among some; None if there is none. `types` are the source's column types.
 
         ConfigError in one line for SQL that does not fit the types, or asks for the present.
         """
@@ -75,7 +75,7 @@ class Chain:
         return Computation(columns, tuple(steps), outputs, unknown)
 
     def _reached(self, names: Iterable[str]) -> tuple[tuple[str, ...], tuple[int, ...]]:
-        """Return the source's columns and the links that columns need, themselves included; each link after those that it reads."""
+        """Return the source's columns and the links for columns, their own links included, each after its inputs."""
         columns: dict[str, None] = {}
         links: dict[int, None] = {}
 
@@ -92,7 +92,7 @@ class Chain:
         return tuple(columns), tuple(links)
 
     def _reads(self, at: int) -> dict[str, tuple[str, int | None]]:
-        """Return, by their names in a link's SQL, the columns that it reads: the source's name of each, or its link."""
+        """Return the columns that a link reads, by their names in its SQL: the source's name or the link of each."""
         link = self.links[at]
         own = _OWN if link.of_event else {}
         return {
@@ -105,7 +105,7 @@ class Chain:
 
 
 def _step(link: Link, reads: Mapping[str, _Known]) -> tuple[Step, pa.DataType]:
-    """Return the step of a column, and its type; `reads` has the columns that it reads by their names in its SQL."""
+    """Return a column's step and type; `reads` has its inputs by their names in its SQL."""
     parsed, types = link.parsed, {name: type_ for name, (type_, _, _) in reads.items()}
     done, uses_clock = parsed.translated(types, {name: place for name, (_, place, _) in reads.items()})
     if uses_clock:

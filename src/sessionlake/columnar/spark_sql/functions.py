@@ -1,4 +1,4 @@
-"""Functions that expressions may call: those whose arguments must be literals, and those of fixed types."""
+"""Functions for expressions: functions with literal arguments, and functions of fixed types."""
 
 import json
 import re
@@ -26,11 +26,11 @@ _DIGITS = """list_transform([cast(abs(x) as varchar)], lambda d: list_transform(
 'p': length(split_part(split_part(d, 'e', 1), '.', 1)) + coalesce(try_cast(split_part(d, 'e', 2) as integer), 0)}],
 lambda n: case when x < 0 then '-' else '' end || left(n.d, 1) || '.' || coalesce(nullif(rtrim(substring(n.d, 2), '0'), ''), '0')
 || 'E' || (n.p - n.z + length(n.d) - 1))[1])[1]"""
-"""A double `x` as Java writes it below 0.001 and from 10,000,000 on: its digits, of which one is before the point, and the exponent."""
+"""A double `x` as Java writes it below 0.001 and from 10,000,000 on: digits, one before the point, and the exponent."""
 _NUMBER = f"""case when regexp_full_match(r, '-?[0-9]+') then r else list_transform([cast(r as double)], lambda x: case
 when isinf(x) then case when x > 0 then '"Infinity"' else '"-Infinity"' end
 when x = 0 or (abs(x) >= 0.001 and abs(x) < 10000000) then cast(x as varchar) else {_DIGITS} end)[1] end"""
-"""The text `r` of a number that is no whole one of 64 bits, as Spark writes it; whole numbers have all of their digits."""
+"""Spark's text of the number `r` if it is no whole number of 64 bits; whole numbers have all digits."""
 _STRING = r"""'"(\\.|[^"\\])*"'"""
 _LAX = r"""',\s*[\]}]|(?i:nan|inf)'"""
 """Forms that DuckDB reads, and Spark does not: a comma before a closing bracket, NaN and infinities; outside of texts."""
@@ -38,7 +38,7 @@ _UNLIKE = f"""not json_valid(v) or contains(v, '\\u')
 or (regexp_matches(v, {_LAX}) and regexp_matches(regexp_replace(v, {_STRING}, '""', 'g'), {_LAX}))
 or (length(v) > 1000 and (regexp_matches(v, '[0-9.]{{1000}}') or 2 * length(v) - length(replace(v, '{{', '')) - length(replace(v, '[', '')) > 1000))
 or (length(v) > 50000 and list_max(list_transform(string_split(v, '"'), lambda part: length(part))) > 50000)"""
-"""Texts that DuckDB may read in another way than Spark: with escapes by number, with forms of one of them, or near the bounds of Spark's parser."""
+"""Texts that DuckDB may read in another way than Spark: with escapes by number, with one-sided forms, or near the bounds of Spark's parser."""
 _LENIENT = f"{FUNCTION}(v, KEYS)"
 _WHOLE_TEXT = f"""case when regexp_matches(json_extract_string(v, PATH), '[0-9][.eE]|[\\x{{10000}}-\\x{{10FFFF}}]')
 then {FUNCTION}('{{"":' || json_extract_string(v, PATH) || '}}', '[""]') else json_extract_string(v, PATH) end"""

@@ -47,12 +47,12 @@ class Parsed:
     text: str
     tree: exp.Expression
     columns: tuple[str, ...]
-    """The columns that it names, in the order of their first use."""
+    """The columns that it names, in order of first use."""
     origin: Origin | None = None
     """The text that the SQL was made of, if it is not the SQL itself."""
 
     def typed(self, types: Mapping[str, pa.DataType], result: Result) -> Expression:
-        """Return the expression over columns of the given types; ConfigError in one line if its type is not `result`."""
+        """Return the expression over columns of the given types; ConfigError, a single line, if its type is not `result`."""
         done, uses_clock = self.translated(types, {name: f"c{i}" for i, name in enumerate(self.columns)})
         if done.type not in (result, "null"):
             raise self.error(f"{self.text!r} is of type {done.type}, and must be of type {result}")
@@ -100,7 +100,7 @@ def parse(setting: str, text: str, origin: Origin | None = None) -> Parsed:
         raise sql_error(setting, told, "" if start is None else written.place(start)) from error
     tokens = Spark().tokenize(text)
     for pair in pairwise(tokens):
-        # Spark reads '' as a quote or as the end of one text and the begin of another, by its version.
+        # Spark reads '' as a quote, or as the end of a text and the begin of another, by its version.
         if all(token.token_type.name == "STRING" for token in pair):
             told = f"{text!r} has two texts side by side; write \\' for a quote in a text"
             raise sql_error(setting, told, written.place(pair[1].start))
@@ -143,7 +143,7 @@ def _reads_another_way(node: exp.Binary) -> bool:
 
 
 def told_by(error: SqlglotError) -> str:
-    """Return the words of an error of sqlglot in one line, without its place and the names of its classes."""
+    """Return sqlglot's error in one line, without its place and class names."""
     if isinstance(error, TokenError):
         return "a quote or a comment is not closed"
     known = getattr(error, "errors", None)

@@ -70,7 +70,7 @@ def operands(node: exp.Expression) -> list[exp.Expression]:
 
 
 def unread(node: exp.Expression, known: Known = EXPRESSIONS) -> str | None:
-    """Return the first argument of a node that nobody reads, as SQL or by its name; None if all are known.
+    """Return a node's first unread argument, as SQL or by name; None if all are known.
 
     The class of the node is in the table.
 
@@ -138,7 +138,7 @@ class Walk(Protocol):
         """Translate a column."""
 
     def unified(self, node: exp.Expression, parts: list[Typed]) -> tuple[list[str], str]:
-        """Return parts of a node that stand for one another as parts of one type, and that."""
+        """Return interchangeable parts of a node cast to a common type, and this type."""
 
     def error(self, node: exp.Expression, told: str) -> SqlError:
         """Return an error that names the node, and its place."""

@@ -13,7 +13,7 @@ from sessionlake.columnar.keys import key_parts
 from sessionlake.config.lookups import FOLDER
 from sessionlake.jobs.forget.lake import Lake
 from sessionlake.sources.lookups.dimension import KEY, mapped
-from sessionlake.sources.lookups.making import FILE, MARK, UNFINISHED
+from sessionlake.sources.lookups.lookup import FILE, MARK, UNFINISHED
 from sessionlake.warehouse.arrow_files import file_system, local_path
 
 

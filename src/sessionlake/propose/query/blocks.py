@@ -1,4 +1,4 @@
-"""The clauses of a SELECT, each as its tokens, and the clauses that no pipeline has."""
+"""The clauses of a SELECT, each as tokens, and clauses that no pipeline has."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -40,7 +40,7 @@ class Subquery:
 
     tokens: Tokens
     named: Mapping[str, "Subquery"]
-    """Those that it can name itself."""
+    """Tables that it can name itself."""
 
 
 @dataclass
@@ -116,7 +116,7 @@ def refused(query: Query, block: Block, *, but_having: bool = False) -> Iterator
     """Yield an error for each clause of a block that no pipeline has; `but_having`: HAVING is taken elsewhere."""
     if block.distinct is not None:
         told = "'distinct' is not for a pipeline, whose rows differ by their keys"
-        # Without a GROUP BY it is one: of the columns that it selects.
+        # Without a GROUP BY, DISTINCT is one: of its selected columns.
         told += "; leave it out" if block.group else f"; {_DISTINCT}"
         yield QueryError("distinct", told, query.place(block.distinct))
     if block.hint is not None:

@@ -8,7 +8,7 @@ Tokens = Sequence[Token]
 
 
 def split(tokens: Tokens, at: TokenType = TokenType.COMMA) -> list[Tokens]:
-    """Return tokens between those of a type that are in no brackets; nothing of no tokens."""
+    """Return tokens between separators of a type outside brackets; nothing for no tokens."""
     parts: list[list[Token]] = [[]]
     depth = 0
     for token in tokens:
@@ -21,7 +21,7 @@ def split(tokens: Tokens, at: TokenType = TokenType.COMMA) -> list[Tokens]:
 
 
 def conjuncts(tokens: Tokens) -> list[Tokens]:
-    """Return the conditions that `and` joins, as far as that is outside of brackets, of `between` and of `case`.
+    """Return the conditions that `and` joins outside of brackets, `between` and `case`.
 
     A condition with `or` outside of brackets is one whole.
     """

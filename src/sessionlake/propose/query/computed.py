@@ -39,7 +39,7 @@ class Value:
 OfCall = Callable[[Tokens], Value | None]
 """Returns the value of a call's tokens, perhaps with its FILTER or a field of it; None if the live view has none."""
 OfColumn = Callable[[exp.Column], Value]
-"""Returns the value of a column; QueryError for one that the live view has not."""
+"""Returns a column's value; QueryError for a column that the live view lacks."""
 
 
 def computed(query: Query, tokens: Tokens, of_call: OfCall, of_column: OfColumn) -> Value:
@@ -96,7 +96,7 @@ def _translated(text: str, values: dict[str, Value]) -> tuple[Typed, bool]:
 
 
 def _calls(tokens: Tokens, of_call: OfCall) -> Iterator[tuple[Tokens, Value]]:
-    """Yield the calls that are values of the live view, the outermost ones."""
+    """Yield the outermost calls that are values of the live view."""
     at = 0
     while at < len(tokens):
         for end in _ends(tokens, at):
@@ -109,7 +109,7 @@ def _calls(tokens: Tokens, of_call: OfCall) -> Iterator[tuple[Tokens, Value]]:
 
 
 def _ends(tokens: Tokens, at: int) -> Iterator[int]:
-    """Yield the numbers of the tokens behind a call that begins at one: with its field, with its FILTER, and by itself."""
+    """Yield the numbers of the tokens after a call: with its field, with its FILTER, and by itself."""
     inside = inner_of(tokens[at + 1 :])
     if inside is None or tokens[at].token_type == TokenType.L_PAREN:
         return

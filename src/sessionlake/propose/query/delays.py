@@ -15,7 +15,7 @@ class Delay:
 
     start: int
     end: int
-    """The numbers of its first character, and of the one after it."""
+    """The numbers of its first character, and of the character after it."""
     column: str
     length: str
 
@@ -35,7 +35,7 @@ def delays_in(text: str) -> Iterator[Delay]:
 
 
 def without_delays(text: str) -> str:
-    """Return a query with blanks in place of its clauses, so that all else stays in its place."""
+    """Return a query with blanks in place of its clauses, so that all else stays in place."""
     for delay in delays_in(text):
         clause = text[delay.start : delay.end]
         text = text[: delay.start] + "".join("\n" if c == "\n" else " " for c in clause) + text[delay.end :]

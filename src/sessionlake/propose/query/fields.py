@@ -1,4 +1,4 @@
-"""The columns of one input of a query: those of its sample, and those that the config computes."""
+"""The columns of a query's input: its sample's columns, and the config's computed columns."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -69,7 +69,7 @@ class Fields:
                 at = node.this.meta
                 text = f"{text[: at['start']]}{quoted_name(column)}{text[at['end'] + 1 :]}"
         tree = parsed(text)
-        # One column is one text, in quotes or not, so that it is found again.
+        # A column has one text, quoted or not, so that it is found again.
         text = quoted_name(unmasked(tree.name)) if isinstance(tree, exp.Column) else text
         piece = Piece(text, piece.place, parsed(text))
         self.read.update(piece.columns)
@@ -155,7 +155,7 @@ class Fields:
         return self.piece(tokens, again, scope) if again else piece
 
     def column(self, piece: Piece, wish: str, taken: Sequence[str] = ()) -> str:
-        """Return the name of the column that an expression is: the sample's, or one that is computed, called as wished if it can be."""
+        """Return the column name of an expression: the sample's column, or a computed column, called as wished if possible."""
         if isinstance(piece.tree, exp.Column) and piece.tree.name not in taken:
             return piece.tree.name
         same = next((name for name, text in self.computed.items() if text == piece.text and name not in taken), None)
@@ -164,11 +164,11 @@ class Fields:
         return self.compute(piece, free_name(piece.wish or wish, [*self.types, *taken]))
 
     def copied(self, column: str, wish: str, place: Place, taken: Sequence[str] = ()) -> str:
-        """Return the name of a computed column that is a copy of another one, called as wished if that is not taken."""
+        """Return the name of a computed copy of a column, called as wished if the name is free."""
         return self.column(piece_of(column, place), wish, [column, *taken])
 
     def compute(self, piece: Piece, name: str) -> str:
-        """Add a computed column, and return its name; QueryError if the config's own check refuses its SQL."""
+        """Add a computed column and return its name; QueryError if the config's own check refuses its SQL."""
         setting = f"{self.at}.columns.{name}"
         try:
             sql = parse(setting, piece.text)
@@ -215,7 +215,7 @@ def without_stream(tokens: Tokens) -> Tokens:
 
 
 def tables(query: Query, tokens: Tokens) -> tuple[str, ...]:
-    """Return the names that a table of FROM or JOIN has in a query, its alias at last; QueryError for anything but a table."""
+    """Return the names of a FROM or JOIN table in a query, its alias last; QueryError for anything but a table."""
     words = list(without_stream(tokens))
     parts: list[str] = []
     while words and (not parts or words[0].token_type == TokenType.DOT):

@@ -23,7 +23,7 @@ from sessionlake.propose.query.words import Found, Query, QueryError, name_of, s
 from sessionlake.propose.sample import Sample
 
 _FLINKS = {"tumble": ("window", (0, 1)), "hop": ("window", (0, 2, 1))}
-"""Flink's functions: Spark's, and its arguments by their numbers in Flink's."""
+"""Flink's functions: Spark's function, and its arguments by their numbers in Flink."""
 _UNITS = ("second", "minute", "hour", "day")
 """Units of one length, whose windows begin where `date_trunc` does."""
 
@@ -130,7 +130,7 @@ class _Reader:
         return self._query.refusal("select", [self._block.start, *self._block.select], told)
 
     def _group_items(self) -> Iterator[tuple[Tokens, str | None]]:
-        """Yield the expressions of GROUP BY; those of SELECT in place of their numbers and aliases, and of ALL."""
+        """Yield the expressions of GROUP BY. Numbers, aliases and ALL stand for SELECT's expressions."""
         group = self._block.group
         further = next((token for token in group if token.token_type in _FURTHER), None)
         if further is not None:

@@ -1,4 +1,4 @@
-"""Subqueries that choose rows and compute columns, as parts of the query around them: its input has their conditions and columns."""
+"""Subqueries that choose rows and compute columns, as parts of the outer query: its input has their conditions and columns."""
 
 from collections.abc import Iterator, Mapping
 
@@ -21,7 +21,7 @@ _BEHIND = "a subquery may choose rows and compute columns; make a pipeline of it
 def input_of(
     query: Query, sample: Sample, source: Tokens, named: Mapping[str, Subquery], *, at: str = "event"
 ) -> Input:
-    """Return the input of what FROM or JOIN reads: a table, or subqueries over one; `named` are those of WITH.
+    """Return the input that FROM or JOIN reads: a table, or subqueries over it; `named` are WITH's subqueries.
 
     QueryErrors has all that a subquery can't have.
     """
@@ -31,9 +31,9 @@ def input_of(
 
 
 def scope_over(query: Query, block: Block, below: Scope, names: tuple[str, ...], *, ranked: bool = False) -> Scope:
-    """Return the columns of a subquery over those that it reads; `ranked`: it may have the number of a row.
+    """Return a subquery's columns, from its input's; `ranked`: it may have the number of a row.
 
-    QueryErrors has the items of its SELECT that are neither columns nor computed of one row.
+    QueryErrors has SELECT's items that are neither columns nor computed from a single row.
     """
     scope, found = Scope(names, below=below), Found()
     # As in Spark, an item may name the alias of one before it, if no column is called so.
@@ -96,7 +96,7 @@ def _columns(query: Query, item: Item, seen: Scope, below: Scope, *, ranked: boo
 
 
 def _named(tree: exp.Expression, scope: Scope) -> Visible | None:
-    """Return the column of a scope that an expression is, by itself or behind the name of its table; None for another one."""
+    """Return an expression's column of a scope, alone or behind its table's name; None for other expressions."""
     if not isinstance(tree, exp.Column) or (tree.table and _table(tree) not in scope.names):
         return None
     found = scope.columns.get(unmasked(tree.name).lower())

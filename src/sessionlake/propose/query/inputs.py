@@ -1,4 +1,4 @@
-"""The events of one input of a query: key, time, conditions, and the words about lateness and duplicates in its comments."""
+"""The events of a query's input: key, time, conditions, and comments' words about lateness and duplicates."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -100,13 +100,13 @@ class Input:
         return column in self.sample.types and unit_of(self.sample.head()[column], column, strict=True) != ""
 
     def _read_as_time(self, name: str) -> None:
-        """Take a column of texts that are times as one of times, as Spark's is: so it can be compared with times."""
+        """Make a text column of times a time column, as Spark's is: comparable with times."""
         is_text = self.sample.types.get(name) == pa.string() and self.sample.source.get("format") in ("json", "csv")
         if is_text and unit_of(self.sample.head()[name], name, strict=True) is None:
             self.fields.types[name] = TIMESTAMP
 
     def set_where(self, pieces: Sequence[Tokens]) -> None:
-        """Take conditions as the choice of events, after those of the subqueries."""
+        """Take conditions as the choice of events, after the subqueries' conditions."""
         found = [self.fields.piece(tokens, scope=scope) for tokens, scope in self.conditions]
         found += [self.fields.piece(tokens) for tokens in pieces]
         if not found:
@@ -143,7 +143,7 @@ class Input:
         self.watermark = hint.length
 
     def _hinted(self, name: str) -> str | None:
-        """Return the input's column of a name in a comment, which may be one of a subquery; None if it is not the input's."""
+        """Return the input's column of a name in a comment, which may be a subquery's name; None if the input has none."""
         table, _, column = name.replace("`", "").rpartition(".")
         for scope in self.fields.scope.within():
             one = scope.columns.get(column.lower())
@@ -215,7 +215,7 @@ def arguments_of(tokens: Sequence[Token]) -> list[Tokens]:
 
 
 def _plain_time(piece: Piece) -> tuple[str | None, str | None]:
-    """Return the column that an expression reads as a time, and the unit that it takes its numbers for; None for other SQL."""
+    """Return the column that an expression reads as a time, and the unit of its numbers; None for other SQL."""
     tree = piece.tree
     if isinstance(tree, exp.Column):
         return tree.name, None

@@ -26,7 +26,7 @@ class Item:
     said: str
     """Its expression as it is written, with the names of tables."""
     name: str
-    """Its name in the result: the alias, or that of a column; the empty text of another expression."""
+    """Its name in the result: its alias or its column's name; the empty text for other expressions."""
     tree: exp.Expression
 
     @property
@@ -37,7 +37,7 @@ class Item:
 
 
 def item_of(query: Query, tokens: Tokens, fields: Fields | None = None) -> Item:
-    """Return the item that tokens are; `fields` are those of the one input that it is over, if it is."""
+    """Return an item from tokens; `fields` are its single input's, if it has a single one."""
     whole = parsed(query.said(tokens))
     alias = unmasked(whole.alias) if isinstance(whole, exp.Alias) else None
     if alias is not None:
@@ -92,7 +92,7 @@ def aggregate_text(text: str) -> str:
 
 
 def free_aggregate(item: Item, taken: Sequence[str]) -> str:
-    """Return a name for an aggregate: its alias, if a column can be called so, otherwise a word of its text.
+    """Return an aggregate's name: its alias, if a column may have it, otherwise a word of its text.
 
     `taken` are the names of the others.
     """

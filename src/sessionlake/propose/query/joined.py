@@ -104,7 +104,7 @@ def _joined(query: Query, block: Block) -> tuple[Tokens, Tokens, str]:
 
 
 def _called(read: Input, otherwise: str) -> str:
-    """Return the prefix of a side's columns: the last name of its table or subquery, if it has one."""
+    """Return the prefix of a side's columns: the last name of its table or subquery, if any."""
     return read.fields.names[-1].rpartition(".")[2] if read.fields.names else otherwise
 
 
@@ -152,7 +152,7 @@ class _Reader:
         return self._pairs
 
     def _set_range(self, same_times: list[Tokens]) -> None:
-        """Take the range. Without another one, equal times are one; with another one they are equal columns."""
+        """Take the range. Alone, equal times are a range; beside another range they are equal columns."""
         with self._found.kept():
             is_range = not any(self._range.times)
             for tokens in same_times:
@@ -211,7 +211,7 @@ class _Reader:
         return parts if of[0] == {0} else (parts[1], parts[0])
 
     def _equal(self, tokens: Tokens) -> None:
-        """Take an equality as equal columns; QueryError if their types differ: SQL casts one of them, and not always without loss."""
+        """Take an equality as equal columns; QueryError for different types: SQL casts one of them, not always without loss."""
         parts, names, types = self._parts(tokens) or (), [], []
         for side, part in zip(self._pairs.sides, parts, strict=True):
             fields = side.input.fields
@@ -248,7 +248,7 @@ class _Reader:
         self._show_column(side, side.input.fields.column(piece, name), name)
 
     def _starred(self, item: Item) -> Iterator[tuple[Side, Visible]]:
-        """Yield the columns of both sides, or of the one that is named."""
+        """Yield both sides' columns, or the named side's."""
         one_side = isinstance(item.tree, exp.Column)
         for side in self._pairs.sides:
             if not one_side or name_of(item.tokens[0]) in side.input.fields.names:

@@ -42,7 +42,7 @@ class Latest:
 
 
 def latest_of(query: Query, block: Block, inner: Block | None, sample: Sample) -> Latest:
-    """Return the pipeline of a query that keeps the first row of each key; `inner` is its subquery.
+    """Return the pipeline of a query for each key's first row; `inner` is its subquery.
 
     QueryErrors has all that no pipeline can have.
     """

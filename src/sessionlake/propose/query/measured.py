@@ -65,7 +65,7 @@ def shaped(read: Input) -> Sample:
 
 
 def patience_of(read: Input, length: str, seen: Seen, share: Share) -> Patience:
-    """Return the grace: that of the query's watermark, otherwise the shortest that leaves few events of the sample late.
+    """Return the grace: the query's watermark, otherwise the shortest with few late events in the sample.
 
     `length` is the time by which the retention must exceed the grace.
     """
@@ -99,7 +99,7 @@ def table_patience(read: Input) -> Patience:
 
 
 def join_grace(inputs: Sequence[Input]) -> str:
-    """Return the grace of a join: the longest of the watermarks, none without one, as in Spark."""
+    """Return a join's grace: the longest watermark, none without a watermark, as in Spark."""
     graces = [parse_duration(one.watermark) for one in inputs if one.watermark is not None]
     return spoken_duration(max(graces, default=0))
 

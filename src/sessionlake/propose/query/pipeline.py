@@ -34,7 +34,7 @@ class Pipeline:
     query: Query
 
     def located(self, problems: Sequence[Problem]) -> list[Problem]:
-        """Return problems of the config with their places in the query, as far as their text is from it."""
+        """Return the config's problems with their places in the query, as far as their text stems from it."""
         return [_located(self.query, self.places, problem) for problem in problems]
 
 
@@ -43,8 +43,8 @@ def pipeline_of(
 ) -> Pipeline:
     """Return the pipeline of a query over samples, in the order of FROM and JOIN.
 
-    `file` is the query's name in errors, `directory` that of the config's file, and `output` its name in comments.
-    InvalidConfigError has each part of the query that no pipeline can have, with its place.
+    `file` is the query's name in errors, `directory` the folder of the config's file, and `output` its name in comments.
+    InvalidConfigError has each part of the query, with its place, that no pipeline can have.
     """
     query = Query(text, file)
     try:

@@ -115,7 +115,7 @@ def _micros(tree: exp.Interval) -> int:
 
 FORM = "write a.id = b.id and b.t between a.t and a.t + interval 1 hour"
 SideOf = Callable[[exp.Column, Tokens], int]
-"""Returns the number of the side that a column of some tokens is of: 0 is the left one."""
+"""Returns the number of the side of some tokens' column: 0 is left."""
 
 
 @dataclass
@@ -164,12 +164,12 @@ class Range:
 
     @property
     def sizes(self) -> tuple[int | None, int | None]:
-        """How long a left message waits for a later right one, and a right one for a left one; None for ever."""
+        """The time that a left message waits for a later right one, and a right message for a left one; None for ever."""
         high = None if self.high is None else max(self.high, 0)
         return high, None if self.low is None else max(-self.low, 0)
 
     def beyond(self) -> Iterator[str]:
-        """Yield the conditions on pairs that the sizes do not have: a pair of equal times is always one."""
+        """Yield the conditions on pairs beyond the sizes: a pair of equal times always counts."""
         if self.low is not None and self.low > 0:
             yield f"right_time >= left_time + {interval(self.low)}"
         if self.high is not None and self.high < 0:

@@ -40,7 +40,7 @@ def is_ranked(query: Query, blocks: Sequence[Block]) -> bool:
 def rank_of(query: Query, block: Block, inner: Block | None, items: Sequence[Item]) -> Rank:
     """Return the number that a condition compares with 1; QueryError if none does, or if it is not row_number's.
 
-    `items` are those of the SELECT that numbers rows: `inner`, or without a subquery `block`.
+    `items` are SELECT's items with row numbers: `inner`'s, or without a subquery `block`'s.
     """
     named = {item.alias.lower(): item.tokens for item in items if isinstance(item.tree, exp.Window) and item.alias}
     found, rest = None, []

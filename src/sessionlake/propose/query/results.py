@@ -42,7 +42,7 @@ class Groups:
     aggregates: dict[str, str] = field(default_factory=dict)
     shown: list[Shown] = field(default_factory=list)
     conditions: list[str] = field(default_factory=list)
-    """Those of HAVING, in DuckDB's SQL over the live view, which has all groups."""
+    """HAVING's conditions, in DuckDB's SQL over the live view, which has all groups."""
 
     @property
     def inputs(self) -> list[Input]:
@@ -56,7 +56,7 @@ class Groups:
 
     @property
     def key(self) -> str:
-        """The view's column of a key of one column."""
+        """The view's column for a key of a single column."""
         return "session_key" if isinstance(self.span, Gap) else "window_key"
 
     @property
@@ -84,7 +84,7 @@ class Results:
         self._items = {item.alias.lower(): item for item in items if item.alias}
 
     def shown(self, item: Item) -> Shown:
-        """Return an item as a column of the live view; its aggregates become the config's. QueryError for one that the view can't have."""
+        """Return an item as a column of the live view; its aggregates become the config's. QueryError if the view can't have it."""
         of_window = shown_of(item, self._call, self._groups.start, self._groups.end)
         if of_window is not None:
             return of_window
@@ -144,7 +144,7 @@ class Results:
         return Value(key_sql(name, kind), kind, column)
 
     def _bound(self, tree: exp.Expression) -> Value | None:
-        """Return the bound or the time of the window that an expression is; None for another one."""
+        """Return the bound or the time of the window behind an expression; None for other expressions."""
         start, end = self._groups.start, self._groups.end
         found = shown_of(Item((), None, "", "", tree), self._call, start, end)
         if found is None or found.sql == struct_of(start, end):
@@ -172,7 +172,7 @@ class Results:
         return computed(self._query, tokens, of_call, of_column)
 
     def _aggregate(self, item: Item, wish: str) -> Value:
-        """Return an aggregate of an expression: one that the query has, too, or one more."""
+        """Return an expression's aggregate: the query's own, or a further one."""
         piece = self._fields.of_event(item.tokens, self._groups.input.time)
         text = aggregate_text(piece.text)
         name = next((name for name, same in self._groups.aggregates.items() if same == text), None)
@@ -191,7 +191,7 @@ class Results:
         return next(f"{name}_{n}" for n in count(1) if f"{name}_{n}".lower() not in taken)
 
     def _column(self, node: exp.Column, tokens: Tokens) -> Value | None:
-        """Return the column of the key that a column is; None for another one."""
+        """Return the key's column behind a column; None for other columns."""
         name, table = unmasked(node.name).lower(), ".".join(part.name.lower() for part in node.parts[:-1])
         place = self._query.place(tokens[0])
         if name not in self._fields.scope.columns or (table and table not in self._fields.names):

@@ -1,4 +1,4 @@
-"""The columns that a query sees of what it reads: those of the sample, and those that its subqueries compute or call differently."""
+"""The columns that a query sees in its input: the sample's, and columns computed or renamed by its subqueries."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from sessionlake.propose.query.brackets import Tokens
 
 @dataclass(frozen=True)
 class Visible:
-    """A column of a scope: one of the sample's, one that a subquery computes, or the number of a row."""
+    """A column of a scope: the sample's, a subquery's computed column, or the number of a row."""
 
     name: str
     """As a `*` outside calls it."""
@@ -32,7 +32,7 @@ class Scope:
     """The columns of a table or a subquery."""
 
     names: tuple[str, ...]
-    """Those of the table, or of the subquery: its name and its alias, the alias at last; in small letters."""
+    """The names of the table or subquery, its alias last; in small letters."""
     columns: dict[str, Visible] = field(default_factory=dict)
     """By their names in small letters."""
     below: "Scope | None" = None
@@ -49,7 +49,7 @@ class Scope:
         return "may be any of several columns of the subquery; give each its own alias" if one.twice else None
 
     def within(self) -> Iterator["Scope"]:
-        """Yield this scope and those of what it reads."""
+        """Yield this scope and the scopes below."""
         yield self
         if self.below is not None:
             yield from self.below.within()

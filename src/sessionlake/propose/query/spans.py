@@ -29,7 +29,7 @@ class Gap:
 
 
 def gap_of(query: Query, fields: Fields, tokens: Tokens, time: str) -> Gap:
-    """Return the gap of sessions of events with a column `time`; QueryError for one that sessions can't have."""
+    """Return the gap of sessions over events with a column `time`; QueryError if sessions can't have it."""
     if tokens[0].token_type != TokenType.CASE:
         if tokens[0].token_type not in (TokenType.STRING, TokenType.INTERVAL):
             raise query.refusal("gap", tokens, f"is no duration; {_SUPPORTED}")
@@ -83,7 +83,7 @@ class Grid:
 
     size_us: int
     advance_us: int | None
-    """The time from one window's start to the next one's; None for windows one after the other."""
+    """The time from a window's start to the next; None for adjacent windows."""
     offset_us: int
 
 
@@ -125,7 +125,7 @@ def is_span(tokens: Tokens) -> bool:
 
 
 def span_of(query: Query, read: Input, call: Call, found: Found) -> Span:
-    """Return the window, and take its time as that of the events; QueryErrors for one that no pipeline can have."""
+    """Return the window, and take its time as the events' time; QueryErrors if no pipeline can have it."""
     arguments, name = arguments_of(call.tokens), name_of(call.tokens[0])
     with found.kept():
         if not 2 <= len(arguments) <= CALLS[name]:
@@ -153,7 +153,7 @@ def _grid(query: Query, read: Input, lengths: list[Tokens]) -> Grid:
 
 
 def shown_of(item: Item, call: Call, start: str, end: str) -> Shown | None:
-    """Return an item that is the window, one of its bounds or its time, given the SQL of both bounds; None for another item."""
+    """Return an item for the window, a bound or its time, by the SQL of both bounds; None for other items."""
     tree, bound = item.tree, None
     if isinstance(tree, exp.Anonymous) and tree.name.lower() == TIME and len(tree.expressions) == 1:
         meant = call.is_meant(tree.expressions[0])

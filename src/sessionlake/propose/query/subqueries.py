@@ -1,4 +1,4 @@
-"""Subqueries: those of WITH by their names, and those in the brackets of FROM."""
+"""Subqueries: named ones of WITH, and bracketed ones of FROM."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -12,7 +12,7 @@ from sessionlake.propose.query.words import BEGINNINGS, Query, name_of
 
 
 def select_of(query: Query, tokens: Tokens, named: Mapping[str, Subquery] = MappingProxyType({})) -> Block:
-    """Return the clauses of a SELECT, which may have a WITH before it; `named` are the subqueries of those around it."""
+    """Return the clauses of a SELECT, after an optional WITH; `named` are the outer subqueries."""
     tokens = unwrapped(tokens)
     if tokens and tokens[0].token_type == TokenType.WITH:
         at = _main(tokens)
@@ -36,7 +36,7 @@ def subquery_of(query: Query, source: Tokens, named: Mapping[str, Subquery]) -> 
 
 
 def names_of(query: Query, source: Tokens) -> tuple[str, ...]:
-    """Return the names by which a query calls its subquery, in small letters; QueryError for names of its columns."""
+    """Return a query's names for its subquery, in small letters; QueryError for names of its columns."""
     inside = inner_of(source)
     words = without_stream(source) if inside is None else source[len(inside) + 2 :]
     names = tuple(name_of(word) for word in words if word.token_type != TokenType.ALIAS)
@@ -63,7 +63,7 @@ def whole_of(query: Query, block: Block) -> Block:
 
 
 def _named(query: Query, words: Tokens, around: Mapping[str, Subquery]) -> Mapping[str, Subquery]:
-    """Return the subqueries that a SELECT can name. Each of WITH sees those before it."""
+    """Return the subqueries that a SELECT can name. Each subquery of WITH sees the earlier ones."""
     found = dict(around)
     for part in split(words):
         inside = inner_of(part[2:]) if len(part) > 2 and part[1].token_type == TokenType.ALIAS else None

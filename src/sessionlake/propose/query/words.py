@@ -48,9 +48,9 @@ _READ: Known = {
 
 
 def unread_in(tree: exp.Expression) -> tuple[exp.Expression, str] | None:
-    """Return the first node of a query that is not read whole, and its part that is not read; None if all is known.
+    """Return the query's first partly read node, and its unread part; None if all is known.
 
-    Calls of aggregates are in the config as they are written, so that its own check reads their arguments.
+    The config has calls of aggregates as written, so its own check reads their arguments.
     """
     for node in cast("list[exp.Expression]", list(tree.walk())):
         if issubclass(type(node), exp.AggFunc) and type(node) not in _READ:
@@ -72,7 +72,7 @@ _SHOWN = 80
 
 
 class QueryError(Exception):
-    """A part of a query that no config can have, with its place."""
+    """A part of a query, with its place, that no config can have."""
 
     def __init__(self, key: str, message: str, place: Place) -> None:
         super().__init__(message)
@@ -121,7 +121,7 @@ class Query:
 
     @cached_property
     def tokens(self) -> list[Token]:
-        """The tokens, without a semicolon at the end; InvalidConfigError for a text that is not one query of Spark's SQL."""
+        """The tokens, without a semicolon at the end; InvalidConfigError unless the text is a query of Spark's SQL."""
         try:
             text = masked(without_delays(self.text))
             found = _once(Spark().tokenize(text))
@@ -138,7 +138,7 @@ class Query:
 
     @cached_property
     def tree(self) -> exp.Expression:
-        """The tree, with WINDOW for the word `window`; InvalidConfigError for a text that is not one query of Spark's SQL."""
+        """The tree, with WINDOW for the word `window`; InvalidConfigError unless the text is a query of Spark's SQL."""
         try:
             text = masked(without_delays(self.text))
             statements = [one for one in sqlglot.parse(text, read="spark") if one is not None]
@@ -173,7 +173,7 @@ class Query:
         return Problem(error.key, error.message, self.file, error.place.line, error.place.column)
 
     def refusal(self, key: str, tokens: Tokens, told: str, *, word: str = "") -> QueryError:
-        """Return the error of a part, which it shows with what is told; `word` is that of its clause, to stand before it."""
+        """Return a part's error, which shows the part and the reason; `word` is its clause's, to stand before it."""
         said = shown(f"{word} {self.said(tokens)}".strip())
         return QueryError(key, f"{said!r} {told}", self.place(tokens[0]))
 

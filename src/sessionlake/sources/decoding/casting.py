@@ -5,7 +5,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake.sources.columns import TIMESTAMP
 from sessionlake.warehouse.schemas import TIME, YEAR_1_US, YEAR_9999_US
 
 TEXTS = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
@@ -27,7 +26,7 @@ def without_dictionary(values: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def text_dictionary(values: pa.ChunkedArray) -> pa.DictionaryArray | None:
-    """Give a column that is a dictionary as one of text; None if it is none, has nulls, or anything is not UTF-8."""
+    """Make a dictionary column a text column; None if it is no dictionary, has nulls, or is not all UTF-8."""
     if not pa.types.is_dictionary(values.type) or values.type.value_type not in TEXTS or values.null_count:
         return None
     flat = values.combine_chunks()
@@ -216,9 +215,9 @@ def cast_or_null(values: pa.Array | pa.ChunkedArray, target: pa.DataType) -> tup
     """
     plain = without_dictionary(values)
     missing = nulls_of(plain)
-    if target == TIMESTAMP:
+    if target == TIME:
         micros, bad = parse_times(plain, None)
-        return pa.array(micros, mask=bad).cast(TIMESTAMP), bad & ~missing
+        return pa.array(micros, mask=bad).cast(TIME), bad & ~missing
     result = _cast(_checked_text(plain), target)
     if result.null_count == plain.null_count:
         return result, missing & False

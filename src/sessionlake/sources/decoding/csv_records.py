@@ -23,7 +23,7 @@ _BREAK = re.compile(rb"\r\n?+|\n")
 
 @dataclass(frozen=True)
 class Records:
-    """Hold whole records, each with its line break, or one line whose quote never closes."""
+    """Hold whole records, each with its line break, or a single line with an unclosed quote."""
 
     content: bytes
     lines_before: int
@@ -60,8 +60,9 @@ class Records:
         return raw_text(self.content[starts[row] : ends[row]])
 
     def line(self, row: int) -> int:
-        """Give the 1-based number of the first line of one record."""
+        """Return the 1-based number of a record's first line."""
         start = 0 if self.unclosed else self._spans[0][row]
+        # The line breaks before the record are the lines before it.
         return self.lines_before + 1 + int(np.searchsorted(self._breaks, start))
 
 

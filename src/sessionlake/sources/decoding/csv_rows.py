@@ -133,6 +133,7 @@ def _with_gaps(table: pa.Table, broken: dict[int, str]) -> pa.Table:
         return table
     good = np.ones(len(table) + len(broken), np.bool_)
     good[list(broken)] = False
+    # The k-th good row is row k of the table; a bad one is null.
     return table.take(pa.array(np.cumsum(good) - 1, mask=~good))
 
 

@@ -18,7 +18,7 @@ MAX_ROWS = 250_000
 BLOCK_BYTES = 32 << 20
 _SHOWN = 60
 WRONG_TYPE = "wrong type: "
-"""The begin of the error texts of rows that are refused for nothing but values that are not of their columns' types."""
+"""The begin of error texts for rows that are refused only for values of wrong types."""
 NO_ROW = "no row in "
 """The begin of the error texts of rows that are refused because a lookup found nothing for them."""
 
@@ -27,7 +27,7 @@ Indices = npt.NDArray[np.integer[Any]]
 
 
 class Origin(Protocol):
-    """The origin of the rows of one Decoded."""
+    """The origin of a Decoded's rows."""
 
     def text(self, row: int, /) -> str | None:
         """Give the row as it was written."""
@@ -74,7 +74,7 @@ class Nowhere:
 
 
 def unreadable(path: str, columns: EventColumns, error: Exception) -> Decoded:
-    """Make the one error row of a file that can't be read (on)."""
+    """Return the error row of a file that can't be read (on)."""
     return bad_row(f"unreadable file: {one_line(error)}", path, columns, Nowhere())
 
 
@@ -89,7 +89,7 @@ def in_halves(
 ) -> Iterator[_Part]:
     """Decode rows first..last, last excluded; if that raises, each half, until the rows that raise stand alone.
 
-    What no decoder foresaw must cost no row but the bad one. Lack of memory is no fault of a row.
+    An unforeseen error must cost only the bad row. Lack of memory is no fault of a row.
     """
     try:
         yield decode(first, last)
@@ -125,7 +125,7 @@ def type_name(kind: pa.DataType) -> str:
 
 
 def wrong_type(name: str, shown: str, kind: pa.DataType) -> str:
-    """Return the error text for a value that is not of its column's type."""
+    """Return the error text for a value of a wrong type."""
     return f"{wrong_column(name)}{shorten(shown)} is not a {type_name(kind)}"
 
 
@@ -142,7 +142,7 @@ def no_row(lookup: str) -> str:
 def typed(read: pa.Table, columns: EventColumns, errors: Mapping[int, str] | None = None) -> tuple[pa.Table, pa.Array]:
     """Cast the columns that were read to the pinned types; a missing column is null, a row's first error stays.
 
-    Keys that are a dictionary of text stay one, if nothing else reads them.
+    Keys stay a dictionary of text, if nothing else reads them.
     """
     reasons = dict(errors or {})
     arrays = []
@@ -169,7 +169,7 @@ def typed(read: pa.Table, columns: EventColumns, errors: Mapping[int, str] | Non
 
 
 def _comes_before(columns: EventColumns, name: str, told: str) -> bool:
-    """Say whether a wrong type in a column is to be told in place of another reason: `where` reads this column, and not that one."""
+    """Say whether a column's wrong type goes before another reason: `where` reads this column, and not the other."""
     asked = columns.asked
     return name in asked and told.startswith(WRONG_TYPE) and not told.startswith(tuple(map(wrong_column, asked)))
 

@@ -108,7 +108,7 @@ class FileDecoder:
                 yield batch_id, Rows(found.table, found.error, no_text, no_text)
 
     def file_rows(self, path: str, content: bytes | None, piece: Piece = WHOLE) -> Iterator[Decoded]:
-        """Decode a local file or a part of it, or the content of a remote one; a file that may not be read is one error row."""
+        """Decode a local file, a part of it, or a remote file's content; a file that may not be read is a single error row."""
         reason = refusal(path, self.place or "/") if content is None else None
         if reason is None:
             source = path if content is None else content

@@ -1,4 +1,4 @@
-"""JSON lines that are laid out alike, as one program writes them: values are cut out by their place, and no line is parsed."""
+"""JSON lines of equal layout, as one program writes them: values are cut out by place, and no line is parsed."""
 
 import json
 import re
@@ -161,6 +161,7 @@ def _texts(content: Bytes, at: Positions, until: Positions) -> pa.Array:
     elif not width:
         rows = rows[:, :0]
     offsets = np.zeros(len(at) + 1, np.int32)
+    # Texts lie one after the other: each ends where the lengths so far do.
     np.cumsum(lengths, out=offsets[1:])
     return pa.Array.from_buffers(pa.string(), len(at), [None, pa.py_buffer(offsets), pa.py_buffer(rows.tobytes())])
 
@@ -170,7 +171,7 @@ def _numbers(
 ) -> npt.NDArray[np.int64 | np.float64] | None:
     """Read numbers of so few digits that no precision is lost; None if `kind` is, since nobody asks for them.
 
-    Raise if one isn't as JSON has them, or is no number of that kind.
+    Raise if a number is not as JSON has it, or of another kind.
     """
     negative = content[at] == _MINUS
     first = at + negative

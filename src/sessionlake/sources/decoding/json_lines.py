@@ -37,7 +37,7 @@ _ROW_OF_ERROR = re.compile(r"in row (\d+)$")
 _OTHER_KIND = re.compile(r"changed from (string to number|number to string)")
 _NUMBER = rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 _SPECIAL = rb'"(?:' + "|".join(SPECIAL_DOUBLES).encode() + rb')"'
-# Before such a name, a quote that ends a text can't be taken for the one that begins it.
+# Before such a name, a quote that ends a text can't be taken for a beginning one.
 _PLAIN_NAME = re.compile(r'[^\s,:{}\[\]"\\]+')
 
 
@@ -89,7 +89,7 @@ def json_lines(
 
 
 def _whole_lines(blocks: Iterator[bytes], limit: int) -> Iterator[bytes | LongLine]:
-    """Cut blocks after their last line break; the last line of a file needs none. A long line comes without its bytes."""
+    """Cut blocks after their last line break; a file's last line needs none. A long line comes without its bytes."""
     tail = OpenLine(limit)
     for read in in_slices(blocks):
         block, first = read, read.find(b"\n")
@@ -153,7 +153,7 @@ class _RefusedError(Exception):
 
 @dataclass
 class _Reader:
-    """Read lines that are all laid out alike by place, others with Arrow, and with Python those that Arrow turns down.
+    """Read lines of equal layout by place, others with Arrow, and with Python the lines that Arrow refuses.
 
     Arrow alone can't be trusted with any input: a leading top-level null crashes it, a later one reads
     as a row of nulls, and it takes several objects on a line or one over several lines as they come.

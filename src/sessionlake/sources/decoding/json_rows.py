@@ -47,7 +47,7 @@ class _Repeated(dict[str, Any]):
 
 
 def parse_object(line: bytes) -> Row:
-    """Parse one line; raises ValueError, in words for the reader, unless it is one JSON object in UTF-8."""
+    """Parse a line; ValueError, in words for the reader, unless it is a JSON object in UTF-8."""
     try:
         value = json.loads(line.decode(), object_pairs_hook=_object, parse_float=Written, parse_int=_int)
     except UnicodeDecodeError as error:
@@ -84,7 +84,7 @@ class Converter:
         object.__setattr__(self, "_columns", columns)
 
     def __call__(self, found: Row) -> tuple[Row, str | None]:
-        """Give the row, and the reason of its first value that is of the wrong type and thus null.
+        """Return the row, and the reason of its first value that is null for its wrong type.
 
         Raises ValueError when one of the columns is given twice.
         """

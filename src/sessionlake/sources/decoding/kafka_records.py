@@ -36,7 +36,7 @@ from sessionlake.warehouse import schemas
 HEADERS = {name: f"sessionlake.{name}" for name in ("key", "start", "revision", "correction", "offset", "cause")}
 """Headers of a tombstone: the key, the start (microseconds since the epoch), the revision, and optionally an id.
 
-A tombstone with a cause says that a row of a keyed table has expired. It names the row by the offset of its record.
+A tombstone with a cause says that a keyed table's row has expired. It names the row by its record's offset.
 """
 NO_CHANGE, TRUNCATED = "no change event", "truncate: the rows of the table are gone there, and not here"
 NULL_VALUE = "null value without the headers of a tombstone"
@@ -103,7 +103,7 @@ class RecordDecoder:
             yield Rows(found.table, found.error, found.raw, found.position, whole=found.whole)
 
     def decode_in_order(self, table: pa.Table, files: Mapping[str, int], part: int) -> Iterator[Rows]:
-        """Yield the records' rows, those of each of the topic's partitions apart, ordered by offset."""
+        """Yield the records' rows by partition of the topic, ordered by offset."""
         del files, part
         for number in pc.unique(table["partition"]).to_pylist():
             records = table.filter(pc.equal(table["partition"], number)).sort_by("offset")
@@ -173,7 +173,7 @@ def positions(records: pa.Table, topic: Topic) -> pa.Array:
 
 
 def split_tombstones(records: pa.Table, topic: Topic) -> tuple[pa.Table, pa.Table]:
-    """Part records into those of events and tombstones, these as rows of the table corrections.
+    """Part records into events and tombstones, the latter as rows of the table corrections.
 
     A tombstone's header that can't be parsed is null, which makes it a malformed correction. An expiry has the offset of its
     row's record, and its own partition, which is also the row's.
@@ -204,9 +204,9 @@ def split_tombstones(records: pa.Table, topic: Topic) -> tuple[pa.Table, pa.Tabl
 
 
 def without_ignored(records: pa.Table) -> tuple[pa.Table, int]:
-    """Return the records without those that say nothing of a row, and the number of these.
+    """Return the records, except records without meaning for a row, and the number of the latter.
 
-    A record without a value follows each delete, for a topic that is compacted. Databases send messages of their own, too.
+    A record without a value follows each delete, for a compacted topic. Databases also send messages of their own.
     """
     said = pc.and_kleene(records["value"].is_valid(), pc.fill_null(pc.not_equal(records[OP], "m"), fill_value=True))
     kept = records.filter(said)
@@ -214,7 +214,7 @@ def without_ignored(records: pa.Table) -> tuple[pa.Table, int]:
 
 
 def decode_records(records: pa.Table, topic: Topic, columns: EventColumns) -> Iterator[DecodedRecords]:
-    """Decode records; first those that have a value, then those that have none, which all are errors."""
+    """Decode records: first records with a value, then records without one, which are all errors."""
     for has_value in (True, False):
         if has_value and not records[topic.body].null_count:
             part = records.combine_chunks()

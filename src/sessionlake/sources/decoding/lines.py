@@ -60,14 +60,14 @@ class Lines:
         return json_rows(slices(self.block, self.starts[at], self.ends[at]))
 
     def line(self, row: int) -> int | None:
-        """Return the 1-based number of one line in its file; None if it is no longer known."""
+        """Return a line's 1-based number in its file; None if it is no longer known."""
         return in_file(int(self.numbers[row]), self.within)
 
 
 def index_lines(block: bytes, lines_before: int, limit: int, within: LineRange | None = None) -> tuple[Lines, int]:
     """Find the lines of a block that ends with a line; also count all its lines, blank ones too.
 
-    `lines_before` are those in the file, or in the part of it that it is `within`.
+    `lines_before` are the lines before it in the file, or in the part of it that it is `within`.
 
     A line of more than `limit` bytes, its break not counted, is too long.
     """
@@ -102,6 +102,7 @@ def index_values(values: pa.Array) -> Lines:
     joined = pc.binary_join(pa.ListArray.from_arrays([0, count], values.cast(pa.binary())), b"\n")[0].as_buffer()
     block = joined.to_pybytes()
     lengths = pc.binary_length(values).to_numpy().astype(np.int64)
+    # Each value takes its length and one line break.
     ends = np.cumsum(lengths + 1) - 1
     starts = ends - lengths
     content = np.frombuffer(block, np.uint8)

@@ -22,13 +22,13 @@ def too_long(length: int, limit: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LongLine:
-    """A line that was read past; an origin of one row."""
+    """A skipped line; a row's origin."""
 
     head: bytes
     length: int
     sha256: str
     number: int = 0
-    """1-based number of the line in its file, or in the part of it that was read."""
+    """The line's 1-based number in its file, or in the read part of it."""
     part: LineRange | None = None
 
     def text(self, _row: int) -> str:

@@ -31,7 +31,7 @@ _DICTIONARIES = ("PLAIN_DICTIONARY", "RLE_DICTIONARY")
 _BATCH_BYTES = 128 << 20
 """Rows that are read at once have at most about so many bytes, as far as a file says before they are read."""
 _DAMAGE = (pa.ArrowException, OSError, ValueError, OverflowError)
-"""Errors that damaged bytes raise; a lack of memory is not one of them."""
+"""Errors from damaged bytes; a lack of memory is not among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def decode_parquet(
 
 
 def _opened(source: str | bytes, columns: EventColumns) -> pq.ParquetFile:
-    """Open a file, to read its keys as a dictionary if it has them as one: that leaves out laying each out and finding it."""
+    """Open a file. Keys stored as a dictionary are read as a dictionary, which saves laying out and hashing each."""
     file = open_parquet(source)
     try:
         encoded = columns.lone_key is not None and _has_dictionary(file, columns.lone_key)

@@ -76,7 +76,7 @@ _READ_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Piece:
-    """Part `number`, from 0 on, of a file in several parts. Every row of the file is in one part, in the order of the parts."""
+    """Part `number`, from 0 on, of a divided file. Every row of the file is in a single part, in the parts' order."""
 
     number: int = 0
     parts: int = 1

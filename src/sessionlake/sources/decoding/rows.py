@@ -44,14 +44,14 @@ BATCH = "batch_id"
 
 @dataclass(frozen=True)
 class Origin:
-    """The place of a run of consecutive rows in the order of their source.
+    """The place of a run of consecutive rows in their source's order.
 
-    A source has one or several partitions, each with its own order. If two runs are of one partition, the run with the lower
+    A source has one or several partitions, each with its own order. Of two runs in a partition, the run with the lower
     `order` comes first. This does not depend on the tasks that read them, or on a rerun of the batch with other tasks.
     """
 
     partition: int
-    """Number of the partition: that of a topic's; 0 in sources that have one only."""
+    """The topic partition's number; 0 for sources with a single partition."""
     order: tuple[int, int, int]
 
 
@@ -69,11 +69,11 @@ class Rows:
     """The rows' place in the source's order; None if it was not requested. The rows are in that order, and only refused rows lie
     between them."""
     places: Ints | None = None
-    """The number of each row among all that its task read with it, if rows between them were taken out."""
+    """The number of each row among all rows that its task read together, if rows between were taken out."""
     whole: Whole | None = None
     """Fetches some rows with all columns of the source; None if they were not read (`EventColumns.whole`)."""
     sign: Ints | None = None
-    """1 of each row that is added, -1 of each that is taken back; None if all are added."""
+    """1 for an added row, -1 for a row taken back; None if all are added."""
     ignored: int = 0
     """The number of records, besides these rows, that are no rows."""
 
@@ -83,7 +83,7 @@ class Rows:
 
 
 class Decoder(Protocol):
-    """The half of a source that works in the workers: from its stream's rows to rows of events. Pickled to them."""
+    """The workers' half of a source: from its stream's rows to rows of events. Pickled to the workers."""
 
     @property
     def columns(self) -> EventColumns:
@@ -96,7 +96,7 @@ class Decoder(Protocol):
         """Decode rows of the stream."""
 
     def decode_in_order(self, table: pa.Table, files: Mapping[str, int], part: int) -> Iterator[Rows]:
-        """Decode rows of the stream, with their origins. `columns.ordered` must be set, so that the stream has the columns for it.
+        """Decode rows of the stream, with their origins. `columns.ordered` must be set: then the stream has the columns for it.
 
         `files` are the ranks of the batch's files (`BatchContext.files`), `part` says which of its task's tables it is.
         """
@@ -121,7 +121,7 @@ def no_text(at: Ints) -> pa.Array:
 
 
 class TypedSource(Protocol):
-    """The part of a source that an operator needs: its columns, and their decoding. It needs no Spark."""
+    """An operator's view of the source: its columns, and their decoding. It needs no Spark."""
 
     def columns(self) -> list[str]:
         """Return all columns of the source."""
@@ -129,7 +129,7 @@ class TypedSource(Protocol):
     def types(self, needed: Sequence[str], identity: AbstractSet[str] = frozenset()) -> dict[str, pa.DataType]:
         """Return the types of the needed columns; an error if one is missing.
 
-        The values of those in `identity` identify events: as keys, as ids, or in comparisons.
+        The values of the columns in `identity` identify events: as keys, as ids, or in comparisons.
         """
 
     def decoder(self, columns: EventColumns) -> Decoder:

@@ -26,7 +26,7 @@ _BYTES = (pa.binary(), pa.large_binary(), pa.binary_view())
 
 
 def is_kept(type_: pa.DataType) -> bool:
-    """Say whether whole rows have columns of a type: those that a config can name, so no lists, maps and structs."""
+    """Say whether whole rows have columns of a type: types that a config can name, so no lists, maps and structs."""
     return not pa.types.is_nested(type_)
 
 
@@ -59,7 +59,7 @@ def _objects(texts: Mapping[str, pa.Array], rows: int) -> pa.Array:
     """Return a JSON object for each row, without the columns that are null in it. Columns without nulls come first."""
     whole = [name for name, values in texts.items() if not values.null_count]
     others = [name for name in texts if name not in whole]
-    # Each join copies all that it joins. So there is one for all columns without nulls, and one more for each of the others.
+    # Each join copies all that it joins. So there is a join for all columns without nulls, and another for each further column.
     pieces: list[Any] = []
     for name in whole:
         pieces += [f'{"," if pieces else "{"}"{name}":"', texts[name], '"']
@@ -116,7 +116,7 @@ def slices(block: bytes, starts: Ints, ends: Ints) -> pa.Array:
 
 
 def readable(error: pa.Array | None, rows: int, *passed: str) -> Ints:
-    """Return the rows that a decoder could read: those without an error, and those whose error begins with one of some texts."""
+    """Return readable rows: rows without an error, and rows whose error begins with one of some texts."""
     if error is None or error.null_count == rows:
         return np.arange(rows)
     kept = nulls_of(error)

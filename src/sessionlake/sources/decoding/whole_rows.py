@@ -21,12 +21,12 @@ from sessionlake.sources.decoding.whole import JSON, KIND, RAW, RECORD, SCHEMA
 from sessionlake.sources.record_columns import KEY, META, NO_VALUE, OFFSET, PARTITION, TIME
 
 ARCHIVED = "archived"
-"""The column with the needed columns of an archived event, as one struct, so that their names clash with no other column's."""
+"""The column with an archived event's needed columns, as a struct, so that their names clash with no other column's."""
 
 
 @dataclass(frozen=True)
 class BatchesDecoder(ABC):
-    """The part of the archive's decoders that is the same for all of its tables, whose rows name the batch that brought them."""
+    """The archive decoders' common part for all of its tables, whose rows name the batch that brought them."""
 
     columns: EventColumns
 
@@ -64,7 +64,7 @@ class ArchiveDecoder(BatchesDecoder):
     the source has them."""
 
     def decode(self, table: pa.Table) -> Iterator[Rows]:
-        """Yield the rows; a value that is not of its column's type makes its row a dead letter."""
+        """Yield the rows; a value of a wrong type makes its row a dead letter."""
         read = pa.Table.from_struct_array(combined(table[ARCHIVED]))
         found = {name: read.schema.field(name).type for name in self.as_they_are}
         events, error = typed(read, replace(self.columns, types={**self.columns.types, **found}))
@@ -88,7 +88,7 @@ class WholeDecoder(BatchesDecoder):
     """Decode whole rows of any source; see `Decoder` for the methods."""
 
     def decode(self, table: pa.Table) -> Iterator[Rows]:
-        """Yield the rows, those that came as JSON apart from the others."""
+        """Yield the rows, rows that came as JSON apart from others."""
         for kind in pc.unique(table[KIND]).to_pylist():
             yield self._rows(kind, table.filter(pc.equal(table[KIND], kind)).combine_chunks())
 
@@ -117,7 +117,7 @@ class WholeDecoder(BatchesDecoder):
         )
 
     def _of_record(self, table: pa.Table) -> dict[str, pa.Array]:
-        """Return the columns of a topic's record that are read; of other sources none, whose own columns may have their names."""
+        """Return the read columns of a topic's record; none for other sources, whose own columns may have their names."""
         record = combined(table[RECORD])
         if record.null_count == len(record):
             return {}

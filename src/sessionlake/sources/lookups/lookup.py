@@ -1,12 +1,13 @@
 """A lookup as the workers see it: rows of events in, the same rows with more columns out.
 
-A version's file is mapped if it lies on this machine's disks, else copied there once.
+A version's file is mapped if it lies on this machine's disks, else copied there once. Its name is
+`<when it was made>-<version>-<hashes of the settings>` and the kind of file.
 """
 
 import os
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,8 +27,55 @@ from sessionlake.sources.decoding.casting import parse_times
 from sessionlake.sources.decoding.decoded import no_row
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.sources.lookups.dimension import Dimension, mapped
-from sessionlake.sources.lookups.making import FILE
 from sessionlake.warehouse.arrow_files import file_system, local_path
+
+FILE, REFUSED = ".arrow", ".refused"
+"""The ends of the names of a version's rows, and of the reason for which a version is not used."""
+UNFINISHED = ".tmp"
+"""The end of the name of a file that a task writes, or that one has left which was killed."""
+MARK = ".forget"
+"""The end of the name of a file that marks another one, which holds an erased key: the driver removes both if no batch runs."""
+
+AGAIN = ".again"
+"""The end of the name of a file that marks another one, which was made again for a batch of before; it has the time of that,
+in microseconds."""
+
+
+def marked(names: Iterable[str]) -> list[str]:
+    """Return the files among the names in a folder that are marked.
+
+    >>> marked(["1.arrow", "1.arrow.forget", "2.arrow"])
+    ['1.arrow']
+    """
+    return [name.removesuffix(MARK) for name in names if name.endswith(MARK)]
+
+
+def made_us(name: str) -> int:
+    """Return when a file was made, microseconds.
+
+    >>> made_us("0000000000000007-12-5c1f0a2b.arrow")
+    7
+    """
+    return int(name.partition("-")[0])
+
+
+def version_of(name: str) -> str:
+    """Return the version of the table.
+
+    >>> version_of("0000000000000007-12-5c1f0a2b.arrow")
+    '12'
+    """
+    return name.split("-")[1]
+
+
+def settings_of(name: str) -> str:
+    """Return the hashes of the settings.
+
+    >>> settings_of("0000000000000007-12-5c1f0a2b77ab3d9e.arrow")
+    '5c1f0a2b77ab3d9e'
+    """
+    return name.split("-")[2].partition(".")[0]
+
 
 _TRIES = 20
 

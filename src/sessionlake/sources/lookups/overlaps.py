@@ -20,6 +20,7 @@ def disjoint(begin: Ints, end: Ints, new_key: Bools) -> tuple[Ints, Ints, Ints]:
     covered[:-1] = ~new_key[1:] & (end[:-1] > begin[1:])
     if not covered.any():
         return np.arange(len(begin)), begin, end
+    # Rows of a key are adjacent: the running count of first rows numbers the keys.
     key = np.cumsum(new_key) - 1
     some = np.unique(key[covered])
     others = np.flatnonzero(~np.isin(key, some))

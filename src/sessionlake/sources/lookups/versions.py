@@ -17,19 +17,19 @@ from pyspark.sql import SparkSession
 
 from sessionlake.errors import SourceError, first_line
 from sessionlake.sources.decoding.decoded import type_name
-from sessionlake.sources.lookups.lookup import Lookup
-from sessionlake.sources.lookups.making import (
+from sessionlake.sources.lookups.lookup import (
     AGAIN,
     FILE,
     MARK,
     REFUSED,
     UNFINISHED,
-    Making,
+    Lookup,
     made_us,
     marked,
     settings_of,
     version_of,
 )
+from sessionlake.sources.lookups.making import Making
 from sessionlake.sources.lookups.readers import ChangedError, reader_of
 from sessionlake.sources.lookups.source import WithLookups
 from sessionlake.sources.lookups.tables import TableToLookUp

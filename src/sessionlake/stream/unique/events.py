@@ -151,6 +151,7 @@ def _texts(texts: Callable[[Ints], pa.Array], asked: Bools) -> pa.Array:
     if not asked.any():
         return pa.nulls(len(asked), pa.string())
     some = texts(np.flatnonzero(asked)).cast(pa.string())
+    # The k-th asked row has text k.
     return some.take(pa.array(np.cumsum(asked) - 1, mask=~asked))
 
 
