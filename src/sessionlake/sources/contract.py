@@ -9,8 +9,9 @@ import pyarrow.compute as pc
 
 from sessionlake.columnar.equality import key_of, text_of
 from sessionlake.sources.columns import TIMESTAMP, EventColumns
-from sessionlake.sources.decoding.casting import Mask, Micros, nulls_of, parse_times
+from sessionlake.sources.decoding.casting import Micros, parse_times
 from sessionlake.sources.decoding.decoded import error_array, shorten, shown
+from sessionlake.sources.decoding.safe_cast import Mask, nulls_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import Bools, Ints, combined
 from sessionlake.engine.operator import Aside, Counted, Keyed, Split, StateStat
-from sessionlake.sources.decoding.casting import nulls_of, parse_times
+from sessionlake.sources.decoding.casting import parse_times
 from sessionlake.sources.decoding.rows import raw_text
+from sessionlake.sources.decoding.safe_cast import nulls_of
 from sessionlake.stream.ingest import DEAD, DEAD_SCHEMA, FUTURE
 from sessionlake.warehouse.row_table import in_micros
 from sessionlake.warehouse.schemas import APPLIED, CORRECTION_OUTCOMES_SCHEMA, EXPIRED, MALFORMED

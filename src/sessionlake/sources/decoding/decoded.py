@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 
 from sessionlake.errors import first_line
 from sessionlake.sources.columns import EventColumns
-from sessionlake.sources.decoding.casting import cast_or_null, text_dictionary, without_dictionary
+from sessionlake.sources.decoding.casting import cast_or_null
+from sessionlake.sources.decoding.safe_cast import text_dictionary, without_dictionary
 from sessionlake.sources.decoding.whole import Whole
 
 MAX_ROWS = 250_000

@@ -10,11 +10,11 @@ import pyarrow.compute as pc
 from sessionlake.columnar.arrays import combined
 from sessionlake.errors import SourceError
 from sessionlake.sources.columns import TIMESTAMP, EventColumns
-from sessionlake.sources.decoding.casting import cast_each
 from sessionlake.sources.decoding.decoded import Indices, in_halves, one_line, typed
 from sessionlake.sources.decoding.json_lines import read_lines
 from sessionlake.sources.decoding.lines import index_values
 from sessionlake.sources.decoding.rows import Origin, Rows, no_text, raw_text
+from sessionlake.sources.decoding.safe_cast import cast_each
 from sessionlake.sources.decoding.whole import RECORD, SCHEMA, Whole, json_rows
 from sessionlake.sources.partitions import PARTITIONS, slot_of
 from sessionlake.sources.record_columns import (

@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sessionlake.sources.columns import EventColumns
-from sessionlake.sources.decoding.casting import TEXTS
 from sessionlake.sources.decoding.decoded import (
     MAX_ROWS,
     Decoded,
@@ -23,6 +22,7 @@ from sessionlake.sources.decoding.decoded import (
 )
 from sessionlake.sources.decoding.pieces import WHOLE, Piece, closed_to_us
 from sessionlake.sources.decoding.rows import raw_text
+from sessionlake.sources.decoding.safe_cast import TEXTS
 from sessionlake.sources.decoding.whole import is_kept, text_rows
 from sessionlake.warehouse.arrow_files import parquet_file
 

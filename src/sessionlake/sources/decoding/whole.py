@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import Ints
 from sessionlake.errors import SourceError
-from sessionlake.sources.decoding.casting import TEXTS, cast_each, nulls_of, without_dictionary
+from sessionlake.sources.decoding.safe_cast import TEXTS, cast_each, nulls_of, without_dictionary
 from sessionlake.warehouse import schemas
 
 Whole = Callable[[Ints], pa.Table]

@@ -10,12 +10,12 @@ import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import combined
 from sessionlake.sources.columns import EventColumns
-from sessionlake.sources.decoding.casting import nulls_of
 from sessionlake.sources.decoding.decoded import typed
 from sessionlake.sources.decoding.json_lines import read_lines
 from sessionlake.sources.decoding.kafka_records import NULL_VALUE
 from sessionlake.sources.decoding.lines import index_values
 from sessionlake.sources.decoding.rows import BATCH, Rows, Texts, raw_text
+from sessionlake.sources.decoding.safe_cast import nulls_of
 from sessionlake.sources.decoding.tables import text_of_rows
 from sessionlake.sources.decoding.whole import JSON, KIND, RAW, RECORD, SCHEMA
 from sessionlake.sources.record_columns import KEY, META, NO_VALUE, OFFSET, PARTITION, TIME
