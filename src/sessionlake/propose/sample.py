@@ -14,7 +14,8 @@ from sessionlake.config.source import Format
 from sessionlake.errors import SourceError
 from sessionlake.propose.tables import numbers_in, read_delta, read_topic
 from sessionlake.sources.columns import TIMESTAMP, EventColumns
-from sessionlake.sources.decoding.files import Decoded, decode
+from sessionlake.sources.decoding.decoded import Decoded
+from sessionlake.sources.decoding.files import decode
 from sessionlake.sources.infer import all_columns, infer_types
 
 SLICES = 50

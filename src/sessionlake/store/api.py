@@ -63,7 +63,7 @@ class Segments(Protocol):
     def page(
         self, segment: int, low: bytes | None = None, high: bytes | None = None, limit: int | None = None
     ) -> tuple[pa.Array, pa.Array]:
-        """Return what `items` does, as an array of the keys and one of the values."""
+        """Return what `items` does, as an array of keys and an array of values."""
 
     def write(self, writes: SegmentWrites, meta: Mapping[str, bytes]) -> None:
         """Write values and metadata atomically; a segment that is not there is made first."""
@@ -82,7 +82,7 @@ class Segments(Protocol):
 
 
 class OfObjects(ABC):
-    """The methods of `Segments` whose arguments or results are arrays, for a database that has its values as objects."""
+    """The methods of `Segments` with arrays as arguments or results, for a database of values as objects."""
 
     def find(self, segment: int, keys: pa.Array) -> pa.Array:
         """Return the values of distinct keys in a live segment, null if there is none."""

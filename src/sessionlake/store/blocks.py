@@ -37,7 +37,7 @@ def key_of(block_key: bytes) -> tuple[bytes, str]:
 
 
 def read_blocks(db: Segments, segment: Ints, names: pa.Array) -> tuple[Ints, pa.Array]:
-    """Return which of some blocks lie in live segments, in their order, and their values, null for those not there."""
+    """Return the indices of blocks in live segments, in order, and their values, null for missing blocks."""
     values: list[pa.Array] = []
     rows: list[Ints] = []
     for number in db.segments:
@@ -56,7 +56,7 @@ def read_blocks(db: Segments, segment: Ints, names: pa.Array) -> tuple[Ints, pa.
 
 
 def items_of(db: Segments, segment: int, key: bytes | None, suffix: int) -> list[tuple[bytes, bytes]]:
-    """Return the database's keys and values in a live segment, of all keys or of one; `suffix` bytes of each follow the key."""
+    """Return the database's keys and values in a live segment, of all keys or a given key; `suffix` bytes of each follow the key."""
     if key is None:
         return db.items(segment)
     found = db.items(segment, key, key + b"\xff" * suffix)
@@ -64,7 +64,7 @@ def items_of(db: Segments, segment: int, key: bytes | None, suffix: int) -> list
 
 
 def block_writes(segment: Ints, names: pa.Array, values: pa.Array) -> pa.Table:
-    """Return writes of blocks, ascending by segment, in their order within one."""
+    """Return writes of blocks, ascending by segment, and within a segment in their order."""
     # Stable, as callers order the writes within a segment.
     order = np.argsort(segment, kind="stable")
     index = pa.array(order)

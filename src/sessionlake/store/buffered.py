@@ -15,11 +15,11 @@ from sessionlake.store.rocks import RocksSegments
 PARTS = 2
 """Stores that a database has room for: segments are numbered in turns."""
 _INSERTED = 16
-"""So few new keys are put in their places one by one; more are sorted with the others."""
+"""So few new keys are inserted singly; more are sorted with the others."""
 
 
 class _Pending:
-    """The waiting writes of one segment: values by key; None deletes a key."""
+    """A segment's waiting writes: values by key; None deletes a key."""
 
     def __init__(self) -> None:
         self.values: dict[bytes, bytes | None] = {}
@@ -60,7 +60,7 @@ class BufferedSegments(OfObjects):
         return sorted((set(self._db.segments) - self._dropped) | self._pending.keys())
 
     def meta(self, name: str) -> bytes | None:
-        """Return a metadata entry: of the flush as of the last one, of a part as it was put last."""
+        """Return a metadata entry: the flush's from the last flush, a part's as last put."""
         return self._meta[name] if name in self._meta else self._db.meta(name)
 
     def put_meta(self, meta: Mapping[str, bytes]) -> None:
@@ -122,7 +122,7 @@ class BufferedSegments(OfObjects):
                 self._dropped.add(number)
 
     def flush(self, meta: Mapping[str, bytes]) -> None:
-        """Write all waiting writes and the metadata in one batch, then drop the segments that are due."""
+        """Write all waiting writes and the metadata in a single batch, then drop the segments that are due."""
         # The order matters: until the batch is written, a dropped segment belongs to the state that a crash goes back to.
         writes = {
             number: (list(pending.values), list(pending.values.values())) for number, pending in self._pending.items()
@@ -146,7 +146,7 @@ class BufferedSegments(OfObjects):
         self._db.close()
 
     def part(self, number: int) -> "Part":
-        """Return the part of one of several stores, 0 <= number < PARTS."""
+        """Return a part of several stores, 0 <= number < PARTS."""
         return Part(self, number)
 
     def _is_stored(self, segment: int) -> bool:

@@ -1,4 +1,4 @@
-"""A RocksDB database of named column families: how it is opened, to write or to read one moment of it, and released.
+"""A RocksDB database of named column families: opening, for writes or reads of a moment, and release.
 
 Column families of one database share its write-ahead log: a batch of writes to several of them is applied whole or not at all,
 and the two-phase commit relies on that. Errors are rocksdict's; the callers translate them for their users.
@@ -27,14 +27,14 @@ from rocksdict import (
 from sessionlake.store.disk_space import WRITE_BUFFER
 
 META = "default"
-"""The column family of metadata: every RocksDB database has one of this name."""
+"""The column family of metadata: every RocksDB database has it by this name."""
 _BLOOM_BITS = 10
 _NOT_DATA = ("LOG", "LOCK", "rocksdict-config.json")
 """Beginnings of names of files that change without any data changing."""
 
 
 def store_options(*, create: bool = True) -> Options:
-    """Return the options with which a database and its families are opened; without `create` nothing that is missing is made."""
+    """Return the options to open a database and its families; without `create` nothing missing is made."""
     options = Options(raw_mode=True)
     options.create_if_missing(create_if_missing=create)
     options.create_missing_column_families(create_missing_cfs=create)
@@ -93,7 +93,7 @@ class Database:
             path, options=options, column_families=dict.fromkeys(names, options), access_type=access
         )
         self.names = set(names) - {META}
-        """The families that there are, without that of metadata."""
+        """The existing families, except metadata's."""
 
     def meta(self, name: str) -> bytes | None:
         """Return a metadata entry."""
@@ -107,7 +107,7 @@ class Database:
         return found
 
     def handle(self, name: str) -> ColumnFamily:
-        """Return a family as batches of writes name it; one that is not there is made."""
+        """Return a family as batches of writes name it; a missing family is made."""
         found = self._handles.get(name)
         if found is None:
             if name != META:
@@ -117,7 +117,7 @@ class Database:
 
     @property
     def written(self) -> list[str]:
-        """The families that a batch of writes named, without that of metadata."""
+        """The families named by a batch of writes, except metadata's."""
         return [name for name in self._handles if name != META]
 
     def make(self, name: str) -> None:
@@ -139,7 +139,7 @@ class Database:
         self._opened.write(batch)
 
     def number(self, name: str) -> int:
-        """Return one of RocksDB's properties that is a number, 0 if it has none."""
+        """Return a numeric property of RocksDB, 0 if missing."""
         return self._opened.property_int_value(name) or 0
 
     def flush(self) -> None:
@@ -149,7 +149,7 @@ class Database:
         self._opened.flush(wait=True)
 
     def close(self) -> None:
-        """Close every handle: each keeps the database, and so its lock, open; one that refuses lets go when it is gone."""
+        """Close every handle: each keeps the database open, and so its lock; a handle that refuses lets go at its end."""
         self._handles.clear()
         opened = [*self._families.values(), self._db]
         self._families.clear()

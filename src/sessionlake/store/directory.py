@@ -19,11 +19,11 @@ from sessionlake.store.disk_space import disk_full, is_full
 from sessionlake.store.layout import EARLIER, FORMAT
 
 MARKER = "SESSIONLAKE"
-"""The file that marks a directory as a store of ours: JSON of the pipeline's name and the format of the bytes."""
+"""The file that marks a directory as our store: JSON of the pipeline's name and the format of the bytes."""
 STANDALONE = "SESSIONLAKE-STORE"
-"""The file that marks a store of `sessionlake.stores`. It belongs to its user and is no cache, so it is never removed."""
+"""The file that marks a store of `sessionlake.stores`. It is its user's and no cache, so it is never removed."""
 ROCKSDB_FORMAT = 1
-"""Of RocksDB's stores, among them those that were made before there was a marker. It changes with the bytes of their values."""
+"""The format of RocksDB's stores, also of stores older than the marker. It changes with the bytes of their values."""
 _NO_STORE = "none"
 """In the place of a format: a store was removed, other files are left, and another store may be made here."""
 LOCK = "LOCK"
@@ -33,12 +33,12 @@ CURRENT = "CURRENT"
 IDENTITY = "IDENTITY"
 """A file that is written only if a store is made."""
 RUN = re.compile(r"([0-9a-f]{16}-)?\d+\.run")
-"""The names of files of keys and values: their writer, a random word, and a number. Those of format 3 have the number alone."""
+"""The names of files of keys and values: their writer, a random word, and a number. Format 3 has the number alone."""
 _ATTEMPTS = 20
 _ROCKSDICT = "rocksdict-config.json"
 _FILES = re.compile(
     rf"{MARKER}(\.\d+\.tmp)?|{CURRENT}(\.tmp)?|{IDENTITY}|{LOCK}|{RUN.pattern}"
-    # Those of RocksDB.
+    # RocksDB's files.
     rf"|{_ROCKSDICT}|LOG(\.old\.\d+)?"
     r"|(MANIFEST|OPTIONS)-\d+(\.dbtmp)?|\d+\.(sst|log|blob|dbtmp)(\.trash)?"
 )
@@ -63,7 +63,7 @@ def claim(path: Path, of_format: int = FORMAT, earlier: Collection[int] = ()) ->
 
 
 def hold(path: Path, of_format: int = FORMAT, earlier: Collection[int] = EARLIER) -> int:
-    """Claim the directory of a shard's store and take its lock; return the open file that has the lock until it is closed.
+    """Claim a shard's store directory and take its lock; return the open file that has the lock until it is closed.
 
     A store of an earlier format is marked as one of `of_format`. Raises StoreHeldError if another process has the lock, and the
     errors of `claim`.
@@ -154,13 +154,13 @@ def is_damage(text: str, path: Path) -> bool:
     if any(os.strerror(number) in text for number in errno.errorcode if number not in _ERRORS_OF_DAMAGE):
         return False
     missing = os.strerror(errno.ENOENT) in text and f"{path}/" in text
-    # An empty file can't be mapped: after a loss of power a file may have its name, and none of its bytes.
+    # An empty file can't be mapped: after a power loss a file may have its name without its bytes.
     empty = "while mmap file for read" in text and os.strerror(errno.EINVAL) in text
     return "Corruption: " in text or missing or empty or "larger than file length" in text
 
 
 _ERRORS_OF_DAMAGE = (errno.ENOENT, errno.EINVAL)
-"""Messages of the operating system if files of a store are missing or truncated. Its other messages concern the machine."""
+"""The operating system's messages for missing or truncated files of a store. Its other messages concern the machine."""
 
 
 def format_in(path: Path) -> object:
@@ -205,7 +205,7 @@ def _is_unmarked_store(path: Path) -> bool:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold the lock of an open database, and the one that RocksDB holds on its own."""
+    """Hold an open database's lock, and RocksDB's own lock."""
     file = _lock(path)
     try:
         with _refusing(path):

@@ -65,7 +65,7 @@ def needed_bytes(path: Path) -> int:
 
 
 def sizes(path: Path) -> list[tuple[str, int]]:
-    """Return the files of a store that hold values, and their sizes; those that go meanwhile are left out."""
+    """Return a store's files of values, and their sizes; files removed meanwhile are left out."""
     found = []
     for file in os.scandir(path):
         if file.name.endswith(".sst"):

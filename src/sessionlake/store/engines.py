@@ -24,7 +24,7 @@ _PAUSE_S = 0.1
 
 
 def may_hold(path: Path, keys: list[bytes]) -> bool:
-    """Say whether a store has one of the keys in any of its segments, or can't be read, so that nobody knows.
+    """Say whether a store has a key in any of its segments, or can't be read, so that nobody knows.
 
     Another process may write to the store meanwhile.
     """
@@ -42,7 +42,7 @@ def may_hold(path: Path, keys: list[bytes]) -> bool:
 
 
 def run_holds(file: Path, keys: list[bytes]) -> bool:
-    """Say whether a run has one of the keys, even if a newer one hides it, or another one has been made of it. Raises DamagedError, and FileNotFoundError."""
+    """Say whether a run has a key, even if a newer run hides it, or a merge has replaced the run. Raises DamagedError, and FileNotFoundError."""
     run = Run(file)
     return any(run.row_of(key) >= 0 for key in keys)
 

@@ -1,4 +1,4 @@
-"""One shard's database: segments of keys and values in files that never change, and one file that says which count.
+"""A shard's database: segments of keys and values in immutable files, and a file that says which count.
 
 A batch of writes to several segments, and the commit's id among the metadata, is applied whole or not at all: runs are written
 first, and hold once the new `CURRENT` has the name of the old one. Files that it does not name are removed.
@@ -34,7 +34,7 @@ _RUN_BYTES = 64 << 20
 """A level is written in runs of about this size at most."""
 _MOST_WARM = 16
 _warm: dict[Path, dict[str, Run]] = {}
-"""The runs of the stores that this process has closed last: whoever opens one again need not map and verify what it has read already."""
+"""The runs of this process's last closed stores: the next opening need not map and verify them again."""
 
 
 class Manifest(NamedTuple):
@@ -55,7 +55,7 @@ class Manifest(NamedTuple):
 
     @classmethod
     def of(cls, content: bytes) -> "Manifest":
-        """Return what `to_bytes` was of; DamagedError if the content is another one."""
+        """Invert `to_bytes`; DamagedError for other content."""
         told, _, body = content.partition(b" ")
         if told == b"%08x" % zlib.crc32(body):
             return cls._of_format_3(body)
@@ -83,7 +83,7 @@ def _bytes_of(meta: Mapping[str, str]) -> dict[str, bytes]:
 
 @dataclass
 class State:
-    """The segments of one moment, and their open runs."""
+    """A moment's segments, and their open runs."""
 
     segments: dict[int, Levels] = field(default_factory=dict)
     meta: dict[str, bytes] = field(default_factory=dict)
@@ -219,7 +219,7 @@ class FileSegments:
             self._turn_to(state, made)
 
     def _add(self, state: State, writes: SegmentWrites, made: list[str]) -> None:
-        """Write the runs of a state that has some more writes; `made` gets their names."""
+        """Write the runs of a state with further writes; `made` gets their names."""
 
         def written(rows: Rows, seed: int) -> Part:
             name = f"{self._writer}-{next(self._numbers)}.run"
@@ -256,20 +256,20 @@ class FileSegments:
         (self.path / f"{CURRENT}.tmp").write_bytes(state.manifest().to_bytes())
 
     def _turn_to(self, state: State, made: Iterable[str]) -> None:
-        """Commit a state whose `CURRENT` is written, and remove files that it does not name: earlier ones, and those of `made`."""
+        """Commit a state whose `CURRENT` is written, and remove unnamed files: earlier ones, and the other files of `made`."""
         (self.path / f"{CURRENT}.tmp").replace(self.path / CURRENT)
         old, self._state = self._state.files.union(made) - state.files, state
         self._remove(old)
 
     def _sweep(self) -> None:
-        """Remove what a process left that ended before its commit."""
+        """Remove the leftovers of a process that ended before its commit."""
         for name in (path.name for path in self.path.iterdir()):
             if name == f"{CURRENT}.tmp" or (RUN.fullmatch(name) and name not in self._state.files):
                 (self.path / name).unlink()
 
     def _remove(self, names: Iterable[str]) -> None:
         for name in names:
-            # One that can't be removed now is swept later.
+            # A file that can't be removed now is swept later.
             with suppress(OSError):
                 (self.path / name).unlink()
 
@@ -295,7 +295,7 @@ class FileSegments:
 
 
 def _of_bounded_size(rows: Rows) -> Iterator[Rows]:
-    """Yield rows in pieces whose bytes are bounded, but for single ones that are larger."""
+    """Yield rows in pieces of bounded bytes, except for larger single rows."""
     ends = np.add(*(offsets_of(of)[0].astype(np.int64) for of in (rows.keys, rows.values)))
     start = 0
     while start < len(rows):

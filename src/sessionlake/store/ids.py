@@ -32,11 +32,11 @@ _ENTRY = np.dtype([("at", "<u4"), ("hash", "<u8")])
 """An identity in its entry: microseconds after the minute, and the hash of input, key and id."""
 _KEY = np.dtype([("minute", ">u8"), ("bucket", "u1")])
 _MINUTES = 1 << 40
-"""Added to minutes, so that those before 1970 are no negative numbers."""
+"""Added to minutes, so that minutes before 1970 are no negative numbers."""
 _MOST_PLACES = (1 << 62) // MINUTE_US
 """Places of entries below it fit 63 bits with the time in a minute; of events that lie a thousand years apart they don't."""
 _BUCKETS, _BUCKET_BITS = 1 << 8, np.uint64(56)
-"""The number of buckets of a minute; a hash without its last bits is that of its bucket."""
+"""The number of a minute's buckets; a hash's first bits number its bucket."""
 
 
 class HiddenIds:
@@ -79,7 +79,7 @@ class HiddenIds:
         return self.database.page(segment, low, high, limit)
 
     def write(self, writes: SegmentWrites, meta: Mapping[str, bytes]) -> None:
-        """Write values, those of identities that wait, and metadata."""
+        """Write values, also of waiting identities, and metadata."""
         self.database.write({**writes, **self.also}, meta)
         self.also = {}
 
@@ -120,7 +120,7 @@ class Ids:
             # Such a place times MINUTE_US might exceed int64: its rank, in the same order, stands for it.
             places, place = np.arange(len(places)), np.searchsorted(places, place)
         stored, owner = self._stored(segment, keys)
-        # An entry's place and the time within its minute as one number. Of equal ones the stored one comes first: the order is stable.
+        # Place and time within the minute of an entry as a number. The order is stable: of equal entries the stored one comes first.
         value = np.concatenate(
             [places[owner] * MINUTE_US + stored["at"], place * MINUTE_US + (time_us - minute * MINUTE_US)]
         )
@@ -157,8 +157,8 @@ class Ids:
 
 
 def _ordered(first: Ints, second: npt.NDArray[np.uint64]) -> Ints:
-    """Return the order by two columns; equal rows keep their order. Few rows share a value of the first one."""
-    # First by the first column; rows that tie are ordered by the second one below.
+    """Return the order by two columns; equal rows keep their order. Few rows share a value of the first column."""
+    # First by the first column; ties are ordered by the second column below.
     order = argsort(first, int(first.max(initial=0)) + 1)
     values = first[order]
     tied = np.zeros(len(order), bool)

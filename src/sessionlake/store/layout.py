@@ -1,4 +1,4 @@
-"""Byte layout of a store's values: the sessions of one key that end in one segment, ordered by (end, start).
+"""Byte layout of a store's values: a key's sessions that end in a segment, ordered by (end, start).
 
 A value has three parts, all little endian: the number of its sessions (u32); a head for each session, with start, end, event
 count and revision (i64) and the length of its state (u32); then the states. If a session's `open_until` does not follow from
@@ -20,11 +20,11 @@ from sessionlake.columnar.arrays import Ints, binary_array, bounds_of, byte_slic
 from sessionlake.columnar.records import Records
 
 FORMAT = 4
-"""Version of this layout, of `CURRENT`, of the runs, and of the segments' and metadata's names; another one's stores are restored, never read."""
+"""Version of this layout, of `CURRENT`, of the runs, and of the names of segments and metadata; stores of another version are restored, never read."""
 EARLIER = (3,)
-"""Formats that are read, too. A store of one is of this format as soon as it is opened. Format 3 named its files otherwise in `CURRENT`."""
+"""Formats that are read, too. Opening such a store makes it this format. Format 3 named its files otherwise in `CURRENT`."""
 
-# All heads stand before all states, so that numpy reads them as one structured array.
+# All heads stand before all states, so numpy reads them as a structured array.
 _HEAD = np.dtype([("start", "<i8"), ("end", "<i8"), ("count", "<i8"), ("revision", "<i8"), ("length", "<u4")])
 _HEAD_UNTIL = np.dtype([*_HEAD.descr[:-1], ("until", "<i8"), _HEAD.descr[-1]])
 _COUNT = np.dtype("<u4")
@@ -62,7 +62,7 @@ def count_of(value: bytes) -> int:
 
 
 def sessions_of(value: bytes, *, with_until: bool) -> list[tuple[tuple[int, ...], bytes]]:
-    """Return the sessions of one value: a tuple of start, end, event count, revision and, with `with_until`, `open_until`; the state.
+    """Return a value's sessions: tuples of start, end, event count, revision and, with `with_until`, `open_until`; and the state.
 
     It is faster than `unpack` for few values.
     """
@@ -73,7 +73,7 @@ def sessions_of(value: bytes, *, with_until: bool) -> list[tuple[tuple[int, ...]
 
 
 def _parts(value: bytes, head: Struct) -> Iterator[tuple[tuple[int, ...], int, int, int]]:
-    """Yield for each session of one value its head, the head's offset in the value, and the offsets [begin, end) of its state."""
+    """Yield for each session of a value its head, the head's offset in the value, and the offsets [begin, end) of its state."""
     (count,) = _ONE_COUNT.unpack_from(value)
     first = _ONE_COUNT.size
     states = first + count * head.size
@@ -85,12 +85,12 @@ def _parts(value: bytes, head: Struct) -> Iterator[tuple[tuple[int, ...], int, i
 
 
 def heads_of(value: bytes, *, with_until: bool) -> Heads:
-    """Return the heads of the sessions of one value, in place: fields start, end, count, revision, `until` if the layout has it, and length."""
+    """Return the heads of a value's sessions, in place: fields start, end, count, revision, `until` if the layout has it, and length."""
     return np.frombuffer(value, _HEAD_UNTIL if with_until else _HEAD, count_of(value), _COUNT.itemsize)
 
 
 def states_of(value: bytes, heads: Heads, places: Ints) -> list[bytes]:
-    """Return the states of the sessions of one value at the given indices."""
+    """Return the states of a value's sessions at the given indices."""
     # States follow the heads, one after the other.
     ends = np.cumsum(heads["length"], dtype=np.int64) + (_COUNT.itemsize + heads.nbytes)
     lows = (ends - heads["length"])[places]
@@ -111,14 +111,14 @@ def pack_heads(head: Heads, state: pa.Array, sizes: Ints) -> pa.Array:
 
 
 def unpack_heads(values: pa.Array, dtype: np.dtype[Any]) -> tuple[Ints, Heads, pa.Array]:
-    """Return for each record of all values its value's position, its head, and its state; null stands for no records."""
+    """Return each record's value position, head, and state, for all values; null stands for no records."""
     offsets, data = offsets_of(values)
     lengths = np.diff(offsets)
     owner = np.flatnonzero(lengths)
     at = offsets[owner]
     counts = _fields(data, at, _COUNT).astype(np.int64)
     first = starts_of(counts)
-    # `order` is the index of each record within its value. Its head begins `order` heads after the value's count.
+    # `order` is a record's index within its value. Its head begins `order` heads after the value's count.
     order = np.arange(counts.sum()) - np.repeat(first, counts)
     head = _fields(data, np.repeat(at + _COUNT.itemsize, counts) + order * dtype.itemsize, dtype)
     size = head["length"].astype(np.int64)

@@ -1,4 +1,4 @@
-"""Levels: what the runs of one segment say together, from the oldest to the newest, and their merging.
+"""Levels: the merged view of a segment's runs, from the oldest to the newest, and their merging.
 
 A write makes a level of tier 0. As soon as a tier has `FAN` levels, these are merged into one of the next tier. As soon as the levels
 above tier 0 have twice the rows of the oldest one, they are merged into one. A merge goes on by ranges of keys: each write goes on with it
@@ -22,14 +22,14 @@ from sessionlake.columnar.texts import text_order
 from sessionlake.store.runs import Rows, Run, in_order
 
 FAN = 8
-"""Levels of a tier that are merged into one."""
+"""Levels of a tier that are merged into a level of the next."""
 _MOST_TIERS = 20
 _LEAST_STEP = 4096
-"""Rows of each level, at least, that one step of a merge takes."""
+"""Least number of rows of each level in a step of a merge."""
 STEP_BYTES = 32 << 20
-"""Bytes of keys and values, at most, that one step takes of all levels together; one row may be larger."""
+"""Greatest number of bytes, keys and values, of all levels together in a step; a single row may be larger."""
 _FEW = 64
-"""So few keys are looked up one by one."""
+"""So few keys are looked up singly."""
 _FIRST_PIECE, _PIECE = 1 << 8, 1 << 16
 """Rows of each level, at most, that are read at a time: at first, as many readers take a few only, and in the end."""
 _ALL = 1 << 31
@@ -37,7 +37,7 @@ _ALL = 1 << 31
 
 @dataclass(frozen=True)
 class Part:
-    """The rows of a run from one on."""
+    """A run's rows from a given row on."""
 
     file: str
     """The file's name."""
@@ -62,7 +62,7 @@ class Level:
     tier: int
     parts: tuple[Part, ...]
     merges: int = 0
-    """The number of levels, right before this one, that are being merged into it."""
+    """The number of levels, right before this level, that are being merged into it."""
 
     @property
     def rows(self) -> int:
@@ -72,7 +72,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Levels:
-    """The levels of a segment, the oldest first. A key's value is that of the newest level that has the key."""
+    """The levels of a segment, the oldest first. A key's value is in the newest level with the key."""
 
     levels: tuple[Level, ...] = ()
 
@@ -141,7 +141,7 @@ class Levels:
 
     @property
     def seed(self) -> int:
-        """The seed of the hashes of all keys; a new one as long as there are no keys."""
+        """The seed of all keys' hashes; a new seed while there are no keys."""
         return next((part.run.seed for part in self.parts), None) or 1 + secrets.randbits(63)
 
     def added(self, parts: Sequence[Part]) -> "Levels":
@@ -159,7 +159,7 @@ class Levels:
             total = sum(level.rows for level in found.levels[at - into.merges : at + 1])
             budget = max(2 * written, -(-total // FAN**into.tier))
             step, done, count = max(_LEAST_STEP, budget // into.merges), 0, len(found.levels)
-            # A step ends with the level that reaches the furthest in few rows, and so takes less than its share of the others.
+            # A step ends with the level that reaches furthest in few rows, and so takes less than its share of the others.
             while done < budget / 2 and len(found.levels) == count:
                 found, rows = found._stepped(at, step, write)  # noqa: SLF001 (of the same class)
                 done += rows
@@ -211,13 +211,13 @@ def _free(levels: Sequence[Level]) -> list[int]:
 
 
 def _parted(level: Level, keys: pa.Array, left: Ints) -> Iterator[tuple[Part, Ints]]:
-    """Yield a level's parts, each with those of some ascending indices of ascending keys whose keys it can have."""
+    """Yield a level's parts, each with the given ascending indices of ascending keys that it can have."""
     for part in level.parts:
         asked = left
         if len(level.parts) > 1:
             first = bisect_left(range(len(keys)), part.first, key=lambda i: keys[i].as_py())
             end = bisect_right(range(len(keys)), part.last, lo=first, key=lambda i: keys[i].as_py())
-            # `left` are ascending indices: those of keys within the part's range.
+            # `left` ascends: take the indices of keys within the part's range.
             asked = left[slice(*np.searchsorted(left, [first, end]))]
         if len(asked):
             yield part, asked
@@ -245,9 +245,9 @@ class Cut:
         return any(self._spans)
 
     def take(self, step: int) -> list[Rows]:
-        """Return the rows of the next range of keys, at most `step` of each level and `STEP_BYTES` of all; of older levels first.
+        """Return the rows of the next range of keys, at most `step` of each level and `STEP_BYTES` of all; older levels first.
 
-        There is one row at least, whatever its size. Of the last key the newest row alone is among them.
+        There is at least a row, whatever its size. Of the last key only the newest row is included.
         """
         cuts = [
             part.run.key(reach - 1)
@@ -264,14 +264,14 @@ class Cut:
                 part, start, stop = spans[0]
                 end = stop if last is None else min(part.run.place(last + b"\0", start), stop)
                 ends_there = start < end and last is not None and part.run.key(end - 1) == last
-                # Values may be large, and the newest one of a key counts.
+                # Values may be large, and a key's newest value counts.
                 found.append(part.run.between(start, end - (ends_there and is_hidden)))
                 is_hidden |= ends_there
                 spans[:1] = [(part, end, stop)] if end < stop else []
         return found[::-1]
 
     def take_last(self, step: int) -> list[Rows]:
-        """Return the rows of the last range of keys, as `take` does of the first one."""
+        """Return the rows of the last range of keys, as `take` returns the first range."""
         cuts = [
             part.run.key(reach)
             for spans in self._spans

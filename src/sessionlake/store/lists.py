@@ -50,7 +50,7 @@ NONE_LISTED = Listed(np.zeros(0, np.int64), pa.nulls(0, pa.string()))
 
 
 def listed_together(parts: Sequence[Listed]) -> Listed:
-    """Return the entries of all parts, one part after the other."""
+    """Return the entries of all parts, part after part."""
     some = [part for part in parts if len(part)]
     if len(some) < 2:
         return some[0] if some else NONE_LISTED
@@ -63,7 +63,7 @@ class HasLists:
 
     _db: Segments
     bucket: int
-    """Length of the stretch of the axis that a list is of."""
+    """Length of a list's stretch of the axis."""
 
     def list_writes(self, kind: str, number: int, start: Ints, keys: pa.Array) -> pa.Table:
         """Return the writes of lists of a kind (a letter) that name slices. `number` distinguishes the lists of different batches.
@@ -89,7 +89,7 @@ class HasLists:
 
         An entry may lie outside of the times, and may occur more than once.
         """
-        # `-(-high // bucket)` rounds up: the last bucket is the one that begins before `high`, which is exclusive.
+        # `-(-high // bucket)` rounds up: the last bucket begins before `high`, which is exclusive.
         first, last = low // self.bucket, -(-high // self.bucket) - 1
         tables = [pa.ipc.open_stream(value).read_all() for _, value in self._lists(kind, first, last)]
         if not tables:
@@ -127,7 +127,7 @@ def _list_key(kind: str, bucket: int, number: int, part: int) -> bytes:
 
 
 def list_table(names: list[bytes], values: Sequence[bytes | None]) -> pa.Table:
-    """Return the writes of lists by their names; None deletes one."""
+    """Return the writes of lists by name; None deletes a list."""
     arrays = [pa.array(np.full(len(names), LISTS)), pa.array(names, pa.binary()), pa.array(values, pa.binary())]
     return pa.Table.from_arrays(arrays, schema=WRITE_SCHEMA)
 
@@ -141,7 +141,7 @@ def packed_list(table: pa.Table) -> bytes:
 
 
 class ListedSessionStore(HasLists, SegmentedSessionStore):
-    """Records and lists of one shard."""
+    """Records and lists of a shard."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class ListedSessionStore(HasLists, SegmentedSessionStore):
         *,
         with_until: bool = False,
     ) -> None:
-        """`bucket` is the length of the stretch of time that a list is of, microseconds."""
+        """`bucket` is the length of a list's stretch of time, microseconds."""
         super().__init__(path, interval_us, opened, with_until=with_until)
         self.bucket = bucket
 

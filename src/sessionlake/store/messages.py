@@ -41,7 +41,7 @@ _SUFFIX = 9
 
 @dataclass(frozen=True)
 class Messages:
-    """Messages of one side in columns; `codes` say which of some keys each belongs to, and columns stay packed."""
+    """A side's messages in columns; `codes` give each message's key, and columns stay packed."""
 
     codes: Ints
     head: Heads
@@ -101,7 +101,7 @@ def listed_together(parts: Sequence[ListedMessages]) -> ListedMessages:
 
 
 class MessageStore(BlockStore):
-    """Messages and lists of one shard. Reads and the `writes` change nothing; `apply` comes once a batch is committed."""
+    """Messages and lists of a shard. Reads and the `writes` change nothing; `apply` comes once a batch is committed."""
 
     def __init__(self, path: Path, *, block: int, segment: int, opened: OpenSegments = FileSegments) -> None:
         super().__init__(path, opened)
@@ -134,7 +134,7 @@ class MessageStore(BlockStore):
         return Messages(codes[at][owner], head, columns)
 
     def writes(self, side: str, keys: pa.Array, messages: Messages) -> pa.Table:
-        """Return the writes that make messages the whole content of their blocks; they come by (code, x, position)."""
+        """Return the writes that make messages the whole content of their blocks; messages are sorted by (code, x, position)."""
         block = messages["x"] // self.block
         # Codes are at least 0, so the first row differs from the prepended -1 and begins a block.
         new = (np.diff(messages.codes, prepend=-1) != 0) | (np.diff(block, prepend=0) != 0)
@@ -159,7 +159,7 @@ class MessageStore(BlockStore):
         return list_table(names, values)
 
     def placed_lists(self, kind: bytes, place: Ints, number: int, waiting: ListedMessages) -> list[pa.Table]:
-        """Return the writes of lists, one for each place that entries have; `lists` reads those up to the kind and a place's `block_number`."""
+        """Return the writes of lists, a list for each place with entries; `lists` reads lists up to the kind and a place's `block_number`."""
         # Stable: the entries of a place stay in their order.
         order = np.argsort(place, kind="stable")
         tables = []
@@ -170,7 +170,7 @@ class MessageStore(BlockStore):
         return tables
 
     def lists(self, kind: bytes, last: bytes | None = None) -> tuple[list[bytes], ListedMessages]:
-        """Return the names and the entries of the lists of a kind, or of all kinds from it to a last one; an entry may occur more than once."""
+        """Return the names and entries of lists of a kind, or of all kinds up to a last one; an entry may occur more than once."""
         found = []
         if LISTS in self._db.segments:
             found = self._db.items(LISTS, kind, (kind if last is None else last) + b"\xff" * 12)
@@ -208,7 +208,7 @@ class MessageStore(BlockStore):
         return [key_of(name)[0] for name, _ in items], found.take(rows)
 
     def _blocks_in(self, segment: int, side: str, low: int, high: int, key: bytes | None) -> list[tuple[bytes, bytes]]:
-        """Return the blocks of a side from one number to another in a segment, of a key or of all."""
+        """Return a side's blocks from a number to another in a segment, of a given key or all."""
         begin, end = (side.encode() + block_number(block) for block in (low, high))
         if key is not None:
             found = self._db.items(segment, key + begin, key + end)
@@ -227,6 +227,6 @@ def _index_row(block_key: bytes) -> bytes:
 
 
 def _block_of(index_row: bytes) -> bytes:
-    """Return the name of the block that a row of the index is of."""
+    """Return the block's name of a row of the index."""
     suffix = len(_INDEX) + _SUFFIX
     return index_row[suffix:] + index_row[len(_INDEX) : suffix]

@@ -32,7 +32,7 @@ _LOOK_SECONDS = 0.25
 _STALLED_SECONDS = 300.0
 """How long compactions may run without a change of any file."""
 _KEYS_PER_CALL = 64
-"""The number of keys in one call. RocksDB searches 32 keys at a time, but first prepares all keys of the call."""
+"""The number of keys in a call. RocksDB searches 32 keys at a time, but first prepares all keys of the call."""
 
 
 class RocksSegments(OfObjects):
@@ -93,7 +93,7 @@ class RocksSegments(OfObjects):
 
     def _write(self, writes: SegmentWrites, meta: Mapping[str, bytes]) -> None:
         if meta:
-            # The commit's id must not outlive rows of earlier writes, whose logs may be lost one by one.
+            # The commit's id must not outlive rows of earlier writes, whose logs may be lost separately.
             self._flush(self._unflushed)
         batch = WriteBatch(raw_mode=True)
         for segment, (keys, values) in writes.items():
@@ -224,7 +224,7 @@ class RocksSegments(OfObjects):
 
 
 def live_segments(db: Database) -> set[int]:
-    """Return the segments that count; an error of damage if one of them is not there.
+    """Return the segments that count; an error of damage if a segment is missing.
 
     RocksDB opens a database whose list of families is cut, and skips writes to families which are not open.
     """

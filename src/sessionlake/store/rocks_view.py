@@ -46,7 +46,7 @@ class RocksView:
 
     def _open(self) -> None:
         self._db = Database(self._path, read_only=True)
-        # A segment that a commit made between the reading of the families and that of the log would be missing.
+        # A commit's segment made between the readings of the families and of the log would be missing.
         live = live_segments(self._db)
         self._families = {number: self._db.family(f"{SEGMENT}{number}") for number in live if number < IDS_FROM}
         self._segments = sorted(self._families)

@@ -1,4 +1,4 @@
-"""The store of a keyed table: for each key its row, or the marker of its deletion.
+"""The store of a keyed table: each key's row, or the marker of its deletion.
 
 A key has a row, a marker or nothing. Without a TTL, rows lie in a separate segment, which never expires. With a TTL that counts
 from the last write, rows lie in segments by the time of writing, which are dropped as a whole (`hidden_us`). A marker lies in the
@@ -49,7 +49,7 @@ _ONE_HEAD = Struct("<5qiI")
 
 
 class StoredRow(NamedTuple):
-    """One row; the names are those of HEAD."""
+    """A row; the names are HEAD's."""
 
     time: int
     offset: int
@@ -109,12 +109,12 @@ class Values:
 
 
 def has_rows(segment: int) -> bool:
-    """Say whether a segment is one of rows, and not of markers or of an index."""
+    """Say whether a segment holds rows, and not markers or an index."""
     return _WRITTEN <= segment <= ROWS
 
 
 class RowStore(BlockStore):
-    """Rows and markers of one shard. `rows`, `markers` and `writes` change nothing; `apply` comes once a batch is committed."""
+    """Rows and markers of a shard. `rows`, `markers` and `writes` change nothing; `apply` comes once a batch is committed."""
 
     def __init__(
         self,
@@ -124,16 +124,16 @@ class RowStore(BlockStore):
         row_interval_us: int | None = None,
         opened: OpenSegments = FileSegments,
     ) -> None:
-        """`row_interval_us` is how long a segment of rows is written to; None for one that never expires."""
+        """`row_interval_us` is the time for which a segment of rows is written; None for a segment that never expires."""
         super().__init__(path, opened)
         self._interval, self._row_interval = segment_interval(retention_us), row_interval_us
 
     def rows(self, keys: pa.Array) -> Stored:
-        """Return the rows of distinct keys, bytes, ascending; those that are hidden, too, as long as they are there."""
+        """Return the rows of distinct keys, bytes, ascending; also hidden rows, while they exist."""
         return self._looked_up(self._row_segments(), keys, np.arange(len(keys)))
 
     def markers(self, keys: pa.Array, codes: Ints) -> Stored:
-        """Return the markers of the keys that `codes`, ascending, name. Only keys without a row have one."""
+        """Return the markers of the keys that `codes`, ascending, name. Only keys without a row have a marker."""
         return self._looked_up([number for number in self._db.segments if number < _MARKERS_END], keys, codes)
 
     def _row_segments(self) -> list[int]:
@@ -163,9 +163,9 @@ class RowStore(BlockStore):
         return stored_of(codes, self._db.find(segment, asked))
 
     def writes(self, keys: pa.Array, rows: Values, replaced: Stored, markers: Values, freed: Stored) -> pa.Table:
-        """Return the writes that put rows, remove others of the store, put markers, and remove `freed` ones.
+        """Return the writes to put rows, remove other rows of the store, put markers, and remove `freed` markers.
 
-        `replaced` are the rows in the store that go, and those of the keys that rows are put of.
+        `replaced` are the store's removed rows, and the rows of keys that get new rows.
         """
         row_put = self._row_segment(rows.head["written"].astype(np.int64))
         row_was = self._row_segment(replaced["written"])
@@ -173,7 +173,7 @@ class RowStore(BlockStore):
         row_place[rows.codes] = row_put
         gone = row_place[replaced.codes] != row_was
         put, free = markers.head["time"].astype(np.int64) // self._interval, freed["time"] // self._interval
-        # A marker that another one takes the place of, in the same segment, is written once.
+        # A marker that is replaced by another in the same segment is written once.
         place = np.full(len(keys), ROWS)
         place[markers.codes] = put
         left = place[freed.codes] != free
@@ -203,7 +203,7 @@ class RowStore(BlockStore):
     def page(
         self, after: bytes | None = None, limit: int | None = None, high: bytes | None = None
     ) -> tuple[pa.Array, Stored]:
-        """Return the first `limit` keys strictly after one, up to `high`, inclusive, ascending, that have rows, and these."""
+        """Return the first `limit` keys with rows strictly after a key, up to `high`, inclusive, ascending, and the rows."""
         low = None if after is None else after + b"\0"
         if ROWS not in self._db.segments:
             return pa.array([], pa.binary()), stored_of(np.zeros(0, np.int64), [])
@@ -213,7 +213,7 @@ class RowStore(BlockStore):
     def entries(
         self, index: int, high: bytes | None = None, limit: int | None = None, after: bytes | None = None
     ) -> pa.Array:
-        """Return the first `limit` entries of an index strictly after one, bytes, ascending; `high` is inclusive."""
+        """Return the first `limit` entries of an index strictly after an entry, bytes, ascending; `high` is inclusive."""
         if index not in self._db.segments:
             return pa.array([], pa.binary())
         low = after + b"\0" if after is not None else self._first(index) or _FIRST + b"\0"
@@ -232,7 +232,7 @@ class RowStore(BlockStore):
         return {f"{_COUNT}{RECENCY}": str(self.entry_count(RECENCY) + len(values) - 2 * values.null_count).encode()}
 
     def index_writes(self, index: int, added: pa.Array, removed: pa.Array, first: bytes | None) -> pa.Table:
-        """Return the writes that put entries into an index, and remove others: distinct ones, ascending by their first number.
+        """Return the writes to put entries into an index and remove others: distinct entries, ascending by their first number.
 
         `first` is the first entry that was read, or None. Later reads begin there.
         """
@@ -293,7 +293,7 @@ def _listed(items: list[tuple[bytes, bytes]]) -> tuple[list[bytes], Stored]:
 
 
 def row_of(value: bytes) -> StoredRow:
-    """Return the content of one value of the segment of rows, as `stored_of` does for many."""
+    """Return a value's content in the segment of rows; `stored_of` does so for many."""
     time, offset, revision, written, _, partition, length = _ONE_HEAD.unpack_from(value)
     end = _ONE_HEAD.size + length
     return StoredRow(time, offset, revision, written, partition, value[_ONE_HEAD.size : end], value[end:])

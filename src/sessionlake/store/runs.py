@@ -96,7 +96,7 @@ def _parts(rows: int, key_bytes: int, value_bytes: int) -> _Parts:
 
 
 def _bits(rows: int) -> int:
-    """Return by how many first bits of their hashes rows are found: one or two rows have the same, on average."""
+    """Return the number of first hash bits by which rows are found: on average, one or two rows share them."""
     return max(rows.bit_length() - 1, 1)
 
 
@@ -109,7 +109,7 @@ def _rest(hashes: Hashes, rows: int) -> npt.NDArray[np.uint32]:
 
 
 def _flags(hashes: Hashes, rows: int) -> Hashes:
-    """Return one of 32 flags for the five bits of each hash after the first ones."""
+    """Return a flag of 32 for the five bits of each hash after the first bits."""
     return np.uint64(1 << 32) << ((hashes >> np.uint64(59 - _bits(rows))) & np.uint64(31))
 
 
@@ -126,7 +126,7 @@ def _table(hashes: Hashes) -> Hashes:
 
 
 def write_run(path: Path, rows: Rows, seed: int) -> None:
-    """Write a run of at least one row; keys are hashed with a seed that nobody can guess. FileExistsError if there is a file.
+    """Write a run of at least one row; keys are hashed with a seed that nobody can guess. FileExistsError if the file exists.
 
     With a known seed many more keys could be made that have equal hashes (_CROWD), and such keys take longer to find.
     """
@@ -167,7 +167,7 @@ def _compact(texts: pa.Array) -> tuple[Ints, npt.NDArray[np.uint8]]:
 
 
 class Run:
-    """A run that is open to be read, by any number of threads. It stays readable if its file is removed.
+    """An open run, readable by any number of threads. It stays readable if its file is removed.
 
     Every call raises DamagedError if bytes that it needs are not as they were written, and OSError if the disk can't give them.
     """
@@ -211,7 +211,7 @@ class Run:
         return xxh3_128_hexdigest(self._sums.data)
 
     def is_file(self, path: Path) -> bool:
-        """Say whether a file is the one that was opened, as it was then."""
+        """Say whether a file is the opened file, unchanged."""
         return _mark_of(path.stat()) == self.mark
 
     @cached_property
@@ -230,7 +230,7 @@ class Run:
         return pa.Array.from_buffers(pa.binary(), self.rows, buffers, 0 if bits is None else -1)
 
     def row_of(self, key: bytes) -> int:
-        """Return the row of one key; -1 if there is none. A tenth of the time of `find`."""
+        """Return a key's row; -1 if there is none. A tenth of the time of `find`."""
         hashed, parts, shift = xxh64_intdigest(key, self.seed), self._parts, 64 - _bits(self.rows)
         bits = hashed >> shift
         at = parts.table.start + 8 * bits
@@ -259,9 +259,9 @@ class Run:
         return found
 
     def find(self, keys: pa.Array, hashes: Hashes, asked: Ints) -> tuple[Ints, Ints]:
-        """Return those of some indices of distinct keys whose key the run has, ascending as they are, and the row of each.
+        """Return the indices, among some, of distinct keys that the run has, ascending as given, and each key's row.
 
-        `hashes` are those of all keys.
+        `hashes` are all keys' hashes.
         """
         if self._left and len(asked) >= _KEYS_A_PAGE * len(self._unchecked):
             self._verify_pages(np.flatnonzero(self._unchecked))
@@ -298,7 +298,7 @@ class Run:
         return (which, rows) if not crowded.any() else self._with_crowded(which, rows, keys, asked[crowded])
 
     def _with_crowded(self, which: Ints, rows: Ints, keys: pa.Array, crowded: Ints) -> tuple[Ints, Ints]:
-        """Return found keys and their rows, as `find` does, with those of others, which are looked for in the order of keys."""
+        """Return found keys and their rows, as `find` does, together with `crowded` keys, which are searched in key order."""
         found = self._rows_in_order(keys.take(pa.array(crowded)))
         which, rows = np.concatenate([which, crowded[found >= 0]]), np.concatenate([rows, found[found >= 0]])
         # Each key is found once, so no two are equal.
@@ -363,9 +363,9 @@ class Run:
         return low
 
     def reach(self, start: int, stop: int, bytes_: int) -> tuple[int, bool]:
-        """Return the end of the first of some rows that have at most so many bytes of keys and values together, but of one at least.
+        """Return the end of the first rows that have at most so many bytes of keys and values together, but at least one row.
 
-        And say whether that one has more.
+        Also say whether this row has more.
         """
         ends = self._ends(start, stop)
         # `ends` are running bytes: the last row that ends within the bound.
@@ -373,7 +373,7 @@ class Run:
         return start + max(within, 1), within == 0
 
     def reach_back(self, start: int, stop: int, bytes_: int) -> tuple[int, bool]:
-        """Return the first of the last of some rows, as `reach` does the end of the first ones."""
+        """Return the first of the last rows, as `reach` returns the end of the first rows."""
         ends = self._ends(start, stop)
         # The first row from which to the end the bytes are within the bound.
         first = start + int(np.searchsorted(ends, ends[-1] - bytes_))
@@ -453,7 +453,7 @@ def _mark_of(status: os.stat_result) -> tuple[int, int, int]:
 
 
 def in_order(keys: pa.Array, values: pa.Array) -> Rows:
-    """Return rows in the order of their keys; of equal keys the last one."""
+    """Return rows in the order of their keys; the last row of equal keys."""
     if len(keys) < 2 or pc.all(pc.less(keys[:-1], keys[1:])).as_py():
         return Rows(keys, values)
     order = text_order(keys)
@@ -461,7 +461,7 @@ def in_order(keys: pa.Array, values: pa.Array) -> Rows:
     begins = np.ones(len(order), bool)
     begins[1:] = pc.not_equal(ordered[1:], ordered[:-1]).to_numpy(zero_copy_only=False)
     if not begins.all():
-        # Of rows with equal keys, which are adjacent, the one given last.
+        # Of rows with equal keys, which are adjacent, keep the last given.
         order = np.maximum.reduceat(order, np.flatnonzero(begins))
         ordered = keys.take(pa.array(order))
     return Rows(ordered, values.take(pa.array(order)))

@@ -30,7 +30,7 @@ Items = Iterator[tuple[bytes, bytes]]
 
 
 class ReadSegments(Protocol):
-    """Segments of one moment, to be read by any number of threads."""
+    """A moment's segments, readable by any number of threads."""
 
     @property
     def segments(self) -> list[int]:
@@ -46,7 +46,7 @@ class ReadSegments(Protocol):
 
 
 class StoreView(ReadSegments, Protocol):
-    """A store of one moment."""
+    """A store at a moment."""
 
     def meta(self, name: str) -> bytes | None:
         """Return a metadata entry."""
@@ -121,7 +121,7 @@ class OverlaidSegments:
 
     def __init__(self, base: ReadSegments, writes: pa.Table) -> None:
         self._base = base
-        # A key is looked for by bisection: to make Python's objects of Arrow's values costs several times a slice of their bytes.
+        # A key is found by bisection: making Python objects of Arrow's values costs several times a slice of their bytes.
         writes = writes.slice(0, int(np.searchsorted(writes["segment"].to_numpy(), IDS_FROM)))
         offsets, names = offsets_of(combined(writes["key"]))
         self._ends, self._names = offsets.data, names.data

@@ -61,7 +61,7 @@ class Page:
 
     @property
     def last(self) -> tuple[int, bytes]:
-        """The segment and key of the last value; of a page that has one."""
+        """The segment and key of the last value, if the page has a value."""
         return int(self.segment[-1]), self.keys[-1].as_py()
 
 
@@ -74,10 +74,10 @@ class Overlay:
         self._segment = self._writes["segment"].to_numpy()
 
     def over(self, page: Page) -> Page:
-        """Return a page with the values that the writes put in the place of its own."""
+        """Return a page with the writes' values in place of its own."""
         at = np.arange(len(page))
         for number in np.unique(page.segment).tolist():
-            # Writes ascend by segment: these are the ones of this segment.
+            # Writes ascend by segment: take this segment's writes.
             low, high = np.searchsorted(self._segment, [number, number + 1]).tolist()
             if low == high:
                 continue
@@ -95,7 +95,7 @@ class Overlay:
         if not later:
             return self._writes
         table = pa.concat_tables([self._writes, *later])
-        # The sort is stable: of one pair the last write holds.
+        # The sort is stable: the last write of a pair holds.
         table = table.take(pc.sort_indices(table, sort_keys=[("segment", "ascending"), ("key", "ascending")]))
         segment, keys = table["segment"].to_numpy(), combined(table["key"])
         replaced = np.zeros(len(table), bool)
@@ -104,7 +104,7 @@ class Overlay:
 
 
 class SegmentedSessionStore:
-    """Records of one shard. Reads and writes many keys at once.
+    """Records of a shard. Reads and writes many keys at once.
 
     A batch calls `find_many` and `writes`, which change nothing, and `apply` once the batch is committed.
     """
@@ -123,11 +123,11 @@ class SegmentedSessionStore:
         return self._db.segments
 
     def find_many(self, keys: pa.Array, earliest_end: Ints) -> FoundSessions:
-        """Return the sessions of keys[i] in all segments that can hold one with end >= earliest_end[i].
+        """Return the sessions of keys[i] in all segments that can hold a session with end >= earliest_end[i].
 
         Keys are binary, ascending and distinct. Records that end earlier may be among the results.
         """
-        # A session that ends at or after earliest_end[i] lies in that time's segment or in a later one.
+        # A session that ends at or after earliest_end[i] lies in its segment or a later one.
         first = earliest_end // self.interval_us
         parts: list[tuple[Records, int]] = []
         for segment in self.segments:
@@ -158,7 +158,7 @@ class SegmentedSessionStore:
         )
 
     def rewritten(self, page: Page, rest: Records, touched: Ints) -> pa.Table:
-        """Return the writes of the touched places of a page, which then hold the rest; its codes are places, in the page's order."""
+        """Return the writes of a page's touched places, which then hold the rest; its codes are places, in the page's order."""
         places = distinct(touched)
         rest = rest.take(np.flatnonzero(np.isin(rest.codes, places)))
         sizes = np.bincount(rest.codes, minlength=len(page))[places]
@@ -223,7 +223,7 @@ class SegmentedSessionStore:
             # Pair and end in one number, below the bound.
             order = argsort(value, bound)
             ordered = value[order]
-            # No two sessions of one key end at the same time, unless a caller puts them.
+            # No two sessions of a key end at the same time, unless a caller puts them.
             if (ordered[1:] > ordered[:-1]).all():
                 return order
         return np.lexsort((start, end, pair))

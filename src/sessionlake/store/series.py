@@ -1,4 +1,4 @@
-"""The store of windows and sessions by count: for each series one value with its slices that are not full yet, and lists.
+"""The store of windows and sessions by count: for each series a value with its slices that are not full yet, and lists.
 
 A series is a key, or a key in a source partition, whose messages are numbered. Numbers only grow, so a series needs only its
 newest messages, and each change reads and writes all of them. A value lies in the segment of the newest event time of its
@@ -31,7 +31,7 @@ _NOWHERE = -(1 << 62)
 
 
 class SeriesStore(ListedStore):
-    """Series and lists of one shard. `find`, `lists` and the `writes` change nothing; `apply` comes once a batch is committed."""
+    """Series and lists of a shard. `find`, `lists` and the `writes` change nothing; `apply` comes once a batch is committed."""
 
     def __init__(self, path: Path, *, retention_us: int, bucket: int, opened: OpenSegments = FileSegments) -> None:
         super().__init__(path, bucket, opened)
@@ -93,7 +93,7 @@ class SeriesStore(ListedStore):
         self.commit(writes, meta, oldest_us // self._interval)
 
     def scan(self, key: bytes | None = None) -> tuple[list[bytes], Slices]:
-        """Return every stored series, as a list that codes point into, and the slices: of all keys or of one.
+        """Return every stored series, as a list that codes point into, and the slices: of all keys or a given key.
 
         Of all it reads the whole store: for inspection, and for queries without a key.
         """

@@ -57,7 +57,7 @@ class Blocks:
 
 
 class SliceStore(ListedStore):
-    """Slices and lists of one shard. `find`, `lists` and the `writes` change nothing; `apply` comes once a batch is committed."""
+    """Slices and lists of a shard. `find`, `lists` and the `writes` change nothing; `apply` comes once a batch is committed."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class SliceStore(ListedStore):
         self.commit(writes, meta, oldest_start_us // self.block_us // self._blocks)
 
     def scan(self, key: bytes | None = None) -> tuple[list[bytes], Slices]:
-        """Return the key of every stored slice, as a list that codes point into, and the slices: of all keys or of one.
+        """Return the key of every stored slice, as a list that codes point into, and the slices: of all keys or a given key.
 
         Of all it reads the whole store: for inspection, and for queries without a key.
         """

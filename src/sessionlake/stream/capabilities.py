@@ -28,7 +28,7 @@ class Redeeming:
     aggregates: tuple[Aggregate, ...]
     events: EventSpec
     refuses: Callable[[Events], Bools] | None = None
-    """Says which events the operator refuses, besides those that break the contract."""
+    """Says which events the operator refuses, besides contract breaks."""
 
     @property
     def columns(self) -> EventColumns:
@@ -67,11 +67,11 @@ class Restating:
     """The capability of an operator to take late events in again."""
 
     start_us: "Callable[[], Column]"
-    """Returns, of a row of late_events, the start of the restate that it would be part of, in microseconds."""
+    """Returns, for a row of late_events, the start of its restate, in microseconds."""
     merge: Callable[[int], Merge]
     """Returns the merge of late events under a watermark, microseconds."""
     alone: Callable[[pa.Table], pa.Table] | None = None
-    """Makes a restate of each late event by itself, in their order, as `Merge.merge` makes one of several; None if the operator can't."""
+    """Makes a restate of each late event alone, in order, as `Merge.merge` makes one of several; None if the operator can't."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class TopicTombstones:
     headers: Callable[[], Mapping[str, Column]]
     """Returns the values of the headers, by their names in `sources.decoding.kafka_records.HEADERS`."""
     partition: str | None = None
-    """The column of the partition that the record is sent to; None if its key says which."""
+    """The column of the record's partition; None if its key decides."""
     of_keys: bool = False
     """Whether a tombstone removes a key's row whatever its revision, as any reader of the topic takes it.
-    Its record's key must then be that of the events' records, and rows are given as the changelog has them, with CAUSE."""
+    Its record's key must then equal the events' keys, and rows come as the changelog has them, with CAUSE."""

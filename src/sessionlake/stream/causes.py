@@ -57,6 +57,6 @@ def dead_note(rows: int, dead: int, causes: Mapping[str, int], of: str) -> str |
 
 
 def notes_of(stats: Mapping[str, int]) -> list[str]:
-    """Return that line about a batch, by its numbers."""
+    """Return this line about a batch, by its numbers."""
     note = dead_note(stats.get("input", 0), stats.get("dead", 0), by_cause(stats), "this batch's")
     return [] if note is None else [note]

@@ -1,4 +1,4 @@
-"""The one comparison of a config with the last commit: the changes, each with its class. Known without Spark."""
+"""The comparison of a config with the last commit: the changes, each with its class. Known without Spark."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping
@@ -39,9 +39,9 @@ class Class(StrEnum):
     LIVE = "live"
     """It holds from the next batch on."""
     ADDED = "from here on"
-    """It holds for results that begin from the next batch on; it is null in those that are there."""
+    """It holds for results that begin from the next batch on; it is null in existing results."""
     CUT = "from a time on"
-    """It holds for event times from one on; no result crosses that time."""
+    """It holds from an event time on; no result crosses this time."""
     DROPPED = "dropped"
     """It is null from the next batch on; the run must be told to."""
     RESTORE = "restore"
@@ -143,7 +143,7 @@ def taken(config: Config, last: BatchCommit | None, bound: Mapping[str, Any]) ->
 
 
 def all_bound(config: Config, bound: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that the tables are bound to, by the config and by its kind."""
+    """Return the settings that bind the tables, by the config and by its kind."""
     return {**config.rebuild_settings(), **bound}
 
 
@@ -157,7 +157,7 @@ def _of_another(config: Config, last: BatchCommit) -> Change:
 
 
 def _rebuilt(config: Config, last: BatchCommit, bound: Mapping[str, Any], others: Collection[str]) -> Iterator[Change]:
-    """Yield the changes of settings to which the tables are bound, but for those of `others`."""
+    """Yield the changes of settings that bind the tables, except for `others`."""
     before, now = last.settings.rebuild, _plain(all_bound(config, bound))
     shaping = {columns_at(side) for side in config.inputs.values()}
     for name in (setting for setting in now if setting not in shaping):
@@ -187,7 +187,7 @@ def _rebuilt(config: Config, last: BatchCommit, bound: Mapping[str, Any], others
 
 
 def _is_same_pipeline(config: Config, key: str, named: Any) -> bool:
-    """Say whether a setting names the pipeline that is read in another way, for example by its file in place of its name."""
+    """Say whether a setting names the read pipeline in another way, for example by its file in place of its name."""
     at, _, name = key.rpartition(".")
     if name != "of" or at not in config.upstream or not isinstance(named, str):
         return False
@@ -209,9 +209,9 @@ def _cut(config: Config, last: BatchCommit) -> Iterator[Change]:
 
 
 def _added(config: Config, last: BatchCommit) -> Iterator[Change]:
-    """Yield the aggregates that the last commit's states lack; not one whose name had another meaning before."""
+    """Yield the aggregates missing from the last commit's states, except a name with another meaning before."""
     known = _ever(last)
-    # Of names that differ in case alone a table can have one.
+    # A table can have only one of several names that differ in case alone.
     cased = {name.lower(): name for name in known}
     for name, text in _not_in_states(config, last):
         if known.get(name, text) != text or cased.get(name.lower(), name) != name:
@@ -268,7 +268,7 @@ def _dropped(config: Config, last: BatchCommit) -> Iterator[Change]:
 
 
 def _computed(config: Config, last: BatchCommit) -> Iterator[Change]:
-    """Yield the computed columns that are others than before: nobody but `where` may read one, and aggregates that are new."""
+    """Yield the changed computed columns: only `where` may read them, and new aggregates."""
     for name, side in config.inputs.items():
         for column in different(side, name, last):
             yield _of_column(config, side, column)
@@ -305,7 +305,7 @@ def _of_column(config: Config, side: Config, column: Different) -> Change:
 
 
 def _typed(config: Config, last: BatchCommit) -> Iterator[Change]:
-    """Yield the columns that would be read as another type: values of the old one are in the tables, and in states."""
+    """Yield the columns with a changed type: values of the old type are in the tables, and in states."""
     for input_, side in config.inputs.items():
         if side.source.entry.is_table or side.source.format == "avro":
             continue
@@ -323,7 +323,7 @@ def _typed(config: Config, last: BatchCommit) -> Iterator[Change]:
 
 
 def _equal(config: Config, last: BatchCommit) -> Iterator[Change]:
-    """Yield the keys, ids and equal fields whose texts in the tables are those of before rule 465."""
+    """Yield the keys, ids and equal fields with texts from before rule 465 in the tables."""
     for other in other_texts(config, last):
         told = f"{other.column} is {other.type}, and equal values have one text now (1.0 and 1.00 are 1)"
         refused = (
@@ -336,7 +336,7 @@ def _equal(config: Config, last: BatchCommit) -> Iterator[Change]:
 
 
 def _looked_up(config: Config, last: BatchCommit) -> Iterator[Change]:
-    """Yield the lookups that are new or gone, and the columns that would be read of another place: of a lookup in place of the source, or the other way round."""
+    """Yield new and removed lookups, and columns with a changed origin: a lookup in place of the source, or the other way round."""
     for input_, side in config.inputs.items():
         live = last.settings.live if input_ == EVENTS else last.settings.live.get(input_) or {}
         yield from _read_elsewhere(config, side, input_, last, set(live.get(LOOKED_UP) or ()))
@@ -391,7 +391,7 @@ def _live(config: Config, last: BatchCommit) -> Iterator[Change]:
 
 
 def _without_lookups(live: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings of classification but for those of lookups, which each input may have."""
+    """Return settings of classification, except for lookups, which each input may have."""
     return {
         name: _without_lookups(value) if isinstance(value, dict) else value
         for name, value in live.items()

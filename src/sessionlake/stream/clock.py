@@ -27,7 +27,7 @@ def check_clock(last: BatchCommit | None) -> None:
 
 
 def check_batch_clock(offsets: str | None, last: BatchCommit | None, batch_id: int) -> None:
-    """Raise PipelineStateError if the clock that a batch was planned by is behind the last commit, unless that is its own.
+    """Raise PipelineStateError if the planned clock of a batch is behind the last commit, unless the batch is this commit.
 
     `offsets` is the text of Spark's file of the batch, which holds that clock.
     """
@@ -51,7 +51,7 @@ def _check(last: BatchCommit | None, clock_us: int, whose: str, remedy: str) -> 
 
 
 class Ticks:
-    """Asks for the ticks of one run; each time that is due is asked for once."""
+    """Asks for a run's ticks, once for each due time."""
 
     def __init__(self, tables: Tables, kind: Kind) -> None:
         self._tables, self._kind = tables, kind

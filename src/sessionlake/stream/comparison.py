@@ -40,14 +40,14 @@ class Difference:
     """The corrections that make the stored rows of a bucket right."""
 
     corrections: pa.Table
-    """As `correction_schema` says: one row for each group of rows that are replaced together."""
+    """As `correction_schema` says: a row for each group of rows that are replaced together."""
     stats: dict[str, int]
     """`open_low` and `open_high` say how many groups may go on before and after the times that were read."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The stored and the computed rows of a bucket, in groups; a correction replaces rows of one group."""
+    """A bucket's stored and computed rows, in groups; a correction replaces rows of a group."""
 
     aggregates: Sequence[Aggregate]
     keys: pa.Array
@@ -55,7 +55,7 @@ class Comparison:
     old: Records
     new: Records
     order: Ints
-    """The order, of the stored rows and then the computed ones, that brings groups together."""
+    """The order that brings groups together, over the stored rows and then the computed rows."""
     at: Ints
     """Positions in the order at which a group begins."""
     in_range: Bools
@@ -176,7 +176,7 @@ def merged(
 
 
 def are_forgotten(codes: Ints, batch: Ints, forgotten: Mapping[str, int], keys: pa.Array) -> Bools:
-    """Say which partials are of erased keys and of a batch up to the one that `forgotten` gives, by SHA-256 of the key."""
+    """Say which partials are of erased keys and of a batch up to the key's in `forgotten`, by SHA-256 of the key."""
     if not forgotten:
         return np.zeros(len(codes), bool)
     hashes = (hashlib.sha256(key.encode()).hexdigest() for key in keys.to_pylist())
@@ -186,7 +186,7 @@ def are_forgotten(codes: Ints, batch: Ints, forgotten: Mapping[str, int], keys: 
 
 
 def _have_twins(of: Comparison) -> Bools:
-    """Say of each row in order, stored or computed, whether there is one of the other side that equals it."""
+    """Say for each row in order, stored or computed, whether the other side has an equal row."""
     order, rows, is_new = of.order, of.rows, of.is_new
     out = np.zeros(len(order), bool)
     codes, start = rows.codes[order], rows.start[order]

@@ -1,4 +1,4 @@
-"""Computed columns that change: which mean something else than before, who reads those, and which ones past batches had (docs/rules.md, rule 217)."""
+"""Changed computed columns: new meanings, their readers, and the columns of past batches (docs/rules.md, rule 217)."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ Columns = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Meaning:
-    """The meaning of a computed column: its text, and the meanings of the computed columns that it reads."""
+    """A computed column's meaning: its text, and the meanings of the computed columns that it reads."""
 
     digest: str
     """Equal for equal meanings."""
@@ -61,7 +61,7 @@ def meanings(at: str, columns: Columns) -> dict[str, Meaning]:
 
 
 def _named(setting: str, text: str) -> Collection[str]:
-    """Return the columns that SQL names; of one that this release refuses, all its words."""
+    """Return the columns that SQL names; all its words if this release refuses it."""
     from sessionlake.columnar.spark_sql import parse  # noqa: PLC0415 (configs without SQL are read without it)
 
     try:
@@ -71,7 +71,7 @@ def _named(setting: str, text: str) -> Collection[str]:
 
 
 def different(config: Config, name: str, last: BatchCommit) -> Iterator[Different]:
-    """Yield the computed columns of an input that are others than those of the last commit."""
+    """Yield an input's computed columns that differ from the last commit's."""
     at, old, new = columns_at(config), columns_of(last.settings, columns_at(config)), config.event.columns
     made_of = _other_meanings(at, old, new)
     edited = [column for column in made_of if old.get(column) != new.get(column)]
@@ -84,7 +84,7 @@ def different(config: Config, name: str, last: BatchCommit) -> Iterator[Differen
 
 
 def _other_meanings(at: str, old: Columns, new: Columns) -> dict[str, frozenset[str]]:
-    """Return the names that mean something else, each with the computed columns that it was or is made of."""
+    """Return the names with a changed meaning, each with its computed columns before and now."""
     if list(old.items()) == list(new.items()):
         return {}
     before, now = meanings(at, old), meanings(at, new)
@@ -115,7 +115,7 @@ def had_other_columns(config: Config, settings: Settings, name: str, text: str) 
 
 
 def columns_of(settings: Settings, at: str, batch_id: int | None = None) -> dict[str, str]:
-    """Return the computed columns that a batch had, by the settings of a later one; without a batch those of the settings themselves."""
+    """Return a batch's computed columns, by the settings of a later batch; without a batch the settings' own."""
     shape = None
     if batch_id is not None:
         shape = next((one for one in reversed(settings.shapes) if one["since"] <= batch_id), None)
@@ -124,7 +124,7 @@ def columns_of(settings: Settings, at: str, batch_id: int | None = None) -> dict
 
 
 def next_shapes(config: Config, before: BatchCommit | None) -> Sequence[Mapping[str, Any]]:
-    """Return the computed columns that batches have had, with those of the next one; none as long as no text that was read has changed."""
+    """Return the computed columns of batches, with the next batch's; none while no read text has changed."""
     if before is None:
         return ()
     now = {columns_at(side): dict(side.event.columns) for side in config.inputs.values()}
@@ -146,7 +146,7 @@ def _only_grew(at: str, old: Columns, new: Columns) -> bool:
 
 
 def with_columns(config: Config, live: Mapping[str, Any], columns: Mapping[str, Columns]) -> dict[str, Any]:
-    """Return the settings of classification of a batch with the computed columns that it had, by their keys in the config."""
+    """Return a batch's settings of classification with its computed columns, by their keys in the config."""
     each = {name: columns.get(columns_at(side)) or {} for name, side in config.inputs.items()}
     if EVENTS in each:
         return {**live, COLUMNS: each[EVENTS]}
@@ -160,7 +160,7 @@ def columns_then(config: Config, settings: Settings, batch_id: int | None = None
 
 
 def asks_otherwise(config: Config, settings: Settings) -> bool:
-    """Say whether the `where` of a config of one input means something else than that of settings."""
+    """Say whether the meaning of `where` differs between a config of one input and settings."""
     at = columns_at(config)
     before = _asked(at, columns_of(settings, at), settings.live.get("where"))
     return _asked(at, config.event.columns, config.event.where) != before
@@ -171,6 +171,6 @@ def _asked(at: str, columns: Columns, where: str | None) -> Meaning | None:
 
 
 def shaped_as(config: Config, settings: Settings) -> Config:
-    """Return a config of one input with the computed columns and the `where` of settings."""
+    """Return a config of a single input with the settings' computed columns and `where`."""
     columns, where = columns_of(settings, columns_at(config)), settings.live.get("where")
     return config.model_copy(update={"event": config.event.model_copy(update={"columns": columns, "where": where})})

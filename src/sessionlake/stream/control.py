@@ -33,14 +33,14 @@ OUTCOME_SCHEMA = pa.schema([f for f in CORRECTION_OUTCOMES_SCHEMA if f.name not 
 
 @dataclass(frozen=True)
 class CorrectionKind:
-    """One kind of correction, as an operator knows it."""
+    """A kind of correction, as an operator knows it."""
 
     malformed: Callable[[pa.Table], Bools]
     """Returns which rows lack a column that the kind needs. It gets rows of all kinds."""
     split: Callable[[pa.Table], Split]
     """Yields the pieces for well-formed rows of this kind."""
     expires: bool = False
-    """Whether one that starts beyond retention is refused."""
+    """Whether a correction that starts beyond retention is refused."""
     at_once: bool = False
     """Whether it takes effect independent of the stored rows; else its shard decides its outcome."""
     unfit: Callable[[pa.Table], Bools] | None = None
@@ -73,7 +73,7 @@ def latest_advance_us(max_future_skew_us: int | None, clock_us: int, close_us: i
 
 
 def split_corrections(kinds: Mapping[str, CorrectionKind], limits: Limits, table: pa.Table) -> Split:
-    """Yield pieces for corrections (rows of their table): those of their kinds, their outcomes, dead letters, and numbers.
+    """Yield pieces for corrections (rows of their table): their kinds' pieces, outcomes, dead letters, and numbers.
 
     The outcome of a correction that is refused, or that takes effect at once, is known here. For the others a row without an
     outcome goes to the shard, which fills it in.
@@ -129,7 +129,7 @@ def split_corrections(kinds: Mapping[str, CorrectionKind], limits: Limits, table
 
 
 def refused_corrections(table: pa.Table, outcome: str, reason: str, clock_us: int) -> Split:
-    """Yield the outcomes, the dead letters and the numbers of corrections (rows of their table) that are refused for one reason."""
+    """Yield outcomes, dead letters and numbers of corrections (rows of their table) refused for the same reason."""
     every, none = np.ones(table.num_rows, bool), np.zeros(table.num_rows, bool)
     yield from _outcomes(table, [(every, outcome, reason)], none, clock_us)
     yield Aside(DEAD, _dead(table, reason))
@@ -148,7 +148,7 @@ def _unfit(
 
 
 def _outcomes(table: pa.Table, refused: Sequence[tuple[Bools, str, str]], at_once: Bools, clock_us: int) -> Split:
-    """Yield a row with the outcome of each correction. A row whose outcome only its shard knows goes to that shard."""
+    """Yield a row with the outcome of each correction. If only its shard knows the outcome, the row goes to this shard."""
     masks, outcomes, reasons = (list(column) for column in zip(*refused, strict=True))
     told = {
         "outcome": np.select([*masks, at_once], [*outcomes, APPLIED], ""),
@@ -165,7 +165,7 @@ def _outcomes(table: pa.Table, refused: Sequence[tuple[Bools, str, str]], at_onc
 
 
 def is_null(table: pa.Table, *names: str) -> Bools:
-    """Say which rows lack one of the columns."""
+    """Say which rows lack a column."""
     masks = [pc.is_null(combined(table[name])).to_numpy(zero_copy_only=False) for name in names]
     return np.logical_or.reduce(masks)
 
@@ -181,7 +181,7 @@ def no_time(times: pa.ChunkedArray | pa.Array) -> Bools:
 
 
 def is_incomplete(lists: pa.Array, optional: Collection[str] = ()) -> Bools:
-    """Say which lists have an item that lacks something that is not optional, or that is out of all times."""
+    """Say which lists have an item without a required part, or outside of all times."""
     items = pc.list_flatten(lists)
     out = np.zeros(len(lists), bool)
     for field in (field for field in items.type if field.name not in optional):

@@ -1,4 +1,4 @@
-"""From a config to an event input: the aggregates, the columns that are read, and their types."""
+"""From a config to an event input: the aggregates, the read columns, and their types."""
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -35,7 +35,7 @@ def aggregated_events(
 ) -> tuple[tuple[Aggregate, ...], EventSpec]:
     """Return the config's aggregates and the event input with the columns they read; a user's class that names none reads all.
 
-    `ordered` is `event_spec`'s; `more` columns are read besides those.
+    `ordered` is `event_spec`'s; `more` are further read columns.
     """
     texts = config.aggregates if pinned is None else pinned.ordered(config.aggregates)
     known = () if pinned is None else pinned.types
@@ -149,19 +149,19 @@ def _known_types(
     compared: Sequence[str],
     identity: AbstractSet[str],
 ) -> dict[str, pa.DataType]:
-    """Return the types of the source's columns: as pinned, and as the source has them those that only `where` reads."""
+    """Return the source's column types: as pinned, and from the source for columns that only `where` reads."""
     needed = tuple(dict.fromkeys((*shaping.plain, *shaping.inputs, *shaping.also, *compared)))
     if pinned is None:
         types = _types(config, source, needed, identity)
     else:
         types = {name: type_named(text) for name, text in pinned.types.items()}
-    # Columns that only `where` reads, and those that the pipeline is the first time to read.
+    # Columns that only `where` reads, and columns that the pipeline reads for the first time.
     fresh = [name for name in dict.fromkeys((*needed, *shaping.asked)) if name not in types]
     return {**types, **(_types(config, source, fresh, identity) if fresh else {})}
 
 
 def every_column(config: Config, source: TypedSource, pinned: Pinned | None, own: Sequence[str | None]) -> list[str]:
-    """Return the columns of events but its `own` and those of a record's place: as the first batch had them.
+    """Return the columns of events, except its `own` and a record's place: as the first batch had them.
 
     PipelineStateError if `where` reads a column that the first batch had not: it would be one of them from then on.
     """

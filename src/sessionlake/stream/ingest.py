@@ -28,18 +28,18 @@ from sessionlake.stream.shape import Shape
 from sessionlake.warehouse.schemas import TIME
 
 INPUT = ":input"
-"""The column that names the input that a row comes from; left out in batches that read but one, of events. No source has a column
+"""The column with the name of a row's input; left out in batches that read a single input, of events. No source has a column
 that is called so, for its columns stand beside it."""
 CORRECTION = ":correction"
-"""The column that has a row of the control input, as one struct."""
+"""The column with a row of the control input, as a struct."""
 EVENTS, CORRECTIONS = EVENT_INPUT, "corrections"
-"""The event input of pipelines that have one, and the control input."""
+"""The event input of pipelines with a single one, and the control input."""
 DEAD_LETTER, DROP, EMIT = "dead_letter", "drop", "emit"
 """The choices for events beyond retention: write them as dead letters, drop them, or hand them to the operator."""
 DEAD, ARCHIVED = "dead", "archived"
-"""Kinds of rows that a map task writes: dead letters, and events that were not refused, as they are."""
+"""Kinds of rows that a map task writes: dead letters, and accepted events, as they are."""
 COLUMNS = "columns"
-"""The setting of classification that has the computed columns of a batch, by which its `where` is asked again. Commits have it among those of a rebuild."""
+"""The setting of classification with a batch's computed columns, by which its `where` is asked again. Commits have it in `rebuild`."""
 RETRACTED = "retracted"
 """The reason of a dead letter for a row that the source takes back, and that the operator can't subtract."""
 BEYOND = "beyond retention"
@@ -62,7 +62,7 @@ _PIECE_ROWS = 1024
 
 @dataclass(frozen=True)
 class EventSpec:
-    """The settings that workers need for an event input: how to decode it, and which of its events to refuse."""
+    """The workers' settings for an event input: how to decode it, and which of its events to refuse."""
 
     decoder: Decoder
     beyond_retention: str = DEAD_LETTER
@@ -74,15 +74,15 @@ class EventSpec:
     shape: Shape = field(default_factory=Shape)
     """How rows of the source become events."""
     unique_us: int | None = None
-    """How long an event is remembered, so that its duplicates are found (`stream/unique`); None if they are not looked for."""
+    """How long an event is remembered, to find its duplicates (`stream/unique`); None if duplicates are not searched."""
     shows_duplicates: bool = True
     """Whether duplicates get a row in their table, besides their number."""
     layouts: tuple[Layout, ...] = ()
-    """The layouts that the pipeline's states have had; empty if there was one."""
+    """The layouts of the pipeline's states; empty if there was only one."""
     lookups: Lookups = NO_LOOKUPS
     """The tables from which rows are enriched once they are decoded."""
     takes_back: bool = False
-    """Whether the operator can take rows back; if not, those that the source takes back are dead letters."""
+    """Whether the operator can take rows back; if not, such rows of the source are dead letters."""
     compared_as: tuple[pa.DataType | None, ...] = ()
     """The types as which the columns of the key are compared with the other side's (`columnar.equality.instant`); empty for their own."""
     every_time: bool = False
@@ -90,7 +90,7 @@ class EventSpec:
 
     @property
     def columns(self) -> EventColumns:
-        """The columns of rows: those that are decoded, and those that are looked up."""
+        """The columns of rows: decoded and looked-up ones."""
         return self.lookups.columns or self.decoder.columns
 
     def moved_to(self, newest_us: int, clock_us: int) -> int:
@@ -106,12 +106,12 @@ class EventSpec:
 
     @property
     def types(self) -> dict[str, pa.DataType]:
-        """The types of all columns that events have: of the source's that are read, and of the computed ones, which hide those."""
+        """The types of all event columns: the source's read columns, and the computed columns, which hide them."""
         columns = self.columns
         return {name: columns.types[name] for name in columns.needed} | self.shape.types
 
     def read_at(self, batch_id: int) -> frozenset[str]:
-        """Return those of the columns `inputs` that late and archived events of a batch have."""
+        """Return the columns among `inputs` that a batch's late and archived events have."""
         layout = next((one for one in reversed(self.layouts) if one.since <= batch_id), None)
         every = frozenset(self.columns.inputs)
         return every if layout is None else every & {*layout.columns}
@@ -145,7 +145,7 @@ class Judged:
         return checked_events(self.spec, self.rows.table, self.checked, at)
 
     def signs(self, at: Ints) -> Ints:
-        """Return 1 of each row at some places that is added, -1 of each that is taken back."""
+        """Return 1 for each added row at some places, -1 for each row taken back."""
         return np.ones(len(at), np.int64) if self.rows.sign is None else self.rows.sign[at]
 
     def computed(self, compute: Callable[[Ints], _T], at: Ints) -> tuple[_T, Ints]:
@@ -198,7 +198,7 @@ def judge(spec: EventSpec, rows: Rows, clock_us: int, expired_us: int) -> Judged
         retracted = good & (rows.sign < 0)
         refused.append(_all(retracted, RETRACTED))
         good &= ~retracted
-    # Rows with signs are the results of another pipeline, which has judged by its clock the events that they are of.
+    # Rows with signs are results of another pipeline, which has judged their events by its clock.
     if spec.max_future_skew_us is not None and rows.sign is None and not spec.every_time:
         future = good & (checked.time_us > clock_us + spec.max_future_skew_us)
         refused.append(_all(future, FUTURE))
@@ -249,7 +249,7 @@ def by_input(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
 
 
 def naming_rows(split: Callable[[Rows], Split], rows: Rows) -> Split:
-    """Split rows; if that fails, which only a fault of ours can cause, the error names their place."""
+    """Split rows; if this fails, which only our own error can cause, the error names their place."""
     try:
         yield from split(rows)
     except (SessionlakeError, MemoryError):
@@ -287,7 +287,7 @@ def events_of(spec: EventSpec, table: pa.Table) -> Events:
 
 
 def event_struct(spec: EventSpec, inputs: list[pa.Array], rows: int) -> pa.Array:
-    """Return the source's columns that are read as one struct column; a struct needs one field at least."""
+    """Return the source's read columns as a struct column; a struct needs at least one field."""
     if not inputs:
         return pa.StructArray.from_arrays([pa.nulls(rows, pa.bool_())], names=["none"])
     return pa.StructArray.from_arrays(inputs, names=list(spec.columns.inputs))

@@ -83,7 +83,7 @@ class BatchInputs:
     watermark_before_us: int | None
     watermark_us: int | None
     settings: dict[str, Any]
-    """Those of classification; from `batch_inputs` with the batch's computed columns."""
+    """The settings of classification; from `batch_inputs` with the batch's computed columns."""
     events: Any
     """Spark's JSON of the position in the event source; of several, a list in the order of `Kind.inputs`."""
     corrections: dict[str, Any] | None
@@ -128,10 +128,10 @@ def saved_batch(tables: Tables) -> int:
 
 
 def batch_inputs(tables: Tables, config: Config, up_to: int) -> list[BatchInputs]:
-    """Return the inputs of all batches up to one, in order: a few hundred bytes each.
+    """Return the inputs of all batches up to a batch, in order: a few hundred bytes each.
 
     The first batch of a warehouse that was rebuilt from an archive is not batch 0.
-    Raises PipelineStateError if those of a batch are known no more.
+    Raises PipelineStateError if a batch's inputs are known no more.
     """
     found: list[BatchInputs] = []
     if tables[BATCH_INPUTS].exists():

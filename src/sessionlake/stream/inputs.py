@@ -1,4 +1,4 @@
-"""A pipeline's inputs, those of events and the control input, as one streaming DataFrame.
+"""A pipeline's inputs, events and control, as a streaming DataFrame.
 
 Spark's log of offsets has a line for each input, in this order, after two lines of Spark's own.
 """
@@ -79,7 +79,7 @@ class PlannedInputs:
         )
 
     def with_versions(self, rows: DataFrame, last: Mapping[str, str], pins: Mapping[str, str]) -> DataFrame:
-        """Return a batch's rows with those of sources that have versions: `pins` are the batch's, `last` those of the batch before."""
+        """Return a batch's rows, with rows of versioned sources: `pins` are the batch's, `last` the pins of the batch before."""
         for pin, source in self._versioned.items():
             name = self._names[pin]
             found = source.rows(self._inputs[name].decoder.columns, last.get(pin), pins[pin])
@@ -100,7 +100,7 @@ def versioned(config: Config, sources: Mapping[str, Source]) -> dict[str, Versio
 
 
 def _named(rows: DataFrame, name: str) -> DataFrame:
-    """Return rows in which those that a source has added have the name of their input, if a batch's rows say it."""
+    """Return rows; rows that a source has added get their input's name, if a batch's rows have it."""
     return rows.fillna(name, [INPUT]) if INPUT in rows.columns else rows
 
 
@@ -119,7 +119,7 @@ class ControlInput:
     def rows(self, rows: DataFrame, batch_id: int, offsets: str | None) -> DataFrame:
         """Return a batch's rows, without the columns of corrections if it reads only events.
 
-        If these are events of one input, the columns of inputs are left out too.
+        If these are events of a single input, the columns of inputs are left out too.
         """
         # On the way to Python Spark estimates the size of the rows after each row. For a null list column, as events have
         # it for corrections, it scans all earlier rows: 100,000 rows took 20 seconds. So in a batch with
@@ -144,7 +144,7 @@ class ControlInput:
 
 
 def event_positions(offsets: str | None, inputs: int) -> list[str]:
-    """Return the positions in the inputs of events, of an offset file's text; `-` of one that has none yet."""
+    """Return the positions in the event inputs, from an offset file's text; `-` for an input without a position."""
     return [*(offsets or "").splitlines()[2 : 2 + inputs], *["-"] * inputs][:inputs]
 
 

@@ -54,7 +54,7 @@ _LOG_FILE = re.compile(r"(\d+)(\.compact)?")
 def replan(
     tables: Tables, config: Config, kind: type[Kind], sources: Mapping[str, Source], last: BatchCommit | None
 ) -> list[str]:
-    """Remove the plan of the batch after the last committed one; return sentences about it for the user.
+    """Remove the plan of the batch after the last committed batch; return sentences about it for the user.
 
     Call it with the driver's lock held, before the stream starts. The plan is a file of Spark's log of offsets and, if
     a source is files, entries in its log of files seen: both go, so that the files count as new again. Killed in between,
@@ -101,7 +101,7 @@ def _check_sides(tables: Tables, sides: Sequence[str], checkpoint_id: str | None
 
 
 def _entries_after(tables: Tables, config: Config, number: int, reached: int) -> list[str]:
-    """Return the entries of an input's file log after a given one, the newest first.
+    """Return the entries of an input's file log after a given entry, the newest first.
 
     Raises PipelineStateError if the entries up to the given one are incomplete. A compacted entry contains all entries
     before it, but those stay next to it for a hundred batches.

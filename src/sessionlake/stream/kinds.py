@@ -15,6 +15,6 @@ def kind_of(config: Config) -> type[Kind]:
 
 
 def kind_named(entry: OperatorEntry) -> type[Kind]:
-    """Return the kind of an operator: its own, or that of any operator that is data."""
+    """Return an operator's kind: its own, or the kind of any operator that is data."""
     found: Any = named(entry.kind)
     return described_kind(found) if issubclass(found, Described) else found

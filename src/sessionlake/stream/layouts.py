@@ -10,7 +10,7 @@ from sessionlake.stream.pinned import Pinned
 def next_layouts(
     pinned: Pinned | None, kind: Kind, texts: Mapping[str, str], before: Callable[[], Kind]
 ) -> tuple[Layout, ...]:
-    """Return the layouts of states from the next batch on; none as long as there was only one.
+    """Return the layouts of states from the next batch on; none while there was only one.
 
     `kind` has the aggregates `texts`; `before` makes the one that has those of the last batch.
     """

@@ -46,7 +46,7 @@ def check_checkpoint(tables: Tables, config: Config, last: BatchCommit | None) -
 
 
 def _check_offsets(tables: Tables, config: Config, last: BatchCommit) -> None:
-    """Raise PipelineStateError if the offsets of the last batch are not those that it read: the next batch would begin elsewhere.
+    """Raise PipelineStateError unless the last batch's offsets are what it read: the next batch would begin elsewhere.
 
     Not every file system keeps two drivers from writing one file. If the file is not there, the checkpoint is older
     than the changelog, and the first batch is refused.
@@ -62,7 +62,7 @@ def _check_offsets(tables: Tables, config: Config, last: BatchCommit) -> None:
 
 
 def make_checkpoint(tables: Tables, config: Config) -> str:
-    """Make the checkpoint and return its id; if another driver has just made it, the id that it wrote."""
+    """Make the checkpoint and return its id; if another driver has just made it, return that driver's id."""
     tables.write_text_once(_metadata(config), json.dumps({"id": str(uuid.uuid4()), **stamp()}))
     return str(json.loads(tables.read_text(_metadata(config)) or "{}")["id"])
 

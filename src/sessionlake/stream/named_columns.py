@@ -63,7 +63,7 @@ def users_of(config: Config, column: str) -> Iterator[tuple[str, str]]:
 def readers_of(config: Config, input_: str, column: str, aggregates: Mapping[str, str]) -> Iterator[str]:
     """Yield the keys of an input's config by which stored results depend on a computed column: all but `where`, which is asked once.
 
-    `aggregates` are those whose states are there. A key that reads every column says so.
+    `aggregates` are the aggregates with states. A key that reads every column says so.
     """
     own = {"key": config.event.key_columns, "time": (config.event.time,), "id": config.event.id_columns}
     yield from (f"{config.event_at}.{name}" for name, columns in own.items() if column in columns)
@@ -79,7 +79,7 @@ def readers_of(config: Config, input_: str, column: str, aggregates: Mapping[str
 
 
 def aggregate_reads(config: Config, name: str, text: str, column: str) -> bool:
-    """Say whether an aggregate reads a column; a class that names none reads all, and so may one that can't be loaded."""
+    """Say whether an aggregate reads a column; a class without names reads all, and an unloadable class may."""
     spec = AggregateSpec.parse(name, text)
     if spec.path is None:
         return column in spec.inputs or any(_names(sql, column) for sql in spec.computed.values())
@@ -95,7 +95,7 @@ def _names(text: str, column: str) -> bool:
 
 
 def _texts(key: str, value: object) -> Iterator[tuple[str, str]]:
-    """Yield the texts of a section by their keys, those of a list as one name each."""
+    """Yield a section's texts by key, a list's as single names."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             yield from _texts(f"{key}.{name}", inner)

@@ -18,12 +18,12 @@ LATE = "late"
 
 
 def same_rows(rows: pa.Table) -> pa.Table:
-    """Return rows that are as their table has them."""
+    """Return rows as their table has them."""
     return rows
 
 
 def sided_rows(rows: pa.Table) -> pa.Table:
-    """Return rows that are as their table has them, but that those of corrections lack the side."""
+    """Return rows as their table has them, except that rows of corrections lack the side."""
     if SIDE in rows.column_names:
         return rows
     return rows.append_column(SIDE, pa.nulls(rows.num_rows, pa.string()))
@@ -36,13 +36,13 @@ def archived_rows(events: pa.Table) -> pa.Table:
 
 
 def late_rows(late: pa.Table) -> pa.Table:
-    """Return late events as their table has them, with the columns that are an operator's own."""
+    """Return late events as their table has them, with the operator's own columns."""
     names = {"time_us": "event_time", "close_us": "close_time"}
     return late.rename_columns([names.get(name, name) for name in late.column_names])
 
 
 def keyed_rows(changes: pa.Table, key: str, names: Sequence[str], rows: Rows = same_rows) -> pa.Table:
-    """Return changes, converted by `rows`, with the columns that make their key, after the column `key`."""
+    """Return changes, converted by `rows`, with their key's columns after the column `key`."""
     changes = rows(changes)
     at = changes.column_names.index(key) + 1
     parts = key_parts(combined(changes[key]), len(names)) if names else []
@@ -52,6 +52,6 @@ def keyed_rows(changes: pa.Table, key: str, names: Sequence[str], rows: Rows = s
 
 
 def identified_rows(changes: pa.Table, name: str) -> pa.Table:
-    """Return changes of a changelog called `name`, with an id, which is a hash of their key and start."""
+    """Return changes of the changelog `name`, with an id, the hash of key and start."""
     start = changes[f"{name}_start"].cast(pa.int64()).to_numpy()
     return changes.append_column(f"{name}_id", pa.array(record_ids(combined(changes[f"{name}_key"]), start)))

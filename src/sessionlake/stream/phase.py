@@ -1,4 +1,4 @@
-"""How far a pipeline's driver has come, in a file beside its lock: for those who look at the pipeline from outside."""
+"""The phase of a pipeline's driver, in a file beside its lock, for outside observers."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,7 +14,7 @@ is killed leaves one of the first two."""
 
 
 class Phase:
-    """The phase of one run. It is written if that is possible: a disk that is full stops nothing here."""
+    """A run's phase. It is written if possible: a full disk stops nothing here."""
 
     def __init__(self, config: Config) -> None:
         self._file = Path(config.lock_dir, FILE)
@@ -30,7 +30,7 @@ class Phase:
 
 @contextmanager
 def phases(config: Config, *, is_stream: bool) -> Iterator[Phase]:
-    """Yield the phase of a run that holds the pipeline's lock; its end is the last one.
+    """Yield the phase of a run that holds the pipeline's lock; its end is the last phase.
 
     The pass of a job (not `is_stream`) leaves the word of the stream before it, which may have been killed.
     """

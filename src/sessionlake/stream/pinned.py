@@ -1,4 +1,4 @@
-"""What a pipeline's batches have fixed for those that come: the types of columns, and the aggregates in its states."""
+"""What a pipeline's batches have fixed for later batches: the types of columns, and the aggregates in states."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -28,11 +28,11 @@ class Pinned:
     """
 
     types: Mapping[str, str]
-    """By name those of the source's columns, and of the records' places."""
+    """Types of the source's columns and of the records' places, by name."""
     texts: Mapping[str, str] = field(default_factory=dict)
     """The aggregates, in the order of the states."""
     layouts: tuple[Layout, ...] = ()
-    """All that there were; empty if there was only one."""
+    """All past layouts; empty if there was only one."""
     next_batch: int = 0
     """The number of the next batch."""
 
@@ -48,7 +48,7 @@ class Pinned:
         return cls(settings.types, settings.rebuild.get(AGGREGATES) or {}, layouts, batch_id + 1)
 
     def input(self, name: str) -> "Pinned":
-        """Return what is fixed of one of several inputs, the columns by their own names."""
+        """Return what is fixed for an input of several, the columns by their own names."""
         before = column_of(name, "")
         types = {column.removeprefix(before): text for column, text in self.types.items() if column.startswith(before)}
         return replace(self, types=types)
@@ -71,11 +71,11 @@ class Pinned:
         return first
 
     def marked(self, aggregate: Aggregate, columns: Iterable[str]) -> Aggregate:
-        """Return an aggregate that reads these columns of the source as states have it: an added one says whether its value is known."""
+        """Return an aggregate that reads these columns of the source as states have it: an added aggregate says whether its value is known."""
         return Added(aggregate, self.since(columns)) if self.is_added(aggregate.name) else aggregate
 
     def built(self, config: Config, types: Mapping[str, pa.DataType]) -> tuple[Aggregate, ...]:
-        """Return the aggregates in the states of the last batch, which need not be those of the config; `types` are those of the events' columns."""
+        """Return the aggregates in the last batch's states, which may differ from the config's; `types` are the event columns' types."""
         with_id, directory = config.event.id is not None, config.pipeline.code
         built = build_aggregates(
             self.texts,

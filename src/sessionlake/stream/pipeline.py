@@ -44,7 +44,7 @@ def make_pipeline(
 ) -> Pipeline:
     """Return the coordinator's Pipeline for a kind; with `allow_expiry` the limits on removals by [ttl] are ignored.
 
-    `pins` are those of the Pipeline.
+    `pins` are the Pipeline's.
 
     `allow_expiry` is one of the commit's settings, so the rerun of an interrupted batch uses it again. `before` is the last batch,
     or one that was interrupted after it. `layouts` are those of the states, the newest last. `remade` makes config and kind as an interrupted batch had them, if its aggregates are others.

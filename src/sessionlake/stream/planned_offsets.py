@@ -55,7 +55,7 @@ class PlannedOffsets:
             return
         _, settings, *logged = offsets.splitlines()
         context = self._running.getLatestExecutionContext()
-        # An offset's text is its JSON, of one line, as the file has it.
+        # An offset's text is its JSON, in a single line, as the file has it.
         planned = str(context.endOffsets().values().mkString("\n")).splitlines()
         clock = int(context.offsetSeqMetadata().batchTimestampMs())
         same = sorted(line for line in logged if line != "-") == sorted(planned)

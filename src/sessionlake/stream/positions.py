@@ -31,9 +31,9 @@ from sessionlake.engine.operator import BatchContext, Counted, Everywhere, Input
 from sessionlake.sources.decoding.rows import Rows
 
 PARTITION = 1 << 40
-"""Positions of a source partition: fewer rows of one are ever accepted."""
+"""Positions of a source partition: the number of its accepted rows stays below."""
 CHUNK, ROW = "chunk", "row"
-"""Columns of rows on their way to a shard: the chunk that a row is of, and how many accepted rows of it come before."""
+"""Columns of rows on their way to a shard: the row's chunk, and the number of accepted rows of the chunk before it."""
 CHUNKS = "chunks"
 """Kind of the rows that report a chunk to every shard."""
 POSITIONS = "positions"
@@ -54,7 +54,7 @@ _NUMBERS, _PARTS = 1 << 22, 1 << 20
 
 
 def chunk_of(context: BatchContext, number: int) -> int:
-    """Return the number of a chunk that no other chunk of the batch's input has; `number` is its place in the task's table."""
+    """Return a chunk's number, unique in the batch's input; `number` is its place in the task's table."""
     return (context.task * _PARTS + context.part) * _NUMBERS + number
 
 
@@ -92,7 +92,7 @@ def counted(state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[str, Any
 
 @dataclass(frozen=True)
 class Numbering:
-    """The numbers of one input's rows in one batch, in a shard. All arrays of chunks are ascending by the chunk's number."""
+    """The numbers of an input's rows in a batch, in a shard. All arrays of chunks ascend by chunk number."""
 
     before: Mapping[int, int]
     """Accepted rows by source partition before the batch."""
@@ -126,7 +126,7 @@ class Numbering:
         return cls(before, after, chunk[by_number], position[by_number], arrival[by_number])
 
     def positions(self, chunk: Ints, row: Ints) -> Ints:
-        """Return the positions of rows, each given by its chunk and how many accepted rows of the chunk come before it."""
+        """Return the positions of rows, each given by its chunk and the number of accepted rows of the chunk before it."""
         # `chunks` ascend and have every chunk of the batch.
         return self.first_position[np.searchsorted(self.chunks, chunk)] + row
 

@@ -38,11 +38,11 @@ Pieces = Callable[[pa.Table], Iterator[Piece]]
 
 
 def read_again(events: EventSpec, table: pa.Table, inputs: Callable[[int], BatchInputs]) -> Iterator[tuple[int, Rows]]:
-    """Yield the rows of past batches, each with its batch, with all that the batch looked up; `inputs` returns those of a batch.
+    """Yield the rows of past batches, each with its batch and all that the batch looked up; `inputs` returns a batch's inputs.
 
     They are rows of the source, or whole rows of the archive.
     """
-    # A row's error names its first wrong column: what only `where` reads now comes last, so that it hides no column that the batch read.
+    # A row's error names its first wrong column: columns that only `where` reads now come last, so that they hide no column that the batch read.
     read = events.decoder.columns
     read = replace(read, asked=(), compared=(*read.compared, *read.asked))
     decoder = WholeDecoder(read) if are_whole(table) else replace(cast("Any", events.decoder), columns=read)
@@ -96,7 +96,7 @@ class Basis:
 
 
 class Recompute(Protocol):
-    """The computation of one run, made on the driver of the operator's kind and the basis. Functions that it returns are pickled to the workers."""
+    """A run's computation, made on the driver by the operator's kind and the basis. Its functions are pickled to the workers."""
 
     counts: ClassVar[Sequence[str]]
     """The numbers of `Difference.stats` that the run reports."""
@@ -119,7 +119,7 @@ class Recompute(Protocol):
         """Return the times whose events are to be read, and how many rows are stored around."""
 
     def wider(self, window: Window, step: int, *, low: bool, high: bool) -> Window:
-        """Return more times, if groups may go on before or after those."""
+        """Return more times, if groups may go on before or after the given times."""
 
     def pieces(self, needed: Sequence[BatchInputs]) -> tuple[Pieces, Pieces]:
         """Return how rows that these batches read become partials: of the archive, and of the source."""
@@ -128,13 +128,13 @@ class Recompute(Protocol):
         """Return the function that makes a partial of each single event, at its place."""
 
     def restated(self) -> Callable[[Partials, pa.Array | None], Partials]:
-        """Return the function that gives restated partials their place; corrections may say until when each is open, else that is None."""
+        """Return the function that gives restated partials their place; corrections may say until when each is open, otherwise None."""
 
     def late(self, late: DataFrame) -> DataFrame:
-        """Return, of late events with the column INCLUDED, those that are needed."""
+        """Return the needed late events, which have the column INCLUDED."""
 
     def others(self, window: Window) -> Iterator[tuple[str, DataFrame]]:
-        """Yield the further rows of the comparison by their kind: the stored ones, and those removed on purpose."""
+        """Yield the further rows of the comparison by kind: stored rows, and rows removed on purpose."""
 
     def compare(self, window: Window) -> Callable[[Inputs], Difference]:
-        """Return the comparison of one bucket of keys."""
+        """Return the comparison of a bucket of keys."""

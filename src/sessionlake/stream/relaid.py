@@ -47,12 +47,12 @@ class Relaid(Wrapped):
 
 
 def relaid(operator: Operator[Any], layouts: Layouts | None) -> Operator[Any]:
-    """Return the operator, or one that gets states of the newest layout if tables have those of several."""
+    """Return the operator, or a wrapper that converts states to the newest layout if tables have several."""
     return operator if layouts is None else Relaid(operator, layouts)
 
 
 def newest_rows(operator: Operator[Any], layouts: Layouts, rows: pa.Table) -> pa.Table:
-    """Return rows of a changelog with their states in the newest layout; their revisions say in which they are."""
+    """Return a changelog's rows with states in the newest layout; their revisions give their layouts."""
     if not {STATE, REVISION} <= {*rows.column_names} or not isinstance(operator, EventOperator):
         return rows
     number = layouts.number(combined(rows[REVISION]).to_numpy())
@@ -63,7 +63,7 @@ def newest_rows(operator: Operator[Any], layouts: Layouts, rows: pa.Table) -> pa
 def newest_corrections(layouts: Layouts, table: pa.Table) -> pa.Table:
     """Return corrections, as rows of their table, with their states in the newest layout.
 
-    The column `layout` has the number of the one in which they are, from 0 on; null is the first.
+    The column `layout` has the number of their layout, from 0 on; null is the first.
     """
     number = numbers_of(table)
     state = layouts.newest(combined(table[STATE]), number)

@@ -63,7 +63,7 @@ Gate = Callable[[threading.Event], None]
 
 @dataclass(frozen=True)
 class RunSummary:
-    """The summary of a run: the number of committed batches, the sums of their counts, and notes for the user."""
+    """A run's summary: the number of committed batches, the sums of their counts, and notes for the user."""
 
     batches: int
     counts: dict[str, int]
@@ -142,7 +142,7 @@ class _EndedError(Exception):
 
 
 class _Run:
-    """One run of one pipeline."""
+    """A run of a pipeline."""
 
     def __init__(
         self,
@@ -169,7 +169,7 @@ class _Run:
         if not trust_clock:
             check_clock(last)
         checkpoint = check_checkpoint(self.tables, config, last)
-        # An interrupted batch is run to its end as it was begun, and so is the one to compare with.
+        # An interrupted batch is completed as it began, and so is the batch to compare with.
         before = interrupted(self.tables, config, kind, checkpoint, last) or last
         if (told := grace_told(config, before)) is not None:
             _log.warning("sessionlake: %s", told)
@@ -213,7 +213,7 @@ class _Run:
         self.ticks = Ticks(self.tables, self.kind)
 
     def _check_still(self, before: BatchCommit | None, checkpoint: str) -> None:
-        """Raise FencedError if a batch has been committed since `before` was read: this driver was made for the one after that."""
+        """Raise FencedError if a batch has been committed since `before` was read: this driver was made for the next batch."""
         last = self.coordinator.last
         now = interrupted(self.tables, self.config, self.kind_class, checkpoint, last) or last
         if now is not None and (before is None or now.commit_id != before.commit_id):
@@ -223,7 +223,7 @@ class _Run:
             )
 
     def _pins_of(self, before: Mapping[str, str] | None, last: Mapping[str, str]) -> dict[str, str]:
-        """Return the versions of tables that are looked up, and of sources that have any: see `engine.pipeline.PinsOf`."""
+        """Return the versions of looked-up tables, and of versioned sources: see `engine.pipeline.PinsOf`."""
         found = self.pins.of_batch(before)
         if before is None:
             found |= {pin: source.newest(last.get(pin)) for pin, source in versioned(self.config, self.sources).items()}
@@ -322,7 +322,7 @@ class _Run:
                 return
 
     def while_idle(self) -> None:
-        """Do the work that needs that no batch runs, then the work that may run next to a batch."""
+        """Do the work that must run between batches, then the work that may run next to a batch."""
         self.remove_marked_stores()
         for source in self.sources.values():
             source.watch()
@@ -336,10 +336,10 @@ class _Run:
         self.meanwhile()
 
     def remove_marked_stores(self) -> None:
-        """Remove the stores on this machine that a job has marked, unless a batch runs, which does it at its end."""
+        """Remove this machine's stores that a job has marked, unless a batch runs, which does this at its end."""
         if self._batch_runs.acquire(blocking=False):
             try:
-                # A store that can't be removed now keeps its marker, and the job that waits for it reports that.
+                # A store that can't be removed now keeps its marker, which the waiting job reports.
                 with suppress(StoreError):
                     remove_all_marked(Path(self.config.driver_store_dir))
                 self.pins.erase_marked()
@@ -359,7 +359,7 @@ class _Run:
             on_commit(batch)
 
     def save_batches(self) -> None:
-        """Append to the table batches those that it lacks."""
+        """Append missing batches to the table batches."""
         save_batches(self.tables)
 
     def close_all(self) -> bool:
@@ -373,7 +373,7 @@ class _Run:
         return True
 
     def flush(self) -> bool:
-        """Ask, through the control input, that results are sent that wait for a period of the clock; False if none wait."""
+        """Ask, through the control input, to send results that wait for a period of the clock; False if none wait."""
         last = self.coordinator.last
         if last is None or self.kind.due_us(dict(last.state)) is None:
             return False
@@ -388,7 +388,7 @@ class _Run:
         self.tables[schemas.CORRECTIONS].append(frame, why, number)
 
     def _explained(self, text: str) -> SessionlakeError | None:
-        """Return the error for a user that a failed query's messages mean: a worker's, a second driver, or that of a source."""
+        """Return the user's error behind a failed query's messages: a worker's, a second driver's, or a source's."""
         if (ours := error_in(text)) is not None:
             return ours
         if is_second_driver(text):
@@ -412,7 +412,7 @@ class _Run:
                     yield f"none of {missing:,} events found a row in lookup {lookup.name!r}; compare its columns of `on`, {', '.join(lookup.on)}, with the table's"
 
     def _not_taken(self, counts: Mapping[str, int]) -> Iterator[str]:
-        """Yield a warning each if more than one event in twenty was late, or dead. To wait longer helps late ones alone."""
+        """Yield a warning if more than one event in twenty was late, and another if as many were dead. A longer wait helps only late events."""
         old = "for old unordered data start with `sessionlake bootstrap`"
         late = f"raise {self.config.operator}.{self.config.section.PATIENCE}, look into late_events, or {old}"
         cause, count = next(iter(ordered(self.causes).items()), ("", 0))
@@ -431,7 +431,7 @@ class _Run:
 
 
 def save_batches(tables: Tables) -> None:
-    """Append to the table batches those batches in the changelog's commits that it lacks."""
+    """Append batches of the changelog's commits that the table batches lacks."""
     table, more = tables[schemas.BATCHES], tables.changelog.counts
     schema = schemas.batches(more)
     table.grow(schema)

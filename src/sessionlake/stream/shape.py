@@ -31,13 +31,13 @@ WHERE = "\0where"
 """The name of the condition among computed columns."""
 _Texts = tuple[tuple[str, str], ...]
 Hidden = Mapping[str, tuple[str, str, Origin]]
-"""Columns that arguments of aggregates stand for: by name the key in the config, the SQL, which also sees `key` and `event_time`, and the text that it was made of."""
+"""Columns for arguments of aggregates: by name the config's key, the SQL, which also sees `key` and `event_time`, and its source text."""
 _NONE: Hidden = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How rows of a source become events; pickled to the workers. One without a setting changes nothing."""
+    """How a source's rows become events; pickled to the workers. Without a setting it changes nothing."""
 
     at: str = "event"
     """The section of the events."""
@@ -49,7 +49,7 @@ class Shape:
     own: Computation | None = None
     """That of key, time and id, as far as they are computed."""
     values: Computation | None = None
-    """That of the columns that the operator reads, as far as they are computed."""
+    """The computation of the operator's computed columns."""
     inputs: tuple[str, ...] = ()
     """The columns that the operator reads."""
     looked_up: Mapping[str, str] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class Shape:
         return () if self.condition is None else self.condition.columns
 
     def filtered(self, rows: Rows) -> tuple[Rows, int]:
-        """Return the rows for which `where` is true, and those that are refused whatever it says; and the number of the others."""
+        """Return the rows for which `where` is true, the rows refused whatever it says, and the number of the others."""
         if self.condition is None:
             return rows, 0
         keep = self.kept(rows.table, rows.error)
@@ -105,7 +105,7 @@ class Shape:
         return pa.table({**others, **found})
 
     def events(self, read: Events) -> Events:
-        """Return events that have the source's columns with those that the operator reads."""
+        """Return events with the source's columns and the operator's."""
         if self.values is None:
             return read
         given = dict(read.columns)
@@ -186,7 +186,7 @@ class Shaping:
         return Chain(tuple(links))
 
     def check(self) -> None:
-        """Raise ConfigError in one line for text that is no SQL."""
+        """Raise a one-line ConfigError for text that is no SQL."""
         if not self.is_plain:
             _ = self._chain
 
@@ -206,7 +206,7 @@ class Shaping:
 
     @property
     def plain(self) -> tuple[str, ...]:
-        """Those of key, time and id that are columns of the source."""
+        """Key, time and id, if they are columns of the source."""
         computed = () if self.is_plain else self._chain.computed(self.own)
         return tuple(dict.fromkeys(name for name in self.own if name not in computed))
 
@@ -221,11 +221,11 @@ class Shaping:
         return () if self.is_plain else self._chain.sources(self._chain.computed(self.own))
 
     def condition(self, types: Mapping[str, pa.DataType]) -> Computation | None:
-        """Return the computation of `where`, if there is one, over the source's columns of these types."""
+        """Return the computation of `where`, if any, over the source's columns of these types."""
         return None if self.where is None else self._chain.computation([WHERE], types)
 
     def shape(self, types: Mapping[str, pa.DataType]) -> Shape:
-        """Return the shape over the source's columns of these types; ConfigError in one line for SQL that does not fit them."""
+        """Return the shape over the source's columns of these types; a one-line ConfigError for SQL that does not fit them."""
         if self.is_plain:
             return Shape(self.at)
         own, values = (self._chain.computation(names, types) for names in (self.own, self.wanted))

@@ -1,4 +1,4 @@
-"""The tables that every pipeline has, whatever its operator, and the rows that its tasks write to them."""
+"""The tables of every pipeline, whatever its operator, and the rows that its tasks write to them."""
 
 from collections.abc import Iterable
 from dataclasses import replace

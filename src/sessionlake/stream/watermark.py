@@ -17,7 +17,7 @@ NO_WATERMARK = -(1 << 60)
 """Watermark before the first accepted event: far below every time of year 1 to 9999, safe to subtract durations from."""
 BY_INPUT = "watermarks_us"
 MAX_TIME = StateStat("max_time", greatest=True)
-"""The number of a batch that is the greatest time of its accepted events."""
+"""The number of a batch with the greatest time of its accepted events."""
 
 
 def max_time_of(name: str) -> StateStat:
@@ -26,7 +26,7 @@ def max_time_of(name: str) -> StateStat:
 
 
 def watermark_of(state: Mapping[str, Any], name: str | None = None) -> int:
-    """Return a state's watermark, or that of one of several inputs; NO_WATERMARK before the first accepted event."""
+    """Return a state's watermark, or an input's of several; NO_WATERMARK before the first accepted event."""
     found = state.get(WATERMARK) if name is None else state.get(BY_INPUT, {}).get(name)
     return NO_WATERMARK if found is None else int(found)
 

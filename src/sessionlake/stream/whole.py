@@ -13,11 +13,11 @@ from sessionlake.stream.ingest import EventSpec
 from sessionlake.warehouse.schemas import TIME
 
 WHOLE = "whole"
-"""Kind of the rows that a map task writes: those of the table source_rows."""
+"""Kind of the rows that a map task writes: rows of the table source_rows."""
 ALL = "all"
 """The value of `pipeline.archive` with which they are kept."""
 _PIECE_ROWS = 16_384
-"""Rows whose texts are made at once: those of a piece of a file may be far larger than the columns that are read."""
+"""Rows whose texts are made at once: the texts of a piece of a file may be far larger than the read columns."""
 
 
 def whole_rows(spec: EventSpec, rows: Rows, clock_us: int) -> Split:

@@ -31,7 +31,7 @@ class Wrapped(EventOperator):
         return self.operator.ticks
 
     def laid_out(self, own: str) -> str:
-        """Return the settings that a store's content depends on, if `own` are those of the operator."""
+        """Return the settings behind a store's content; `own` are the operator's."""
         return own
 
     def scheduled(self, context: BatchContext) -> Split:
@@ -81,5 +81,5 @@ def inner(operator: Operator[Any]) -> Operator[Any]:
 
 
 def store_layout(operator: Operator[Any], own: str) -> str:
-    """Return the settings that a store's content depends on, if `own` are those of the operator itself."""
+    """Return the settings behind a store's content; `own` are the operator's own."""
     return operator.laid_out(store_layout(operator.operator, own)) if isinstance(operator, Wrapped) else own

@@ -97,7 +97,7 @@ def delta_rows(
 
 
 def delta_files(table: "DeltaTable") -> "Dataset":
-    """Return a table's files as a dataset of Arrow; DeltaProtocolError if its rows are not simply those of its files."""
+    """Return a table's files as an Arrow dataset; DeltaProtocolError if its rows are not simply its files' rows."""
     from pyarrow.dataset import ParquetReadOptions
 
     return table.to_pyarrow_dataset(parquet_read_options=ParquetReadOptions(coerce_int96_timestamp_unit=_UNIT))

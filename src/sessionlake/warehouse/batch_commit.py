@@ -1,4 +1,4 @@
-"""The metadata of a micro-batch's commit: the one record that the stream, jobs, readers and metrics all use."""
+"""The metadata of a micro-batch's commit: the record that the stream, jobs, readers and metrics all use."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,22 +38,22 @@ class Settings:
     """The settings that a batch was computed under; JSON values."""
 
     rebuild: Mapping[str, Any]
-    """Those that the tables are bound to: another value means to build them again."""
+    """Settings that bind the tables: another value means to build them again."""
     live: Mapping[str, Any]
-    """Those of classification, which may change from batch to batch."""
+    """Settings of classification, which may change from batch to batch."""
     types: Mapping[str, str]
     """Types of the source's columns, pinned by the first batch."""
     computed: Mapping[str, str] = field(default_factory=dict)
     """Types of the columns that are computed of them."""
     layouts: Sequence[Mapping[str, Any]] = ()
-    """The layouts that states have had, this batch's last, as JSON values (`aggregates/layouts.py`); empty if there was one."""
+    """The layouts of states so far, this batch's last, as JSON values (`aggregates/layouts.py`); empty if there was only one."""
     unique_since: Mapping[str, int] = field(default_factory=dict)
-    """By event input the batch from which on duplicates are taken out (`unique_for`); without those inputs that do not ask for it."""
+    """By event input the first batch whose duplicates are removed (`unique_for`); inputs that do not ask for this are left out."""
     unique_secret: str = ""
-    """The secret of the identities' hashes, in hexadecimal digits, drawn for the first batch; empty in warehouses that began without one."""
+    """The secret of the identities' hashes, in hexadecimal digits, drawn for the first batch; empty in warehouses that began without a secret."""
     shapes: Sequence[Mapping[str, Any]] = ()
     """The computed columns that batches have had, this batch's last, by their keys in the config, each from its batch `since` on;
-    empty if they are those of `rebuild` for all batches."""
+    empty if they equal `rebuild`'s for all batches."""
     by_value: bool = False
     """Whether keys and ids have the texts of rule 465; commits of before it lack the field."""
     graced: bool = False
@@ -98,7 +98,7 @@ class BatchCommit:
     counts: Mapping[str, int]
     """The batch's counts, by the names of `schemas.COUNTS`. A count of zero may be missing."""
     shards: tuple[str | None, ...]
-    """Per shard the commit_id that its store is at; None if no batch has touched it."""
+    """The commit_id of each shard's store; None if no batch has touched it."""
     layout: str
     """What the stores' content depends on, besides their keys (`layout_of`)."""
     settings: Settings
@@ -112,7 +112,7 @@ class BatchCommit:
     driver: str | None = None
     """The host of the driver."""
     pins: Mapping[str, str] = field(default_factory=dict)
-    """The versions of further inputs that the batch read, by their names (`BatchContext.pins`)."""
+    """The versions of further inputs that the batch read, by name (`BatchContext.pins`)."""
     keeps_replaced: bool = False
     """Whether `replaced_rows` has the rows that the batch replaced or deleted."""
     version: int = -1

@@ -22,19 +22,19 @@ STATE = "state"
 PART = f"cast(floor(cast({{}} as double) / {float(NUMBERS)!r}e0) as bigint)"
 """The part of a number, as any engine's SQL."""
 SIGN = "_sign"
-"""The column of a difference between two batches' rows: 1 of a row that is added, -1 of one that is taken back."""
+"""The column of a difference between two batches' rows: 1 for an added row, -1 for a row taken back."""
 DELETED = "deleted"
 """The column of a keyed snapshot that marks tombstones, which are kept for the retention."""
 CAUSE, UPDATE = "cause", "update"
-"""The column of a keyed changelog with the cause of the change, and the cause of those that an event makes."""
+"""The column of a keyed changelog with a change's cause, and the cause of an event's change."""
 WRITTEN, INSERTED = "written_at", "inserted_at"
-"""The columns of a keyed changelog and snapshot that say when a row was written last, and when its key got one."""
+"""The columns of a keyed changelog and snapshot with the time of a row's last write, and of its key's first row."""
 LIVE = "live"
 """The name of the query of the latest rows in conditions over it."""
 UNCHANGED = "held.revision is not null"
 """The condition of a row whose result has not changed since it was sent, beside `Changelog.held_sql`."""
 HIDDEN_WRITTEN = "hidden_written_us"
-"""The number of a state that is the time at which or before it rows were written that have expired without a delete."""
+"""A state's number: rows written at or before this time have expired without a delete."""
 
 
 @dataclass(frozen=True)
@@ -47,25 +47,25 @@ class Changelog:
     """
 
     name: str
-    """The name of one row: session, window, join."""
+    """The name of a row: session, window, join."""
     state_changelogs: tuple["Changelog", ...] = ()
     """The changelogs of the state, if it is not the rows that are sent."""
     key_columns: tuple[str, ...] = ()
-    """The columns that a key of several columns is made of, which rows have beside it. Tables of 0.2 may lack them."""
+    """The columns behind a key of several columns, beside it in rows. Tables of 0.2 may lack them."""
 
     @property
     def counts(self) -> tuple[str, ...]:
-        """The counts of its batches besides those of every pipeline (`schemas.COUNTS`)."""
+        """The counts of its batches besides every pipeline's (`schemas.COUNTS`)."""
         return ()
 
     @property
     def accepted_counts(self) -> tuple[str, ...]:
-        """The counts that add up to the accepted events: each event is in one of them. Empty if the operator has none."""
+        """The counts that add up to the accepted events: each event is in a single count. Empty if the operator has none."""
         return ()
 
     @property
     def state(self) -> tuple[str, ...]:
-        """Further tables that the state is restored from; their rows are never changed."""
+        """Further tables that the state is restored from; their rows never change."""
         return ()
 
     @property
@@ -130,12 +130,12 @@ class Changelog:
 
     @property
     def read_by(self) -> str:
-        """The column of the time that a row has for a pipeline that reads it, if that names no other."""
+        """The column of a row's time for a pipeline that reads it and names no other."""
         return self.start
 
     @property
     def began(self) -> str | None:
-        """The column of the time from when on a row is as an event has made it; None if that is when its batch was committed."""
+        """The column of the time from which on a row is as an event has made it; None if this is its batch's commit."""
         return None
 
     @property
@@ -160,12 +160,12 @@ class Changelog:
 
     @property
     def hidden(self) -> tuple[str, ...]:
-        """The tables' columns that the live view has not, and that are not published, besides those of every pipeline."""
+        """The tables' columns outside of the live view, which are not published, besides every pipeline's."""
         return ()
 
     @property
     def of_changes(self) -> tuple[str, ...]:
-        """The changelog's columns that say nothing about a row, besides the marks of its batch."""
+        """The changelog's columns that say nothing about a row, besides its batch's marks."""
         return "op", STATE
 
     def without_states(self, columns: Sequence[str]) -> list[str]:
@@ -174,7 +174,7 @@ class Changelog:
 
     @property
     def record_place(self) -> tuple[str, ...]:
-        """The columns that say which record of a topic a row is of, if the source is one."""
+        """The columns of a row's record in a topic, if the source is a topic."""
         return ()
 
     @property
@@ -189,7 +189,7 @@ class Changelog:
 
     @property
     def named_identity(self) -> tuple[str, ...]:
-        """The columns that name a row, with those that the key is made of in its place."""
+        """The columns that name a row, with the key's own columns in the key's place."""
         return *(self.key_columns or (self.key,)), *(name for name in self.identity if name != self.key)
 
     def identity_in(self, dialect: Dialect) -> tuple[str, ...]:
@@ -228,7 +228,7 @@ class Changelog:
         number or SQL) or before it are left out.
         """
         # Changes before the fold point do no harm: for each row the last change counts, and the changelog is trimmed only from
-        # its beginning. So if it has any change of a row, it has the last one.
+        # its beginning. So any change of a row includes its last change.
         snapshot, changelog = snapshot or self.snapshot, changelog or self.changes
         identity, stored = self.identity_in(dialect), self.stored_sql(dialect)
         same = " and ".join(f"tail.{name} = stored.{name}" for name in identity)
@@ -266,7 +266,7 @@ select {", ".join(dated)} from ranked where _rank = 1{put}"""
         return f"left join (\n{rows}\n) as held on {' and '.join([*same, f'held.revision = {LIVE}.revision'])}"
 
     def _with_key_columns(self, columns: Sequence[str]) -> list[str]:
-        """Return a table's columns and, after the key, those of the key's columns that the table lacks."""
+        """Return a table's columns and, after the key, the key's columns that the table lacks."""
         lacking = [name for name in self.key_columns if name not in columns]
         at = list(columns).index(self.key) + 1 if lacking else 0
         return [*columns[:at], *lacking, *columns[at:]]
@@ -314,7 +314,7 @@ class NumberedChangelog(Changelog):
 
 @dataclass(frozen=True)
 class TimedChangelog(Changelog):
-    """A changelog of rows that have one time, and that the key and numbers name."""
+    """A changelog of rows with a single time, named by key and numbers."""
 
     time: str = ""
     numbers: tuple[str, ...] = ()
@@ -462,7 +462,7 @@ def changelog_of(config: "Config") -> Changelog:
 
 
 def shown_sql(live: str, where: str | None = None, final: str | None = None, held: str | None = None) -> str:
-    """Return the query of the rows of another one, `live`, that fulfil a condition, with a further column `final`, a condition, if given.
+    """Return the query of rows of the query `live` that fulfil a condition, with a further column `final`, a condition, if given.
 
     With `held`, which is `Changelog.held_sql`, a row is final only if it is UNCHANGED, too.
     """

@@ -118,7 +118,7 @@ def position_in(connection: "Connection", config: Config) -> Position | None:
 
 
 def position_in_database(config: Config, connect_s: int = _CONNECT_S) -> Position | None:
-    """Return the position of the table; None if there is no table, or if no sink asks for one."""
+    """Return the table's position; None without a table, or if no sink asks for a position."""
     if config.sink.postgres is None:
         return None
     with connected(postgres_of(config), connect_s) as connection:

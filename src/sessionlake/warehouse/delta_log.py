@@ -13,7 +13,7 @@ from sessionlake.warehouse.history import ForeignChange, actions, foreign_change
 
 _COMMIT_FILE = re.compile(r"(\d{20})\.json")
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
-"""The setting of a session that gives commits of SQL their userMetadata."""
+"""The session setting with the userMetadata of SQL's commits."""
 FENCED = 1 << 62
 """The version of an application that has been kept from appending."""
 TERM = "sessionlake/term"
@@ -46,7 +46,7 @@ class LogFiles(ABC):
 
 
 class DeltaLog(ABC):
-    """The log of one table, which need not be there, on whatever reads its files.
+    """A table's log, which need not exist, on whatever reads its files.
 
     A stream of a trigger of seconds makes hundreds of thousands of commits before Delta removes the oldest ones, and a
     listing of them takes seconds: so versions are asked for one by one, from the last known one on.
@@ -68,7 +68,7 @@ class DeltaLog(ABC):
         return self.latest_version() >= 0
 
     def last_commit(self, until: int | None = None) -> Commit | None:
-        """Return the commit of the highest batch, or the newest copy of its metadata; up to a version, if it is given.
+        """Return the commit of the highest batch, or the newest copy of its metadata; up to a version, if given.
 
         A maintenance job copies the last metadata that it saw (with `copied`). A batch that is committed meanwhile counts
         although its commit is older.
@@ -98,7 +98,7 @@ class DeltaLog(ABC):
         return best
 
     def batch_commits(self) -> Iterator[Commit]:
-        """Yield the commits of batches, newest first, copies of their metadata left out."""
+        """Yield the commits of batches, newest first, without copies of their metadata."""
         version = self.latest_version()
         while version >= 0 and self.has(version):
             commit = self.commit(version)
@@ -122,7 +122,7 @@ class DeltaLog(ABC):
                 yield commit
 
     def versions(self, until: int | None = None) -> Iterator[int]:
-        """Yield the versions whose commits the log still has one by one, newest first; up to one, if it is given."""
+        """Yield the versions whose commits the log still has singly, newest first; up to a version, if given."""
         latest = self.latest_version()
         for version in range(latest if until is None else min(until, latest), -1, -1):
             if not self.has(version):
@@ -147,7 +147,7 @@ class DeltaLog(ABC):
         return version
 
     def commit(self, version: int) -> Commit | None:
-        """Return our metadata of one commit; None if the commit does not exist or carries none."""
+        """Return our metadata of a commit; None if the commit does not exist or carries none."""
         metadata = our_metadata((self.commit_info(version) or {}).get("userMetadata"), self.name)
         return Commit(version, metadata) if metadata else None
 
@@ -168,7 +168,7 @@ class DeltaLog(ABC):
             raise PipelineStateError(found.explained(self.uri))
 
     def _known_until(self) -> int:
-        """Return the version up to which the log was looked at, as our last batch or term says; that before the log begins without one."""
+        """Return the version up to which the log was examined, by our last batch or term; without any, the version before the log begins."""
         version = 0
         for version in self.versions():
             commit = self.commit(version)
@@ -179,11 +179,11 @@ class DeltaLog(ABC):
         return version - 1
 
     def commit_info(self, version: int) -> dict[str, Any] | None:
-        """Return what Delta wrote of one commit: timestamp (ms), operation, operationMetrics, userMetadata."""
+        """Return Delta's own record of a commit: timestamp (ms), operation, operationMetrics, userMetadata."""
         return next(self._actions(version, "commitInfo"), None)
 
     def newest_txn(self, app_id: str) -> int | None:
-        """Return an application's last version, of the commits that the log still has one by one; None if none has any.
+        """Return an application's last version among the commits that the log still has singly; None if there is none.
 
         It reads a file or two. To read the table's state instead would cost a Spark job.
         """
@@ -210,7 +210,7 @@ class DeltaLog(ABC):
         return {a["path"].rpartition("/")[2] for kind in ("add", "remove") for a in actions(text, kind, where)}
 
     def _actions(self, version: int, kind: str) -> Iterator[dict[str, Any]]:
-        """Yield the actions of one kind of a commit; none if its file is gone."""
+        """Yield a commit's actions of a kind; none if its file is gone."""
         return actions(self.text(version) or "", kind, f"{self.name}: {self._file(version)!r}")
 
     def text(self, version: int) -> str | None:
@@ -232,7 +232,7 @@ class DeltaLog(ABC):
         return range(first, latest + 1)
 
     def _checkpointed(self) -> int:
-        """Return the version of Delta's last checkpoint; the newest one listed if there is none, -1 without any."""
+        """Return the version of Delta's last checkpoint; without it the newest listed version, -1 without any."""
         text = self._files.read_text(f"{self.uri}/_delta_log/_last_checkpoint")
         try:
             version = int(json.loads(text or "{}")["version"])

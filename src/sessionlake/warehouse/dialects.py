@@ -1,4 +1,4 @@
-"""The dialects of SQL in which queries over tables are written, and the one place that quotes names and texts in each."""
+"""The dialects of SQL for queries over tables, and the only place that quotes names and texts in each."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ class Dialect:
     micros: str
     """A time in whole microseconds since 1970."""
     by_id: bool = False
-    """Whether a row is named by its key and id, and not by its key and start or numbers."""
+    """Whether key and id name a row, and not key and start or numbers."""
     rounding_us: int = 0
     """By how much times may be off."""
     key_part: str = "json_extract_string({}, '$[{}]')"
@@ -58,4 +58,4 @@ TRINO = Dialect(
     rounding_us=1000,
     key_part="json_extract_scalar({}, '$[{}]')",
 )
-"""Trino reads Delta's times to the millisecond, in which two starts of one key may fall: the id is a hash of the exact one."""
+"""Trino reads Delta's times to the millisecond, in which two starts of a key may fall: the id is a hash of the exact start."""

@@ -1,4 +1,4 @@
-"""How much tables have, by their Delta logs alone: rows, bytes and times of the files that readers of the latest rows read."""
+"""Size of tables, by their Delta logs alone: rows, bytes and times of the files that readers of the latest rows read."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Extent:
     rows: int | None
     """Their rows. Some may be earlier versions of others. None if a file does not say how many it has."""
     exact: bool
-    """Whether each of the rows is a latest one."""
+    """Whether each row is a latest row."""
     first_us: int | None
     """The least start, in microseconds; None if a file does not say it, or if starts are no times."""
     last_us: int | None
@@ -35,7 +35,7 @@ class _File:
 
 
 class Extents:
-    """Those of a warehouse's tables. The log of each table is read once."""
+    """A warehouse's table extents. Each table's log is read once."""
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
@@ -58,7 +58,7 @@ class Extents:
         if of.state:
             return whole
         by_time = of.has_times and of.start in of.identity
-        # Old rows are left out by whole files. Those of the snapshot are by days.
+        # Old rows are left out by whole files, the snapshot's by days.
         files = (*self._files(of.snapshot, of), *self._unfolded(of))
         return whole + sum(
             one.size for one in files if not by_time or one.last_us is None or one.last_us >= from_us - DAY_US
@@ -98,6 +98,6 @@ def _live_files(table: LakeTable, times: tuple[str, str]) -> list[_File]:
 
 
 def _all(values: Iterable[int | None], of: Any) -> int | None:
-    """Return the sum, least or greatest of values; None if there are none, or one is not known."""
+    """Return the sum, least or greatest of values; None if there are none, or a value is not known."""
     found = [*values]
     return None if not found or None in found else int(of(found))

@@ -27,19 +27,19 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """Its name; those of data files are unique."""
+        """Its name; data files' names are unique."""
         return self.path.rpartition("/")[2]
 
 
 class Files(LogFiles):
-    """Files of one warehouse (a path or an object-store URI)."""
+    """A warehouse's files (a path or an object-store URI)."""
 
     def __init__(self, spark: SparkSession, warehouse: str, changelog: Changelog) -> None:
         self.spark, self.warehouse, self.changelog = spark, warehouse.rstrip("/"), changelog
 
     @classmethod
     def of(cls, spark: SparkSession, config: Config) -> Self:
-        """Return those of a pipeline."""
+        """Return a pipeline's files."""
         return cls(spark, config.pipeline.warehouse, changelog_of(config))
 
     def seen_by(self, changelog: Changelog) -> Self:
@@ -82,7 +82,7 @@ class Files(LogFiles):
             stream.close()
 
     def write_text_once(self, uri: str, text: str) -> None:
-        """Write a small file, whole or not at all; one that is there stays."""
+        """Write a small file, whole or not at all; an existing file stays."""
         # Under another name first, so that no reader sees half of it.
         fs, path = self.file_system(uri)
         temporary = path.suffix(f".{uuid.uuid4().hex}.tmp")
@@ -126,7 +126,7 @@ class Files(LogFiles):
             stream.close()
 
     def delete(self, uri: str) -> None:
-        """Delete a file; one that is gone already is no error."""
+        """Delete a file; a missing file is no error."""
         fs, path = self.file_system(uri)
         fs.delete(path, False)
 
@@ -137,7 +137,7 @@ class Files(LogFiles):
         return {entry.path.removeprefix(root): entry.length for entry in self.under(uri)}
 
     def copy(self, source: str, target: str) -> tuple[int, str]:
-        """Copy a file into another one's place; return its length and its SHA-256 in hexadecimal."""
+        """Copy a file over another; return its length and its SHA-256 in hexadecimal."""
         from_fs, from_path = self.file_system(source)
         to_fs, to_path = self.file_system(target)
         digest = self._jvm.java.security.MessageDigest.getInstance("SHA-256")
@@ -153,7 +153,7 @@ class Files(LogFiles):
         fs.setPermission(path, mode)
 
     def remove(self, uri: str) -> None:
-        """Remove a file or a folder with all that is in it; one that is gone already is no error."""
+        """Remove a file or a folder with all its content; a missing one is no error."""
         fs, path = self.file_system(uri)
         fs.delete(path, True)
 

@@ -36,7 +36,7 @@ class ForeignChange:
     """The version whose restoring undoes it; None if commits of ours follow, whose rows that would lose."""
 
     def explained(self, path: str) -> str:
-        """Return a message of one line: the change, and the remedy."""
+        """Return a one-line message: the change, and the remedy."""
         what = f"table {self.table!r}: version {self.version} is a {self.operation} that is not sessionlake's: sessions would be lost or doubled unseen; "
         if self.restorable is None:
             return f"{what}batches came after it: put a backup back, or rebuild the tables with `sessionlake rebuild` (docs/recovery.md)"
@@ -44,7 +44,7 @@ class ForeignChange:
 
 
 def user_metadata(metadata: Mapping[str, Any]) -> str:
-    """Return the text that a commit carries as its userMetadata; it names the format."""
+    """Return a commit's userMetadata; it names the format."""
     settings = metadata.get("settings") or {}
     has_secret = settings.get("unique_secret") and settings.get("unique_since")
     found = ((_SECRETS, has_secret), (_SHAPES, settings.get("shapes")), (_LAYOUTS, settings.get("layouts")))
@@ -68,7 +68,7 @@ def our_metadata(written: str | None, table: str) -> dict[str, Any] | None:
 
 
 def stamp(number: int = OLDEST_FORMAT) -> dict[str, Any]:
-    """Return the fields of our metadata that name its format and the version of sessionlake that reads it."""
+    """Return the fields of our metadata with its format and the version of sessionlake that reads it."""
     return {"format": number, "written_by": installed_version("sessionlake")}
 
 
@@ -137,7 +137,7 @@ class _Commit:
 
     @property
     def restores(self) -> int | None:
-        """The version that the commit has put back, if its number was given."""
+        """The restored version of the commit, if its number was given."""
         version = self.info.get("operationParameters", {}).get("version")
         return int(version) if self.operation == "RESTORE" and version is not None else None
 
@@ -146,7 +146,7 @@ class _Commit:
 
 
 def actions(text: str, kind: str, where: str) -> Iterator[dict[str, Any]]:
-    """Yield a commit's actions of one kind; PipelineStateError if the text is no commit's."""
+    """Yield a commit's actions of a kind; PipelineStateError if the text is no commit's."""
     # Only the lines of this kind are parsed; split at line feeds alone, for a key may hold other separators of lines.
     for line in text.split("\n"):
         if line.startswith(f'{{"{kind}":'):

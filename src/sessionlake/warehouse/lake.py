@@ -102,7 +102,7 @@ class LakeTable(DeltaLog):
 
 
 class Lake(Logs):
-    """The tables under one warehouse path or object-store URI, by their names.
+    """The tables of a warehouse path or object-store URI, by name.
 
     For an object store deltalake finds credentials and region in the environment (AWS_..., AZURE_..., GOOGLE_...).
     Raises LakeError, which suggests Spark instead, if deltalake can't read a table.

@@ -17,7 +17,7 @@ def plain_rows(table: pa.Table) -> list[Row]:
 
 
 class LatestRows(dict[tuple[Any, ...], Row]):
-    """Rows by identity; those that a delete named last are left out."""
+    """Rows by identity, except for rows that a delete named last."""
 
     def __init__(self, *identity: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Files that a Delta table's log names outside of the table: who may write a table would have any file read that its reader may."""
+"""Files in a Delta table's log that lie outside of the table: a writer of the table could make its reader read any file."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def outside_of_version(table: DeltaLog, version: int) -> str | None:
 
 
 def outside_of_snapshot(table: Table, version: int) -> str | None:
-    """Return a file outside of the table that a version consists of, of its checkpoint or its commits; None if there is none."""
+    """Return an outside file of a version, from its checkpoint or its commits; None if there is none."""
     log = table.delta_log()
     rest = [getattr(log, f"getSnapshotAt$default${i}")() for i in (2, 3, 4)]
     # Not the list in the version's checksum: whoever writes the table writes that, too, and Delta reads others.
@@ -50,7 +50,7 @@ def outside_of_snapshot(table: Table, version: int) -> str | None:
 
 
 def _has_links(table: str) -> bool:
-    """Say if a local table's directory has a link: few do, and then the paths need not be looked at one by one."""
+    """Say if a local table's directory has a link: few have, and without one the paths need no single check."""
     if is_remote(table):
         return False
     found = (Path(at, name) for at, *names in os.walk(normal_path(table)) for name in chain(*names))

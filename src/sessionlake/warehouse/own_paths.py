@@ -28,7 +28,7 @@ def is_outside(path: str) -> bool:
 
 
 def is_link_out(table: str, path: str) -> bool:
-    """Say if a path of a log is that of a local table's file, and a link on the way leads out of the table's directory."""
+    """Say if a log's path is a local table's file with a link on the way out of the table's directory."""
     if is_remote(table):
         return False
     base = os.path.realpath(normal_path(table))
@@ -36,6 +36,6 @@ def is_link_out(table: str, path: str) -> bool:
 
 
 def outside_of_opened(table: "DeltaTable", at: str) -> str | None:
-    """Return a file outside of the table at a path or URI that its opened version names; None if there is none."""
+    """Return an outside file at a path or URI that the opened version names; None if there is none."""
     paths = pa.table(table.get_add_actions(flatten=True))["path"].to_pylist()
     return next((path for path in paths if is_outside(path) or is_link_out(at, path)), None)

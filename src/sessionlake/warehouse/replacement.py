@@ -24,7 +24,7 @@ _REBASES = 20
 
 @dataclass(frozen=True)
 class Written:
-    """Files that lie under the table's folder and that its log does not name yet."""
+    """Files under the table's folder that its log does not name yet."""
 
     adds: list[dict[str, Any]]
     """As the log will name them."""
@@ -72,17 +72,17 @@ class Replacement:
     def holding(self, condition: Column) -> dict[str, int | None]:
         """Return the path, as the log names it, of each file for which a condition holds, and its rows: None if the log does not say how many.
 
-        The condition is one on the columns of `Transactions.files`. Rows that are deleted don't count.
+        The condition is over the columns of `Transactions.files`. Deleted rows don't count.
         """
         rows = {str(file.path()): file.numLogicalRecords() for file in self._look_up(condition)}
         return {path: int(count.get()) if count.isDefined() else None for path, count in rows.items()}
 
     def read(self, paths: Collection[str], *, tracked: bool = False) -> DataFrame:
-        """Return the rows of some of the table's files, named as its log does; those that are deleted left out.
+        """Return the rows of some of the table's files, named as its log names them, without deleted rows.
 
         With `tracked` they have the columns by which Delta knows a row again, if the table tracks its rows.
         """
-        # Delta makes the frame in the session that is the active one.
+        # Delta makes the frame in the active session.
         sessions = self._jvm.org.apache.spark.sql.SparkSession
         before, ours = sessions.getActiveSession(), self._spark._jsparkSession
         sessions.setActiveSession(ours)
@@ -165,7 +165,7 @@ class Replacement:
         return True
 
     def _files(self, paths: Collection[str]) -> list[Any]:
-        """Return files by their paths, as Delta's own objects of the version that the transaction reads."""
+        """Return files by path, as Delta's own objects of the version that the transaction reads."""
         if unknown := [path for path in paths if path not in self._known]:
             self._look_up(F.col("path").isin(unknown))
         return [self._known[path] for path in paths if path in self._known]

@@ -15,7 +15,7 @@ _ALIKE = {"VARCHAR", "BIGINT", "INTEGER", "BOOLEAN", "DATE", _TIME}
 
 
 class TableScan(ArrowScanSource):
-    """A table at its version, or those of its rows for which a condition holds; deletion vectors are heeded.
+    """A table at its version, or its rows that fulfil a condition; deletion vectors are heeded.
 
     The condition is SQL of DataFusion, which leaves out files and row groups by their statistics. DuckDB offers what a
     query compares with constants, by the protocol of its own scans of Arrow datasets, which is why its version is pinned.

@@ -39,7 +39,7 @@ REPLACED_ROWS = "replaced_rows"
 JOIN_MESSAGES = "join_messages"
 """The state's changelog of a join."""
 SIDE = "side"
-"""The column of dead letters, and of late events, that says which of two inputs they are of."""
+"""The column of dead letters, and of late events, with the name of the input, of two."""
 PARTLY = "partly"
 """The column that says whether a late event was accepted too. An event may be late for only some of its windows."""
 SHARED = (
@@ -73,10 +73,10 @@ SIDES = (
     CORRECTION_OUTCOMES,
     REPLACED_ROWS,
 )
-"""The tables that a batch writes before the changelog: they may hold rows of a batch that is not committed yet."""
+"""The tables that a batch writes before the changelog: they may hold rows of an uncommitted batch."""
 
 OUTCOMES = ("accepted", "late", "dead", "dropped", "emitted", "filtered", "duplicate")
-"""The outcomes of an event, each a count of its batch: their sum is `input`."""
+"""The outcomes of an event, each a batch's count: their sum is `input`."""
 ADDED_COUNTS = frozenset({"filtered", "duplicate"})
 """Counts that tables of earlier releases lack. They come when a config first needs them; until then they are 0."""
 COUNTS = (
@@ -90,7 +90,7 @@ COUNTS = (
     "upserts",
     "deletes",
 )
-"""The counts of a batch: events in and their outcomes, corrections in and their outcomes, changes out."""
+"""A batch's counts: events in and their outcomes, corrections in and their outcomes, changes out."""
 PER_INPUT = ("input", "accepted", "late", "dead", "dropped", "filtered", "duplicate")
 """The counts that commits also have for each input, if there are several: input is the sum of the others."""
 QUARANTINED = "quarantined"
@@ -98,11 +98,11 @@ QUARANTINED = "quarantined"
 
 
 def count_of(name: str, side: str) -> str:
-    """Return how commits call a count of one of several inputs."""
+    """Return the name of an input's count in commits, for several inputs."""
     return f"{name}:{side}"
 
 
-# A batch of one message asks for its schemas as often as one of many.
+# A small batch asks for its schemas as often as a large one.
 @lru_cache(maxsize=1024)
 def commented(name: str, type_: pa.DataType, comment: str) -> pa.Field:
     """Return a column with a comment, which the table shows."""
@@ -110,7 +110,7 @@ def commented(name: str, type_: pa.DataType, comment: str) -> pa.Field:
 
 
 OPEN_UNTIL = "open_until"
-"""The column with the time until which a session takes events, if that does not follow from its end."""
+"""The column with the time until which a session takes events, if its end does not determine this."""
 OPEN_UNTIL_FIELD = commented(OPEN_UNTIL, TIME, "Last time at which an event still joins the session, inclusive")
 BATCH_MARKS = (
     commented("batch_id", pa.int64(), "Micro-batch that wrote the row"),
@@ -124,14 +124,14 @@ def date_comment(start: str) -> str:
 
 
 def with_key_columns(schema: pa.Schema, key: str, names: Iterable[str]) -> pa.Schema:
-    """Return the schema of rows with a text column for each of the columns that make their key, after the column `key`."""
+    """Return the schema of rows with a text column for each column of their key, after the column `key`."""
     at = schema.get_field_index(key) + 1
     parts = [commented(name, pa.string(), f"The column {name} of the key") for name in names]
     return pa.schema([*list(schema)[:at], *parts, *list(schema)[at:]])
 
 
 NO_COLUMN = "none"
-"""The only field of the struct `event` as long as no column is read: a struct needs one."""
+"""The only field of the struct `event` while no column is read: a struct needs a field."""
 
 
 def _event(inputs: Mapping[str, pa.DataType]) -> Iterable[pa.Field]:
@@ -175,7 +175,7 @@ SOURCE_ROWS_SCHEMA = pa.schema(
         *BATCH_MARKS,
     ]
 )
-"""Rows as they came, those for which `where` is not true among them; a part of the archive."""
+"""Rows as they came, also rows for which `where` is not true; a part of the archive."""
 
 
 def event_ids(*, sided: bool) -> pa.Schema:
@@ -247,7 +247,7 @@ CORRECTIONS_SCHEMA = pa.schema(
     ]
 )
 LAYOUT = "layout"
-"""The column of corrections that says in which layout their states are. It comes with the second one."""
+"""The column of corrections with the layout of their states. The second layout adds it."""
 LAYOUT_FIELD = commented(LAYOUT, pa.int64(), "Number of the states' layout, from 0 on; null: the first")
 
 ID_FIELDS = (
@@ -272,7 +272,7 @@ def corrections(*, until: bool = False, layout: bool = False, ids: bool = False)
 
 
 APPLIED, STALE, EXPIRED, MALFORMED = "applied", "stale", "expired", "malformed"
-"""The outcomes of a correction; each is also one of COUNTS."""
+"""The outcomes of a correction; each is also in COUNTS."""
 CORRECTION_OUTCOMES_SCHEMA = pa.schema(
     [
         commented("correction_id", pa.string(), "The correction's, as it came"),
@@ -292,7 +292,7 @@ CORRECTION_OUTCOMES_SCHEMA = pa.schema(
         *BATCH_MARKS,
     ]
 )
-"""One row for each row of the control input that a batch took, and for each tombstone of a topic."""
+"""A row for each row of the control input that a batch took, and for each tombstone of a topic."""
 
 
 def batches(more: Iterable[str] = ()) -> pa.Schema:

@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Visible:
-    """The mark of a batch of the pipeline that is read: which rows are there as of it, and which of them are final."""
+    """The mark of a batch of the read pipeline: its rows as of the batch, and which of them are final."""
 
     batch_id: int
     commit_id: str
-    """The attempt that was committed: the batch of another pipeline in the same place has another one."""
+    """The committed attempt: another pipeline's batch in the same place has another."""
     version: int
     """The version of the changelog that the batch's commit made."""
     close_us: int | None = None
     """Rows whose closing time lies strictly before it are final, microseconds; None if none are."""
     positions: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """How many messages were accepted by then, of rows that start and end with their numbers."""
+    """The number of accepted messages by then, for rows that start and end with numbers."""
 
     @classmethod
     def of(cls, batch: BatchCommit, section: OperatorSection, before: "Visible | None") -> "Visible":
-        """Return the mark of a batch; `before` is that of the batch read last, None of the first one.
+        """Return a batch's mark; `before` is the mark of the last read batch, None for the first.
 
         The bound of `close_us` never goes back: a row that was final stays final.
         """
@@ -53,7 +53,7 @@ class Visible:
         return json.dumps(asdict(self))
 
     def is_in(self, logs: Logs) -> bool:
-        """Say whether this batch is one of these tables; False if they were built anew, or put back, since.
+        """Say whether this batch belongs to these tables; False if they were built anew, or put back, since.
 
         True if their log does not go back as far as this batch, but further than its version.
         """
@@ -65,7 +65,7 @@ class Visible:
 
 
 def _closed_us(batch: BatchCommit, section: OperatorSection) -> int | None:
-    """Return the bound of the batch's own grace: that of `section` may be one which no batch has had yet, or an earlier one."""
+    """Return the bound of the batch's own grace: `section` may have a grace that no batch has had yet, or an earlier one."""
     closed = section.closed_us(batch.watermark_us)
     return None if closed is None else closed + section.grace_us - batch.settings.live["grace_us"]
 
@@ -87,7 +87,7 @@ class Reader:
     """The name of the input there (`BatchCommit.pins`)."""
 
     def record(self, upstream: "Tables") -> None:
-        """Leave its file in the warehouse of the pipeline that it reads, unless it is there. From another directory it is another file."""
+        """Leave its file in the read pipeline's warehouse, unless it exists. From another directory it is another file."""
         text = json.dumps(asdict(self))
         file = f"{upstream.warehouse}/{FOLDER}/{self.name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}.json"
         if upstream.read_text(file) is None:
@@ -108,7 +108,7 @@ class Reader:
 
 
 def readers_of(files: LogFiles, warehouse: str) -> list[Reader]:
-    """Return the pipelines that read the results of one, by the files in its warehouse."""
+    """Return the readers of a pipeline's results, by the files in its warehouse."""
     folder = f"{warehouse}/{FOLDER}"
     texts = (files.read_text(f"{folder}/{name}") for name in sorted(files.names(folder)) if name.endswith(".json"))
     return [Reader(**json.loads(text)) for text in texts if text]

@@ -1,4 +1,4 @@
-"""How far the table of a sink is: the position that each of its steps wrote with the rows, into the log of [sink.delta], a row of [sink.postgres], or a file of [sink.python]."""
+"""Position of a sink's table: each step writes it with the rows, into the log of [sink.delta], a row of [sink.postgres], or a file of [sink.python]."""
 
 import uuid
 from collections.abc import Callable, Mapping
@@ -35,7 +35,7 @@ class Position:
     step: int
     pipeline: str
     checkpoint_id: str
-    """Of the pipeline that has the batch: one that was rebuilt has another."""
+    """The id of the pipeline with the batch: a rebuilt pipeline has another."""
     rows: str
     """`final`, `changes` or `history`: which rows the table has."""
     without: str | None
@@ -80,7 +80,7 @@ class Position:
         return {_SINK: self.values()}
 
     def require_same(self, config: Config, logs: Logs, last: BatchCommit, sink: str, place: str) -> None:
-        """Raise PipelineStateError, in one line, if the rows in a place of a sink are not those that its next step goes on from."""
+        """Raise a one-line PipelineStateError if the rows in a sink's place are not what its next step goes on from."""
         same = self.checkpoint_id == last.checkpoint_id and self.seen.batch_id <= last.batch_id
         if not (same and self.seen.is_in(logs)):
             raise PipelineStateError(
@@ -101,7 +101,7 @@ class Position:
             )
 
     def require(self, config: Config, logs: Logs, table: DeltaLog, last: BatchCommit) -> None:
-        """Raise PipelineStateError, in one line, if no step of the table of [sink.delta] can go on from here: then it must be loaded again."""
+        """Raise a one-line PipelineStateError if no step of [sink.delta]'s table can go on from here: then it must be loaded again."""
         path = sink_of(config).path
         self.require_same(config, logs, last, TABLE, path)
         foreign = table.foreign_change(self.version)

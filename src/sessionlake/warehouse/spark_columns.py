@@ -1,4 +1,4 @@
-"""Columns and times as Spark takes them: the one place in which a name of a user's column becomes one of Spark's."""
+"""Columns and times as Spark takes them: the only place where a user's column name becomes a Spark column."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -50,7 +50,7 @@ def map_in_arrow(rows: DataFrame, run: Batches, schema: StructType | str) -> Dat
 _AS_ARROW: Mapping[str, str] = {
     # By default it is INT96, which most readers without Spark take as nanoseconds: 9999-12-31 is then in 1816.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # Otherwise days before 1582-10-15 may be those of the Julian calendar.
+    # Otherwise days before 1582-10-15 may be in the Julian calendar.
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
 }
 

@@ -1,4 +1,4 @@
-"""Rows of a Delta table together with the micro-batch that streamed them: the files of its log against logged offsets.
+"""Rows of a Delta table with the micro-batch that streamed them: its log's files against logged offsets.
 
 A stream numbers the files of each version from 0, in the log's order; those of the version it started from by
 modification time and path. An offset (version, index) has all files before that version and, in it, those up to the
@@ -30,7 +30,7 @@ _GONE = (
 )
 """Signs of a query that Spark has ended because files or versions of a table are gone."""
 Offsets = Sequence[tuple[int, Mapping[str, Any] | None]]
-"""Of each batch in order: its id, and the offset in the table's stream that it reached (None: nothing read yet)."""
+"""Each batch in order: its id, and the offset that it reached in the table's stream (None: nothing read yet)."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class StreamedFile:
 
 
 def are_gone(told: str, path: str | None = None) -> bool:
-    """Say, by the text of a query's failure, whether it was for files or versions of a table that are gone; of any table without `path`."""
+    """Say, by a query's failure text, whether files or versions of a table are gone; of any table without `path`."""
     return any(sign in told for sign in _GONE) and (path is None or path in unquote(told))
 
 
@@ -77,7 +77,7 @@ def streamed_files(table: Table, offsets: Offsets, needed: Collection[int]) -> l
     for version in sorted(versions):
         actions = snapshot_actions(table, version) if version == start else added(table, version)
         for index, action in enumerate(actions):
-            # The first batch whose offset is not before the file is the one that read it.
+            # The first batch with an offset not before the file has read it.
             at = bisect.bisect_left(ends, (version, index))
             if at < len(ends) and known[at][0] in needed:
                 files.append(StreamedFile(known[at][0], action))
@@ -105,7 +105,7 @@ def rows_of_files(table: Table, actions: Sequence[str]) -> DataFrame:
 
 
 def with_batches(rows: DataFrame, files: Sequence[StreamedFile]) -> DataFrame:
-    """Add the batch_id of each row's file; null if it is none of the given ones."""
+    """Add the batch_id of each row's file; null outside of the given batches."""
     batches = rows.sparkSession.createDataFrame([(f.name, f.batch_id) for f in files], f"_file string, {BATCH} long")
     named = rows.withColumn("_file", F.col("_metadata.file_name"))
     return named.join(F.broadcast(batches), "_file", "left").drop("_file")
@@ -125,7 +125,7 @@ def snapshot_actions(table: Table, version: int) -> list[str]:
 
 
 def added(table: Table, version: int) -> list[str]:
-    """Return the files that a commit adds as data; none of one that also removes data, which streams skip.
+    """Return the files that a commit adds as data; none if it also removes data: streams skip it.
 
     Raises SourceError if the commit is no longer in the log.
     """

@@ -82,12 +82,12 @@ class Table(Transactions):
         try:
             create(spark_schema(schema), comment, settings)
         except Exception:
-            # Delta refuses the second of two who create a table at one moment, which is as good.
+            # Delta refuses the second of two simultaneous creations, which is as good.
             if not self.exists():
                 raise
 
     def grow(self, schema: pa.Schema, names: Collection[str] | None = None) -> None:
-        """Add the columns of a schema that the table, which is there, lacks; or those of `names`. They are null in its rows."""
+        """Add the columns of a schema, or `names` of them, that the existing table lacks. They are null in its rows."""
         wanted = schema.names if names is None else names
 
         def lacking() -> list[StructField]:
@@ -133,7 +133,7 @@ class Table(Transactions):
             try:
                 add(fields)
             except Exception:
-                # Delta refuses the second of two who add the same at one moment.
+                # Delta refuses the second of two simultaneous additions.
                 if len(lacking()) == len(fields):
                     raise
             else:
@@ -191,7 +191,7 @@ class Table(Transactions):
             ) from error
 
     def overwrite(self, rows: DataFrame, options: Mapping[str, Any]) -> None:
-        """Replace all rows, and the columns by those that there are; `options` are Delta's, and its properties."""
+        """Replace all rows, and the columns by the given ones; `options` are Delta's, and its properties."""
         write_times_plainly(rows.sparkSession)
         writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
         writer.options(**options).save(self.uri)
@@ -238,7 +238,7 @@ class Table(Transactions):
 
 
 class Tables(Files, Logs):
-    """The tables under one warehouse path (a path or an object-store URI), by their names."""
+    """The tables of a warehouse path (a path or an object-store URI), by name."""
 
     @cached_property
     def _tables(self) -> dict[str, Table]:
@@ -251,7 +251,7 @@ class Tables(Files, Logs):
         return self._tables[name]
 
     def add(self, name: str, uri: str) -> None:
-        """Give a name to a table outside of the warehouse: it is then found by it, like those inside."""
+        """Name a table outside of the warehouse: it is then found by name, like tables inside."""
         self._tables[name] = Table(self, uri)
 
     def settings(self, values: Mapping[str, str]) -> AbstractContextManager[None]:

@@ -62,7 +62,7 @@ def published_version(files: LogFiles, config: Config) -> int:
     if offsets is None:
         return -1
     reached = json.loads(offsets.splitlines()[2])
-    # The index is the number of files of the version that were taken; a negative one means none.
+    # The index is the number of the version's taken files; a negative index means none.
     return int(reached["reservoirVersion"]) - (int(reached["index"]) < 0)
 
 

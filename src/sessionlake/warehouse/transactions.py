@@ -25,7 +25,7 @@ from sessionlake.warehouse.table_files import files_of
 
 CONCURRENT = "DELTA_CONCURRENT_TRANSACTION"
 CONFLICT = re.compile(r"DELTA_CONCURRENT_|DELTA_METADATA_CHANGED|DELTA_PROTOCOL_CHANGED")
-"""Delta's errors for a commit that came after another one."""
+"""Delta's errors for a commit that came after another."""
 
 
 def _added(file: DataFile, now_ms: int) -> dict[str, Any]:
@@ -135,7 +135,7 @@ class Transactions(DeltaLog):
                     raise
 
     def refuse_other_term(self, term: int, after_version: int) -> None:
-        """Raise FencedError if a driver other than the one of `term` has begun its own after a version."""
+        """Raise FencedError if a driver other than the one of `term` has begun its own term after a version."""
         if any(self.term_in(version) not in (None, term) for version in self._since(after_version)):
             raise self._superseded()
 
@@ -228,7 +228,7 @@ class Transactions(DeltaLog):
         return self.commit_files(files, app_id, app_version, None, after_version=after_version)
 
     def app_version(self, app_id: str, version: int | None = None) -> int | None:
-        """Return the latest version that an application has written under its id, as of the table's newest or given version.
+        """Return an application's latest version, as of the table's newest or given version.
 
         None if it has not. Unlike commits' metadata it is part of the table's state, and so outlives log cleanup.
         """
@@ -243,7 +243,7 @@ class Transactions(DeltaLog):
     def fence(self, app_id: str) -> int:
         """Keep an application that has appended nothing from ever doing so; return FENCED, or the version it came to.
 
-        Of a first append and a fence at the same moment one takes effect, never both.
+        Of a simultaneous first append and fence a single one takes effect, never both.
         """
         found = FENCED
 
@@ -256,7 +256,7 @@ class Transactions(DeltaLog):
         return found
 
     def set_app_versions(self, change: Mapping[str, Callable[[int], int | None]]) -> None:
-        """Record versions of applications, in a commit without rows: each as a function of its latest (-1 for none).
+        """Record versions of applications, in a commit without rows: each a function of its latest (-1 for none).
 
         A function that returns None leaves its application alone. What an application is about to append under its id
         meanwhile fails, or comes first and is seen here.
@@ -313,7 +313,7 @@ class Transactions(DeltaLog):
         return {f["name"]: f["metadata"].get("delta.columnMapping.physicalName", f["name"]) for f in fields}
 
     def rows(self, version: int | None = None) -> int:
-        """Return how many rows a version's files have, as its log says; those in deletion vectors count too."""
+        """Return the row count of a version's files, as its log says; rows in deletion vectors count too."""
         rows = F.get_json_object("stats", "$.numRecords").cast("bigint")
         found = self.files(version).agg(F.coalesce(F.sum(rows), F.lit(0))).head()
         return 0 if found is None else int(found[0])

@@ -69,14 +69,14 @@ def grown(rows: DataFrame, schema: StructType, *, but: Collection[str]) -> DataF
 
 
 def _like_snapshot(changes: DataFrame, snapshot: DataFrame, of: Changelog) -> DataFrame:
-    """Return changes with the columns that a newer snapshot has, but for those that are computed of the others."""
+    """Return changes with the columns of a newer snapshot, except for columns computed from the others."""
     return grown(changes, snapshot.schema, but=of.stored_sql(SPARK))
 
 
 def pinned_versions(
     tables: Tables, snapshot: int | None, changelog: int | None, of: Changelog | None = None
 ) -> tuple[int, int]:
-    """Return versions of snapshot and changelog that go together: those given, or the newest."""
+    """Return matching versions of snapshot and changelog: the given ones, or the newest."""
     of = of or tables.changelog
     # In this order: a trim stops at the fold point of the existing snapshot, so every batch is in one of the two.
     changelog = tables[of.changes].latest_version() if changelog is None else changelog
@@ -84,7 +84,7 @@ def pinned_versions(
 
 
 def hidden_us(tables: Tables, version: int | None = None) -> int | None:
-    """Return the time at which or before it a keyed table's rows were written that its state hides, as of a version of its changelog."""
+    """Return the time at or before which a keyed table's state hides rows, as of a version of its changelog."""
     last = tables[tables.changelog.changes].last_commit(version)
     return None if last is None else last.metadata["state"].get(HIDDEN_WRITTEN)
 
@@ -100,7 +100,7 @@ def fold_point(tables: Tables, snapshot_version: int | None = None, of: Changelo
 
 
 def changes(changelog: DataFrame, after: int, until: int | None = None) -> DataFrame:
-    """Return the changes of rows in batches after one, up to and including another; emitted events are none."""
+    """Return the changes of rows in batches after a batch, up to and including another, without emitted events."""
     span = F.col("batch_id") > after
     if until is not None:
         span &= F.col("batch_id") <= until
@@ -133,7 +133,7 @@ def whole(of: Changelog, column: str) -> Column:
 
 
 def utc_date(time: Column) -> Column:
-    """Return a time's date in UTC, whatever the session's time zone; whole days, so that no rounding moves one."""
+    """Return a time's date in UTC, whatever the session's time zone; whole days, so that no rounding moves it."""
     us = F.unix_micros(time)
     return F.date_from_unix_date(((us - F.pmod(us, F.lit(DAY_US))) / DAY_US).cast("int"))
 
@@ -215,7 +215,7 @@ def bound_us(end: str, column: str) -> Column:
 
 
 def read_batches(tables: Tables) -> DataFrame:
-    """Return one row a committed batch: those in the table, and the newer ones from the changelog's commits."""
+    """Return a row for each committed batch: the table's rows, and newer ones from the changelog's commits."""
     # Pinned: rows saved between this line and the query would appear twice.
     stored = tables[schemas.BATCHES].read(tables[schemas.BATCHES].latest_version())
     for name in sorted(schemas.ADDED_COUNTS - {*stored.columns}):

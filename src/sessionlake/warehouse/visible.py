@@ -1,4 +1,4 @@
-"""How the results of a pipeline, as another one sees them, differ between two batches (docs/rules.md, rules 300 and 301)."""
+"""The difference of a pipeline's results, as another pipeline sees them, between two batches (docs/rules.md, rules 300 and 301)."""
 
 import json
 import re
@@ -123,7 +123,7 @@ class View:
     def _changed(
         self, before: Visible, now: Visible, columns: Sequence[str], new: DataFrame, old: DataFrame
     ) -> DataFrame:
-        """Return the difference of the rows that the batches in between have changed; `new` are these, `old` those of before."""
+        """Return the difference of rows changed by the batches in between; `new` are these batches' rows, `old` the earlier."""
         of = self.tables.changelog
         changed = new.select(*of.identity)
         rows = self._as(new, now, F.lit(_LATEST), columns).unionByName(
@@ -134,7 +134,7 @@ class View:
             F.first(F.when(is_new, F.col(_ROW)), ignorenulls=True).alias("new"),
             F.max_by(F.when(~is_new, F.col(_ROW)), F.when(~is_new, F.col(_AT))).alias("old"),
         )
-        # A row that is not seen is null, as one that is not there.
+        # A hidden row is null, like a missing row.
         differ = ~F.col("new").eqNullSafe(F.col("old"))
         # 0.0 equals -0.0, but not as a key or a text: a row would be taken back that was never added.
         for name in _with_doubles(rows.schema[_ROW].dataType):
@@ -147,13 +147,13 @@ class View:
         return rows.where("row is not null").select("row.*")
 
     def _as(self, rows: DataFrame, at: Visible, version: Column, columns: Sequence[str]) -> DataFrame:
-        """Return versions of rows: identity, version, and the columns as one, null of a row that is not seen."""
+        """Return versions of rows: identity, version, and the columns as a struct, null for a hidden row."""
         seen = (F.col("op") != "delete") & self._sees(at)
         values = F.struct(*columns_of(columns))
         return rows.select(*self.tables.changelog.identity, version.alias(_AT), F.when(seen, values).alias(_ROW))
 
     def _closed(self, before: Visible, now: Visible) -> DataFrame:
-        """Return the rows that became final between the batches, also those that were changed."""
+        """Return rows that became final between the batches, also changed ones."""
         if not self.tables.changelog.has_times:
             return self._as_of(now).where(self._sees(now) & ~self._sees(before))
         if now.close_us is None or now.close_us == before.close_us:
@@ -196,7 +196,7 @@ class View:
         return as_stored(rows, of) if len(tail) < 2 else latest_changes(rows, of)
 
     def _of_files(self, name: str, files: Sequence[str]) -> DataFrame:
-        """Return the rows of files of a table, as its log has them."""
+        """Return the rows of a table's files, as its log has them."""
         table = self.tables[name]
         return rows_of_files(table, files) if files else table.read().where(F.lit(False))
 
@@ -276,7 +276,7 @@ def _with_doubles(row: DataType) -> list[str]:
 
 
 def _least(files: Sequence[str], column: str) -> str | None:
-    """Return the least value of a column by the statistics of files, which cut times to milliseconds; None if one has none."""
+    """Return a column's least value by the files' statistics, which cut times to milliseconds; None if a file has none."""
     stats = [json.loads(json.loads(file)["add"].get("stats") or "{}") for file in files]
     found = [one.get("minValues", {}).get(column) for one in stats]
     return None if None in found else min(found, default=None)

@@ -34,7 +34,7 @@ class ExpiringRows(KeyValueRows):
         self._latest = LEAST
         self._lock = Lock()
         self.changed: Changed | None = None
-        """Called with each row that was written, its value behind its time, None for one that was removed."""
+        """Called with each written row, its value behind its time, None for a removed row."""
 
     def get(self, key: bytes) -> bytes | None:
         """Return a key's value, unless its time is over."""
@@ -183,7 +183,7 @@ class MemoryExpiringRows(ExpiringRows):
         super().__init__(ttl, clock)
         self._rows = MemoryRows()
         self._written: OrderedDict[bytes, int] = OrderedDict()
-        """Keys by the time of writing, those written longest ago first."""
+        """Keys by time of writing, the oldest first."""
 
     def count(self) -> int:
         """Return how many rows there are."""

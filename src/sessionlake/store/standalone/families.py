@@ -19,7 +19,7 @@ from sessionlake.store.directory import STANDALONE, is_damage, is_held
 VERSION = 1
 """The format of the bytes of rows and of metadata."""
 _ONE_BY_ONE = 16
-"""The number of rows that an iteration reads one by one. Later rows are read in lists, at about half the cost of each row."""
+"""The number of rows that an iteration reads singly. Later rows are read in lists, at about half the cost of each row."""
 _AHEAD = 64
 """Rows of such a list."""
 Rows = Iterator[tuple[bytes, bytes]]
@@ -63,7 +63,7 @@ class Families:
         return found
 
     def put(self, family: str, key: bytes, value: bytes | None) -> None:
-        """Write one value, None removes; a family that is not there is made for a value."""
+        """Write a value, None removes; a missing family is made for a value."""
         if family not in self.names:
             if value is None:
                 return
@@ -99,7 +99,7 @@ class Families:
     ) -> Iterator[tuple[bytes, bytes]]:
         """Yield the rows with low <= key < high, and perhaps some that are written meanwhile; None is open.
 
-        Of a family that is dropped meanwhile all rows are yielded; of one that is not there when it begins, none.
+        All rows of a family dropped meanwhile are yielded, and none of a family that is missing at the beginning.
         """
         try:
             opened = self._family(family) if family in self.names else None
@@ -183,7 +183,7 @@ def _forward(family: Rdict, low: bytes | None, high: bytes | None) -> Iterator[t
 
 
 def _backward(family: Rdict, low: bytes | None, high: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-    # The lower bound is compared here: rocksdict 0.3.29 takes that of ReadOptions for an upper one (tests/store/test_claims.py).
+    # The lower bound is compared here: rocksdict 0.3.29 takes ReadOptions' lower bound for an upper one (tests/store/test_claims.py).
     while True:
         entries = family.iter()
         if high is None:

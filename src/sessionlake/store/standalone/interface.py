@@ -64,7 +64,7 @@ class StateStore(Protocol):
         """End all iterators and release the store; in-memory rows are gone then. Again and again if need be."""
 
     def restore(self, records: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Do again the changes of a log (`change_logged`), in their order; nothing of it is logged again, nor counted as dropped."""
+        """Repeat a log's changes (`change_logged`), in their order; nothing is logged again, nor counted as dropped."""
 
     def __enter__(self) -> Self:
         """Return the store."""
@@ -107,7 +107,7 @@ class KeyValueStore(ReadOnlyKeyValueStore[K, V], Protocol[K, V]):
         """Write a key's value; None removes the key."""
 
     def put_if_absent(self, key: K, value: V | None) -> V | None:
-        """Write a key's value if it has none, and return the one that it has had."""
+        """Write a key's value if it has none, and return its value before."""
 
     def put_all(self, entries: Iterable[tuple[K, V | None]]) -> None:
         """Write many values, as `put` each; with a null key among them nothing is written. On disk all are written or none."""
@@ -117,14 +117,14 @@ class KeyValueStore(ReadOnlyKeyValueStore[K, V], Protocol[K, V]):
 
 
 class ReadOnlyWindowStore(StateStore, Protocol[K, V]):
-    """Values by key and start of a window. Reads of one key yield (start, value), others (Windowed, value).
+    """Values by key and start of a window. Reads of a key yield (start, value), others (Windowed, value).
 
     Retention: let S be the largest start that was ever put. A row is live while start > S - retention. Only live rows are returned.
     For example, with a retention of 10 and S = 25, the row of the window that starts at 15 is gone, and that of 16 is live.
     """
 
     def fetch_at(self, key: K, start: Time) -> V | None:
-        """Return the value of a key's window; None if there is none. Of duplicates the one that was put first."""
+        """Return the value of a key's window; None if there is none. Of duplicates the first put counts."""
 
     def fetch(self, key: K, time_from: Time, time_to: Time) -> StoreIterator[int, V]:
         """Iterate over a key's windows that start within a time, earliest first."""
@@ -174,7 +174,7 @@ class ReadOnlySessionStore(StateStore, Protocol[K, V]):
     """
 
     def fetch(self, key: K) -> StoreIterator[Windowed[K], V]:
-        """Iterate over a key's sessions, the one that ended first first."""
+        """Iterate over a key's sessions, ascending by end."""
 
     def fetch_range(self, key_from: K | None, key_to: K | None) -> StoreIterator[Windowed[K], V]:
         """Iterate over the sessions of keys."""

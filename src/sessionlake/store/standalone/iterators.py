@@ -77,7 +77,7 @@ class OpenIterators:
     """A store's iterators that are neither exhausted nor closed."""
 
     def __init__(self) -> None:
-        # Weakly held: one that its user forgot must not keep a database's lock, nor rows in memory.
+        # Weakly held: a forgotten iterator must not keep a database's lock, nor rows in memory.
         self._open: WeakSet[StoreIterator[Any, Any]] = WeakSet()
         self._lock = Lock()
 

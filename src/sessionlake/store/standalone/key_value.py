@@ -35,7 +35,7 @@ class RocksRows(KeyValueRows):
         self._families.write([(_FAMILY, key, value) for key, value in entries], {})
 
     def restore(self, records: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Apply a log of changes again, in one write."""
+        """Apply a log of changes again, in a single write."""
         self.put_all(list(records))
 
     def find(
@@ -73,7 +73,7 @@ class KeyValueStoreOfRows(StoreOfRows[K, V, KeyValueRows], KeyValueStore[K, V]):
         self.rows.put(self._key(key), self._data(value))
 
     def put_if_absent(self, key: K, value: V | None) -> V | None:
-        """Write a key's value if it has none, and return the one that it has had."""
+        """Write a key's value if it has none, and return its value before."""
         found = self.get(key)
         if found is None:
             self.put(key, value)

@@ -56,7 +56,7 @@ def after_prefix(prefix: bytes) -> bytes | None:
 
 @dataclass(frozen=True)
 class RowKeys:
-    """The bytes of one kind of rows. A rank is from `least_rank` to `largest_rank`, inclusive."""
+    """The bytes of a kind of rows. A rank is from `least_rank` to `largest_rank`, inclusive."""
 
     tail: Struct
     least_rank: int
@@ -134,7 +134,7 @@ class TimedRows(Rows, Protocol):
         """The least time that is not expired, by the largest time that was ever put."""
 
     def put(self, key: bytes, time: int, rank: int | None, value: bytes) -> int | None:
-        """Write a row and return its rank, or None if it is expired; without a rank it gets the next one of key and time."""
+        """Write a row and return its rank, or None if it is expired; without a rank it gets the next rank of key and time."""
 
     def delete(self, key: bytes, time: int, rank: int) -> None:
         """Remove a row, if it is there."""

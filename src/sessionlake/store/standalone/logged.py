@@ -8,7 +8,7 @@ from sessionlake.store.standalone.keys import KeyValueRows, Rows, TimedRows
 from sessionlake.store.standalone.memory import LruRows
 
 Sink = Callable[[bytes, bytes | None], None]
-"""Takes a row's key and value, as bytes; None for one that was removed."""
+"""Takes a row's key and value, as bytes; None for a removed row."""
 
 
 class _Logged(Rows):

@@ -42,7 +42,7 @@ class MemoryRows(KeyValueRows):
                 self._rows[key] = value
 
     def put_all(self, entries: list[tuple[bytes, bytes | None]]) -> None:
-        """Write values, in one turn of the lock."""
+        """Write values, under a single hold of the lock."""
         with self._lock:
             for key, value in entries:
                 self.put(key, value)
@@ -175,7 +175,7 @@ class MemoryTimedRows(TimedRows):
         return not self._times
 
     def restore(self, records: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Apply a log of changes again, without the rows that have expired by its end."""
+        """Apply a log of changes again, except for rows expired by its end."""
         for row, value in records:
             key, time, rank = self.keys.parts(row)
             if value is None:
@@ -240,13 +240,13 @@ class LruRows(MemoryRows):
             return found
 
     def put(self, key: bytes, value: bytes | None) -> None:
-        """Write one value, which uses its key; None removes the key. Above the bound the eldest row is evicted."""
+        """Write a value, which uses its key; None removes the key. Above the bound the eldest row is evicted."""
         gone = self._put(key, value)
         if gone is not None and self.evicted is not None:
             self.evicted(*gone)
 
     def put_all(self, entries: list[tuple[bytes, bytes | None]]) -> None:
-        """Write values one by one."""
+        """Write values singly."""
         for key, value in entries:
             self.put(key, value)
 

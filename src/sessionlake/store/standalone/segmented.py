@@ -1,4 +1,4 @@
-"""Rows of windows or sessions on disk: one column family for each segment of time, so expired rows are dropped as whole families."""
+"""Rows of windows or sessions on disk: a column family for each segment of time, so expired rows are dropped as whole families."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -77,7 +77,7 @@ class SegmentedRows(TimedRows):
         time_to: int,
         backward: bool,  # noqa: FBT001 - as in the protocol
     ) -> Iterator[tuple[bytes, int, int, bytes]]:
-        """Yield the rows, segment by segment; the segments are those that there are when this is called."""
+        """Yield the rows, segment by segment, of the segments that exist at the call."""
         first, last = time_from // self.interval, time_to // self.interval
         numbers = sorted((n for n in map(_number, list(self._families.names)) if first <= n <= last), reverse=backward)
         if key_from is not None and key_from == key_to:
@@ -92,7 +92,7 @@ class SegmentedRows(TimedRows):
         return next(self.find(None, None, LEAST, LARGEST, backward=False), None) is None
 
     def restore(self, records: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Write rows of a log of changes in one write, less those whose segments have expired by the log's largest time."""
+        """Write a log's rows in a single write, except for segments expired by the log's largest time."""
         rows = [(self.keys.parts(row)[1], row, value) for row, value in records]
         times = [time for time, _, value in rows if value is not None]
         if self._largest is not None:
@@ -132,7 +132,7 @@ class SegmentedRows(TimedRows):
         return f"{_FAMILY}{time // self.interval}"
 
     def _has_place(self, time: int) -> bool:
-        """Say whether any time of a time's segment is live, less the one of grace that Kafka leaves."""
+        """Say whether any time of a time's segment is live, without the one of grace that Kafka leaves."""
         return self._largest is None or time // self.interval >= self._oldest()
 
     def _oldest(self) -> int:

@@ -25,7 +25,7 @@ class Serde(Protocol[T]):
 
 @dataclass(frozen=True)
 class Coded(Serde[T]):
-    """A serde of two functions, whose errors are reported in one line."""
+    """A serde of two functions, with errors reported in a line."""
 
     name: str
     write: Callable[[T], bytes]
@@ -81,7 +81,7 @@ class LazySerde(Serde[Lazy[T] | T]):
     inner: Serde[T]
 
     def serialize(self, value: Lazy[T] | T) -> bytes | None:
-        """Return a value's bytes; those of a lazy one as they are."""
+        """Return a value's bytes; a lazy value's as they are."""
         return value.data if isinstance(value, Lazy) else self.inner.serialize(value)
 
     def deserialize(self, data: bytes) -> Lazy[T]:
@@ -90,7 +90,7 @@ class LazySerde(Serde[Lazy[T] | T]):
 
 
 class Values(Generic[T]):
-    """The values of one store: a serde, and how often it was asked for a value."""
+    """A store's values: a serde, and the number of its requests for a value."""
 
     def __init__(self, serde: Serde[T]) -> None:
         self.serialize = serde.serialize
@@ -102,7 +102,7 @@ class Values(Generic[T]):
         lazy: Any = self._lazy
         self.read = lazy if isinstance(serde, LazySerde) else self._counted
         self.deserialised = 0
-        """Values deserialised; of a lazy serde those that were asked for."""
+        """Values deserialised; with a lazy serde the requested values."""
 
     def _counted(self, data: bytes) -> Any:
         self.deserialised += 1
@@ -160,7 +160,7 @@ class Serdes:
 
     @staticmethod
     def lazy(serde: Serde[T]) -> Serde[Lazy[T] | T]:
-        """Values of a serde as `Lazy`: rows that are only counted, or chosen by their keys, are never deserialised."""
+        """A serde's values as `Lazy`: rows that are only counted, or chosen by key, are never deserialised."""
         return LazySerde(serde)
 
 

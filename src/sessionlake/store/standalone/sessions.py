@@ -52,7 +52,7 @@ class SessionStoreOfRows(StoreOfRows[K, V, TimedRows], SessionStore[K, V]):
         return None if data is None else self._values.read(data)
 
     def fetch(self, key: K) -> StoreIterator[Windowed[K], V]:
-        """Iterate over a key's sessions, the one that ended first first."""
+        """Iterate over a key's sessions, ascending by end."""
         return self._of_key(key, LEAST, LARGEST, backward=False)
 
     def backward_fetch(self, key: K) -> StoreIterator[Windowed[K], V]:

@@ -12,7 +12,7 @@ from sessionlake.store.standalone.serdes import Serde
 
 @dataclass(frozen=True)
 class WindowSettings:
-    """The settings of a window store besides its rows; `size` is in its unit."""
+    """A window store's settings besides its rows; `size` is in its unit."""
 
     units: Units
     size: int
@@ -50,7 +50,7 @@ class WindowStoreOfRows(StoreOfRows[K, V, TimedRows], WindowStore[K, V]):
             self.rows.delete(name, time, 0)
 
     def fetch_at(self, key: K, start: Time) -> V | None:
-        """Return the value of a key's window; None if there is none. Of duplicates the one that was put first."""
+        """Return the value of a key's window; None if there is none. Of duplicates the first put counts."""
         name, time = self._key(key), self._time(start)
         data = self.rows.get(name, time, 0) if time >= self.rows.live_from else None
         return None if data is None else self._values.read(data)

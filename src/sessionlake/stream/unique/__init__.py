@@ -15,7 +15,7 @@ __all__ = ["DUPLICATES", "IDS", "ID_HASH", "ID_TIME", "Unique", "once", "remembe
 
 
 def once(operator: Operator[Any], inputs: Iterable[str], secret: str = "") -> Operator[Any]:
-    """Return the operator, or one that gets each event once if an input, given by its name, asks for it; for `secret` see `id_hashes`."""
+    """Return the operator, or a wrapper that gives it each event once if one of the named inputs asks for it; for `secret` see `id_hashes`."""
     specs = {name: cast("EventOperator", operator).events(name) for name in inputs}
     asked = any(spec.unique_us is not None for spec in specs.values())
     return Unique(operator, specs, secret) if asked else operator

@@ -24,7 +24,7 @@ from sessionlake.warehouse.schemas import SIDE, count_of
 
 
 def unique_secret(before: BatchCommit | None) -> str:
-    """Return the secret of a pipeline's identities, given the batch before: a new one for the first batch, none if that had none."""
+    """Return the secret of a pipeline's identities, given the batch before: a new secret for the first batch, none if that batch had none."""
     return secrets.token_hex(SECRET_BYTES) if before is None else before.settings.unique_secret
 
 
@@ -42,7 +42,7 @@ def id_hashes(keys: pa.Array, ids: pa.Array, number: int, secret: str) -> Ints:
     if not secret:
         of_key = record_ids(coded.dictionary, np.full(len(coded.dictionary), number, np.int64))
         return record_ids(ids, of_key[at])
-    # The sum of two such hashes is one, as their secrets are others.
+    # The sum of two such hashes is such a hash, as their secrets differ.
     of_keys = keyed_hashes(coded.dictionary.cast(pa.binary()), f"{secret} key {number}".encode())
     of_ids = keyed_hashes(ids.cast(pa.binary()), f"{secret} id".encode())
     return (of_ids + of_keys[at]).view(np.int64)
@@ -56,7 +56,7 @@ CHUNK, ROW = "chunk", "row"
 _ODD = -7046029254386353131
 """An odd number: times that differ stay different when they are multiplied by it, in 64 bits."""
 _PLACE = ("partition", "first", "second", "third", CHUNK)
-"""Columns of the place of a row's chunk in the order of its source; with ROW that of the row. Rows have none if their order does not count."""
+"""Columns of the place of a row's chunk in its source's order; with ROW the row's own place. Rows lack them if order does not count."""
 
 
 def hashes_of(checked: Checked, at: Ints, number: int, secret: str) -> Ints:
@@ -96,7 +96,7 @@ def refused(spec: EventSpec, judged: Judged, watermark_us: int) -> list[tuple[In
 
 
 def letters(judged: Judged, at: Ints, reason: str, name: str, *, one_of_several: bool) -> Split:
-    """Yield the dead letters of some rows, and their numbers, those of their input too if it is one of several."""
+    """Yield the dead letters of some rows, and their numbers, also by input if there are several."""
     rows = judged.dead_letters(at, pa.repeat(reason, len(at)))
     if one_of_several:
         rows = rows.append_column(SIDE, pa.repeat(name, len(at)))
@@ -106,7 +106,7 @@ def letters(judged: Judged, at: Ints, reason: str, name: str, *, one_of_several:
 
 
 def counted(numbers: dict[str, int], name: str, *, one_of_several: bool) -> Counted:
-    """Return counts, those of their input too if it is one of several."""
+    """Return counts, also by input if there are several."""
     each = {count_of(count, name): value for count, value in numbers.items()} if one_of_several else {}
     return Counted(numbers | each)
 
@@ -124,7 +124,7 @@ class Texts:
 
 
 def sent(judged: Judged, at: Ints, hashes: Ints, asked: Bools, chunk: int | None) -> pa.Table:
-    """Return the judged rows at some places as they travel. Only rows that are `asked` for have their text and its place.
+    """Return the judged rows at some places as they travel. Only `asked` rows have their text and its place.
 
     `chunk` is the number of the rows' chunk; None if their order does not count.
     """
@@ -183,7 +183,7 @@ def _rows(table: pa.Table, names: Sequence[str], origin: Origin | None) -> Rows:
 
 
 def first_copies(table: pa.Table) -> Bools:
-    """Say which events stand for their copies in a batch: of equal identities the one that comes first by place, then by its columns."""
+    """Say which events stand for their copies in a batch: of equal identities the first by place, then by columns."""
     time_us, hashes = (combined(table[name]).to_numpy() for name in ("time_us", ID_HASH))
     mixed = hashes ^ (time_us * _ODD)
     ordered = np.sort(mixed)

@@ -1,4 +1,4 @@
-"""Each event once, around any operator: those that came before are duplicates (docs/rules.md, rules 220 to 228).
+"""Each event once, around any operator: repeated events are duplicates (docs/rules.md, rules 220 to 228).
 
 A map task judges events and sends them whole to the shard of their key. The shard knows which identities it has taken. It takes
 the duplicates out, and only then calls the operator's own `split_rows`, so no operator sees a duplicate.
@@ -52,13 +52,13 @@ from sessionlake.stream.wrapped import Wrapped
 from sessionlake.warehouse.schemas import APPLIED, EXPIRED, ID_FIELDS, SIDE, STALE
 
 IDS, DUPLICATES = "event_ids", "duplicates"
-"""Kinds of the output rows: the identities that a batch took, and the events that it found to be duplicates."""
+"""Kinds of output rows: a batch's taken identities, and its duplicates."""
 ID_TIME = "id_time_us"
-"""With ID_HASH a column of a restore's rows: null in those that are the operator's own."""
+"""With ID_HASH a column of a restore's rows: null in the operator's own rows."""
 _UNIQUE = "unique:"
-"""The beginning of the kind of an input's events on their way to their shard."""
+"""The beginning of the kind of an input's events on the way to their shard."""
 _RESTATED = "restated once"
-"""The kind of corrections that bring in one event each, on their way to their shard."""
+"""The kind of corrections with a single event each, on the way to their shard."""
 DUPLICATE = "duplicate"
 """Reason of such a correction whose event was taken before."""
 _RESTATED_SCHEMA = pa.schema([("key", pa.string()), ("time_us", pa.int64()), (ID_HASH, pa.int64())])
@@ -95,7 +95,7 @@ class UniqueStore:
 class Unique(Wrapped):
     """An operator that gets each event once; see `engine.operator.Operator` for the methods.
 
-    `inputs` are the event inputs by name. Events of one without `unique_us` are not compared.
+    `inputs` are the event inputs by name. Without `unique_us` an input's events are not compared.
     """
 
     inputs: Mapping[str, EventSpec]
@@ -208,7 +208,7 @@ class Unique(Wrapped):
         return result if result.needs is not None else found.result(result, store.ids)
 
     def commit(self, store: UniqueStore, writes: pa.Table, meta: dict[str, bytes], context: BatchContext) -> None:
-        """Apply the operator's writes and those of identities together; identities that nobody asks for any more go."""
+        """Apply the operator's writes and the identities' together; unneeded identities go."""
         of_ids = is_of_ids(writes)
         if of_ids.any():
             store.hidden.also = segment_writes(writes.filter(pa.array(of_ids)))
@@ -219,7 +219,7 @@ class Unique(Wrapped):
         store.ids.drop_before(watermark_of(context.state) - self.remembered_us)
 
     def restored(self, rows: pa.Table, store: UniqueStore, part: int) -> Iterator[pa.Table]:
-        """Yield the writes of the identities among a restore's rows, then those of the operator."""
+        """Yield the writes of a restore's identities, then the operator's."""
         if ID_HASH not in rows.column_names:
             yield from self.operator.restored(rows, store.store, part)
             return
@@ -234,7 +234,7 @@ class Unique(Wrapped):
 
 @dataclass
 class _Found:
-    """A shard's events of a batch, parted into fresh ones and duplicates, and what the operator makes of the fresh ones."""
+    """A shard's events of a batch, parted into fresh events and duplicates, and the operator's result for the fresh events."""
 
     unique: Unique
     events: Mapping[str, pa.Table]
@@ -248,9 +248,9 @@ class _Found:
     """The identities that corrections have brought in."""
 
     def restate(self, rows: pa.Table, context: BatchContext) -> None:
-        """Take the corrections that bring in one event each: those of events that nobody has taken.
+        """Take the corrections with a single event each whose event nobody has taken.
 
-        Operators of several inputs have none, so the identities are of the first one.
+        Operators of several inputs have no such corrections, so the identities are the first input's.
         """
         rows = rows.sort_by("correction_id")
         time_us, hashes = micros(rows[ID_FIELDS[0].name]), combined(rows[ID_HASH]).to_numpy()
@@ -297,7 +297,7 @@ class _Found:
         return np.isin(of_events, restated)
 
     def _identities(self, events: Mapping[str, pa.Table]) -> tuple[Ints, Ints]:
-        """Return those that corrections have brought in, then those of events."""
+        """Return identities that corrections have brought in, then the events'."""
         return _identities([self.restated, *events.values()])
 
     def _count(self, name: str, duplicates: pa.Table) -> None:
@@ -312,7 +312,7 @@ class _Found:
         return rows if len(self.unique.inputs) == 1 else rows.append_column(SIDE, pa.repeat(name, len(rows)))
 
     def add(self, split: Split) -> None:
-        """Take what the operator makes of fresh events. Numbers of their order were reported by the map tasks."""
+        """Take the operator's result for fresh events. The map tasks reported the numbers of their order."""
         for piece in split:
             if isinstance(piece, Counted):
                 own = {n: v for n, v in piece.stats.items() if not n.startswith(f"{POSITIONS}:")}
@@ -323,13 +323,13 @@ class _Found:
                 self.keyed.setdefault(piece.kind, []).append(piece.rows)
 
     def inputs(self, given: Inputs) -> Inputs:
-        """Return the operator's inputs, with those that the shard was given besides events."""
+        """Return the operator's inputs, with the shard's inputs besides events."""
         kinds = dict.fromkeys((*given, *self.keyed))
         parts = {kind: [*([given[kind]] if kind in given else []), *self.keyed.get(kind, [])] for kind in kinds}
         return {kind: pa.concat_tables(tables, promote_options="default") for kind, tables in parts.items()}
 
     def result(self, result: ShardResult, ids: Ids) -> ShardResult:
-        """Return the operator's result with the identities that were taken: not those of events that it refused."""
+        """Return the operator's result with the taken identities, except for events that it refused."""
         side = {kind: [*self.side.get(kind, []), rows] for kind, rows in result.side.items()}
         side |= {kind: rows for kind, rows in self.side.items() if kind not in side}
         fresh, writes = self.fresh, self.writes

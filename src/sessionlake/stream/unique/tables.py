@@ -27,7 +27,7 @@ _COMMENTS: Mapping[str, str] = {
 
 
 def tables_of(kind: Kind) -> list[TableSpec]:
-    """Return the tables that a pipeline has for its duplicates; none if it does not look for them."""
+    """Return a pipeline's tables for duplicates; none if it does not search for them."""
     return [TableSpec(name, _schema(kind), _COMMENTS[name]) for name in _names(kind)]
 
 
@@ -66,7 +66,7 @@ def require_ids(tables: Tables, kind: Kind) -> None:
 
 
 def with_ids(tables: Tables, kind: Kind, unique: Unique, state: State, stored: DataFrame) -> DataFrame:
-    """Return the rows that restore an operator's shards with the identities that are still asked for, of committed batches."""
+    """Return the rows to restore an operator's shards, with the identities still asked for, of committed batches."""
     last = find_last_batch(tables)
     until = -1 if last is None else last.batch_id
     known = tables[schemas.EVENT_IDS].read().select("batch_id", "key", "event_time", ID_HASH)
@@ -84,7 +84,7 @@ def unique_since(inputs: Mapping[str, EventSpec], last: BatchCommit | None) -> d
 
 
 def _archived(tables: Tables, kind: Kind, since: Mapping[str, int], secret: str) -> Iterator[DataFrame]:
-    """Yield by input the identities that the archive has of batches without `unique_for`; those of events without an id are never asked for."""
+    """Yield by input the archive's identities of batches without `unique_for`; identities of events without an id are never asked for."""
     archive = tables[schemas.EVENTS]
     if not any(since.values()) or not archive.exists():
         return
@@ -97,7 +97,7 @@ def _archived(tables: Tables, kind: Kind, since: Mapping[str, int], secret: str)
 
 
 def hashed(rows: DataFrame, number: int, secret: str) -> DataFrame:
-    """Return rows that have `key` and `event_id` with the hash of their identity in the place of `event_id`; see `id_hashes`."""
+    """Return rows that have `key` and `event_id` with the identity's hash in place of `event_id`; see `id_hashes`."""
     schema = rows.drop("event_id").schema.add(ID_HASH, "long")
 
     def each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
