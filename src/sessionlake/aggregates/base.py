@@ -50,13 +50,13 @@ class Aggregate(ABC):
     All methods work on whole columns. Instances are pickled to the workers.
     """
 
-    # Stores and tables have the columns of `state` and their bytes. A change of either makes existing results unreadable,
+    # Stores and tables have the columns of `state` and their bytes. Changing either makes existing results unreadable,
     # so it needs another STATE_LAYOUT (`aggregates/partials.py`).
 
     name: str
-    """The column of its value in the tables."""
+    """The tables' column for the value."""
     state: tuple[pa.DataType, ...]
-    """Types of its state columns: int64, float64 or binary, all nullable."""
+    """State column types: int64, float64 or binary, all nullable."""
     value_type: pa.DataType
     inputs: tuple[str, ...] = ()
     """The event columns that `lift` reads; all of them for a user's class that names none."""
@@ -69,7 +69,7 @@ class Aggregate(ABC):
     one: Callable[[Sequence[Any]], Any] | None = None
     """Compute the value of one state, of int, float, bytes and None, as `value` does for columns, if this is simple."""
     by_time: bool = False
-    """Whether the states that rows are taken back with have the time of the event."""
+    """Whether states of rows taken back have the event's time."""
     spans_keys: bool = True
     """Whether states of several keys may be merged if nobody reads the result. A user's class merges states of a single key only."""
     id_order: IdOrder = BY_TEXT
@@ -81,11 +81,11 @@ class Aggregate(ABC):
 
     @abstractmethod
     def merge(self, states: States, groups: Groups) -> States:
-        """Return one state for each group; the rows of a group may have any order."""
+        """Return a state for each group; a group's rows may have any order."""
 
     @abstractmethod
     def value(self, states: States) -> pa.Array:
-        """Return the value that users see, of type `value_type`."""
+        """Return the value for users, in type `value_type`."""
 
     def inverted(self, states: States) -> States | None:
         """Return states that take these back when they are merged with them; None if the aggregate can't subtract."""
@@ -93,7 +93,7 @@ class Aggregate(ABC):
         return None
 
     def overdrawn(self, states: States) -> Bools:
-        """Say of each state whether something was taken back that never came, if the state can tell."""
+        """Say for each state whether something was taken back without having come, if the state can tell."""
         return np.zeros(len(states[0]), bool)
 
     def beyond(self, states: States) -> int:

@@ -24,7 +24,7 @@ class Part:
 
     text: str
     at: int
-    """The place of its first character in the call's text, counted from 1."""
+    """The place of the first character in the call's text, counted from 1."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Call:
     name: str
     arguments: tuple[Part, ...]
     distinct: int | None = None
-    """The place of the word DISTINCT, as that of a part; None without it."""
+    """The place of the word DISTINCT, as a part's; None without it."""
     condition: Part | None = None
 
 
@@ -67,7 +67,7 @@ class _Reader:
         return Call(name[1].lower(), arguments, of_word, self._condition(close + 1))
 
     def _without_quoted(self) -> str:
-        """Return the text with another character in place of each that is in quotes, so that places stay."""
+        """Return the text with each quoted character replaced, so that places stay."""
         seen, quote, at = list(self._text), "", 0
         while at < len(seen):
             character = self._text[at]

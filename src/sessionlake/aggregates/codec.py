@@ -25,7 +25,7 @@ _RARE = np.dtype([("column", "<u2"), ("value", f"V{_RARE_BYTES}")])
 _RARE_ONE = Struct(f"<H{_RARE_BYTES}s")
 
 Scalar = int | float | bytes | None
-"""One row of a state column."""
+"""A state column's row."""
 
 
 class StateCodec:
@@ -46,7 +46,7 @@ class StateCodec:
         """
         self.types: list[pa.DataType] = []
         self._rare: list[tuple[int, int]] = []
-        """Of each rare column its place among all columns, and the number of the packed column before it."""
+        """For each rare column the place among all columns, and the number of the packed column before it."""
         for aggregate in aggregates:
             for i, type_ in enumerate(aggregate.state):
                 if i in aggregate.rare:
@@ -68,7 +68,7 @@ class StateCodec:
         self._all_valid = b"\xff" * self._bitmap
 
     def encode(self, states: States, rows: int) -> pa.Array:
-        """Return one byte string for each row; nulls inside of a state are kept."""
+        """Return a byte string for each row, with nulls inside of a state kept."""
         rare = {number: states[place] for place, number in self._rare}
         at = {place for place, _ in self._rare}
         states = [column for place, column in enumerate(states) if place not in at] if at else states
@@ -93,7 +93,7 @@ class StateCodec:
         return pa.compute.binary_join_element_wise(head, *tails, b"") if tails else head
 
     def decode(self, packed: pa.Array) -> States:
-        """Return the state columns of byte strings that `encode` made for the same aggregates. No string is null."""
+        """Return the state columns from `encode`'s byte strings for the same aggregates. No string is null."""
         rows = len(packed)
         offsets, data = offsets_of(packed)
         if not rows or not self.types:
@@ -143,7 +143,7 @@ class StateCodec:
         self._rare.append((len(self.types) + len(self._rare), len(self.types) - 1))
 
     def _with_rare(self, states: States, found: Mapping[int, tuple[Ints, bytes]], rows: int) -> States:
-        """Return the packed columns and the rare ones, in order; `found` has rows and values by the number of the column before."""
+        """Return packed and rare columns, in order; `found` has rows and values by the number of the column before."""
         if unknown := found.keys() - {number for _, number in self._rare}:
             raise StoreError(
                 f"a state has a wide number for its column {min(unknown)}, which has none; is it of a newer release?"
@@ -171,7 +171,7 @@ def _packed_rare(columns: Mapping[int, pa.Array], rows: int) -> pa.Array:
     row = np.concatenate([*at.values()])
     entries["column"] = np.repeat([*at], [len(some) for some in at.values()])
     entries["value"] = np.concatenate([offsets_of(columns[n])[1] for n in at]).view(f"V{_RARE_BYTES}")
-    # By row; stable, so the entries of a row stay in the order of their columns.
+    # By row; stable, so a row's entries stay in column order.
     order = np.argsort(row, kind="stable")
     counts = np.bincount(row, minlength=rows)
     return binary_array(np.ascontiguousarray(entries[order]), bounds_of(counts) * _RARE.itemsize)
@@ -190,7 +190,7 @@ def _unpacked_rare(data: npt.NDArray[np.uint8], at: Ints, left: Ints) -> dict[in
 
 
 RELATIVE, ABSOLUTE = 1e-9, 1e-9
-"""Sums of floats depend on the order of their terms, which a backfill does not repeat."""
+"""Sums of floats depend on their terms' order, which a backfill does not repeat."""
 
 
 def states_equal(aggregates: Sequence[Aggregate], left: pa.Array, right: pa.Array) -> Bools:

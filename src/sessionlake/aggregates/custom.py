@@ -29,7 +29,7 @@ _VALUE_TYPES = {"long": pa.int64(), "double": pa.float64(), "string": pa.string(
 
 
 def load_user(name: str, path: str, directory: str | None) -> Any:
-    """Return an object of the class that an aggregate names by import path; ConfigError if that can't be had."""
+    """Return an object of an aggregate's class, named by import path; ConfigError if it can't be made."""
     try:
         return load(path, directory)()
     except NOT_THEIRS:
@@ -44,7 +44,7 @@ class Custom(Aggregate):
     """An aggregate by a user's class, whatever methods that has."""
 
     as_json: Callable[[object], Any] | None = None
-    """Makes JSON of a value that has no form there, if the class stores rows; of an aggregate the user's class must."""
+    """Makes JSON of a value without a form there, if the class stores rows; the user's class must do so for an aggregate."""
 
     def __init__(self, name: str, path: str, directory: str | None, user: Any) -> None:
         self.name, self.path, self.directory, self.user = name, path, directory, user
@@ -112,7 +112,7 @@ class Custom(Aggregate):
         return states
 
     def _raised(self, method: str, error: BaseException, key: str | None = None) -> AggregateError:
-        """Return the error for a method that raised if no event is to blame. It has only a checksum of the key."""
+        """Return the error for a method that raised if no event is to blame. It has only the key's checksum."""
         of = "" if key is None else f", for a key whose CRC-32 is {zlib.crc32(key.encode()):08x}"
         return AggregateError(
             f"aggregates.{self.name}: {self.path}.{method} raised {_described(error)} at {_place(error)}{of}; "
@@ -120,7 +120,7 @@ class Custom(Aggregate):
         )
 
     def _column(self, method: str, values: list[Any]) -> pa.Array:
-        """Return a method's results as the column that users see; ConfigError if they are of another type."""
+        """Return a method's results as the users' column; ConfigError for results of another type."""
         try:
             if self.declared == "string":
                 values = [v if isinstance(v, str) or v is None else json.dumps(v, sort_keys=True) for v in values]

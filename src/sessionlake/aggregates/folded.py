@@ -65,7 +65,7 @@ class Merging(Custom):
 
     @abstractmethod
     def _of_two(self, key: str, left: Any, right: Any) -> Any:
-        """Return one aggregate of two."""
+        """Combine two aggregates."""
 
     def merge(self, states: States, groups: Groups) -> States:
         """Merge each group's aggregates in turn."""
@@ -77,7 +77,7 @@ class Merging(Custom):
         for key, start, size in zip(
             groups.keys().to_pylist(), groups.starts.tolist(), groups.sizes.tolist(), strict=True
         ):
-            # Sorted, so that an aggregate that is order-free only up to rounding still comes out the same on a rerun.
+            # Sorted, so an aggregate that is order-free only up to rounding has the same result on a rerun.
             try:
                 some = sorted(part for part in parts[start : start + size] if part is not None)
                 merged.append(self._merged(key, some) if some else None)

@@ -42,7 +42,7 @@ class Quantile(Aggregate):
         """Return each event's value; of a null none."""
         values, valid = numbers(to_state(events.columns[self.inputs[0]]))
         if self._dtype == np.float64:
-            # Values that compare as equal must have equal bytes, or the order of arrival would show in the state.
+            # Equal values must have equal bytes, or the order of arrival would show in the state.
             values = np.where(np.isnan(values), np.nan, values + 0.0)
         if valid is None:
             return [packed(values, np.ones(len(values), np.int64))]
@@ -63,7 +63,7 @@ class Quantile(Aggregate):
         values, counts = exploded(states[0], self._dtype)
         result = np.zeros(len(counts))
         some = np.flatnonzero(counts)
-        # The flat index of the first and of the last value of each state with values.
+        # The flat index of the first and the last value of each state with values.
         first, last = starts_of(counts)[some], np.cumsum(counts)[some] - 1
         rank = self.fraction * (last - first)
         below = np.floor(rank).astype(np.int64)

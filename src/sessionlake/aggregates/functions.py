@@ -39,10 +39,10 @@ MEDIAN = 0.5
 
 @dataclass(frozen=True)
 class Asked:
-    """A call of a function, with the types of its columns."""
+    """A function call, with its columns' types."""
 
     name: str
-    """That of the aggregate."""
+    """The aggregate's name."""
     function: str
     columns: tuple[str, ...]
     types: tuple[pa.DataType, ...]

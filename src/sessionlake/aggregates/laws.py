@@ -71,7 +71,7 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Trial:
-    """A class, called as a pipeline calls it: each aggregate is read from its stored form, so that no call can change another's."""
+    """A class, called as a pipeline calls it: each aggregate is read from its stored form, so no call can change another's."""
 
     aggregate: Merging
     key: str
@@ -118,7 +118,7 @@ class _Trial:
         return self.tried(result, self.load(part.stored))
 
     def tried(self, call: Callable[..., Any], *given: Any) -> Any:
-        """Return the result of a call of the user's code, or its error."""
+        """Return the result of a call to the user's code, or the call's error."""
         try:
             return call(*given)
         except NOT_THEIRS:

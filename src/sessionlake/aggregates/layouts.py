@@ -91,7 +91,7 @@ class Added(Aggregate):
         return _spread([self.inner.value([column.take(rows) for column in states[:-1]])], known)[0]
 
     def beyond(self, states: States) -> int:
-        """Return how many values that are known are beyond their type."""
+        """Return how many known values are beyond their type."""
         known = pa.array(np.flatnonzero(states[-1].to_numpy() == KNOWN))
         return self.inner.beyond([column.take(known) for column in states[:-1]])
 
@@ -103,7 +103,7 @@ class Added(Aggregate):
         return None if inverse is None else [*_spread(inverse, known), states[-1]]
 
     def overdrawn(self, states: States) -> Bools:
-        """Say it of states that are known: from the others rows of before are taken back."""
+        """Say which known states are overdrawn; unknown states may well take back earlier rows."""
         known = states[-1].to_numpy() == KNOWN
         rows = pa.array(np.flatnonzero(known))
         found = np.zeros(len(known), bool)
@@ -136,13 +136,13 @@ class Layout:
     states: Mapping[str, Sequence[str]]
     """State column types by aggregate name, without rare columns: a state itself shows which rare values it has."""
     columns: Sequence[str] = ()
-    """The columns of the source that late and archived events have since then."""
+    """The source's columns in late and archived events since then."""
 
     @classmethod
     def of(
         cls, since: int, texts: Mapping[str, str], aggregates: Iterable[Aggregate], columns: Sequence[str] = ()
     ) -> "Layout":
-        """Return that of aggregates, whose texts are given."""
+        """Return the layout of aggregates, by their texts."""
         states = {a.name: tuple(str(t) for n, t in enumerate(a.state) if n not in a.rare) for a in aggregates}
         return cls(since, {name: texts[name] for name in states}, states, tuple(columns))
 
@@ -162,7 +162,7 @@ class Layout:
         }
 
     def columns_of(self, packed: pa.Array) -> dict[str, list[tuple[pa.Array, pa.Array | None]]]:
-        """Return by name the state columns of packed states, each with the rare column that may be behind it."""
+        """Return by name the state columns of packed states, each with the rare column that may follow it."""
         types = {"int64": LONG, "double": pa.float64(), "binary": pa.binary()}
         codec = StateCodec((), [types[text] for of in self.states.values() for text in of], all_rare=True)
         columns = iter(codec.decode(packed))
@@ -187,7 +187,7 @@ class Layouts:
     def number(self, revision: Ints) -> Ints:
         """Return by which layout the batches of these numbers wrote, as an index."""
         firsts = np.array([layout.since for layout in self.all[1:]], np.int64)
-        # The number of layouts that began at or before the revision; layout 0 needs no beginning.
+        # The number of layouts that began at or before the revision; layout 0 has no beginning.
         return np.searchsorted(firsts, revision, side="right")
 
     def newest(self, packed: pa.Array, number: Ints) -> pa.Array:

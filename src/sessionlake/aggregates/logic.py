@@ -27,7 +27,7 @@ class CountIf(Count):
         super().__init__(name, column)
 
     def lift(self, events: Events) -> States:
-        """Return one for each event of which the condition is true."""
+        """Return 1 for each event with a true condition."""
         return [pc.fill_null(events.columns[self.inputs[0]], fill_value=False).cast(LONG)]
 
 
@@ -75,4 +75,4 @@ class Bits(Aggregate):
 
 
 _BITWISE = {"bit_and": (np.bitwise_and, -1), "bit_or": (np.bitwise_or, 0), "bit_xor": (np.bitwise_xor, 0)}
-"""The operation of each function, and the number that changes no other's bits."""
+"""Each function's operation, and the number that changes no other number's bits."""

@@ -231,7 +231,7 @@ class Extreme(Aggregate):
         """Keep the extreme value, ignoring nulls. NaN is greater than every number, as in Spark and DuckDB."""
         if self.state[0] == BYTES:
             return merge_shared(states, groups, self._merge_texts)
-        # Nulls become a number that loses against every value, so one reduction is enough.
+        # Nulls become a number that loses against every value, so a single reduction is enough.
         limits = np.iinfo(np.int64)
         if self.state[0] == LONG:
             worst: float = limits.min if self.largest else limits.max
@@ -342,7 +342,7 @@ class ExactAverage(Average):
         units, count = self._units(numbers(states[0])[0]), numbers(states[1])[0]
         with np.errstate(invalid="ignore", divide="ignore"):
             found = units / (count * float(self._unit))
-        # Doubles hold only some of the numbers beyond, so their quotient would be rounded more than once.
+        # Doubles hold only some larger numbers, so their quotient would be rounded more than once.
         large = states[2].is_valid().to_numpy(zero_copy_only=False) | (count > _EXACT // self._unit)
         for row in np.flatnonzero(large & (count > 0)).tolist():
             found[row] = self.one([column[row].as_py() for column in states])
@@ -401,7 +401,7 @@ class Product(Aggregate):
 
 
 PARTITION, OFFSET = "_partition", "_offset"
-"""The columns of a topic's record that a position is made of (`sources/record_columns.py`)."""
+"""The columns of a topic's record behind a position (`sources/record_columns.py`)."""
 OFFSETS = 1 << 40
 """A position is the number of the partition, times this, plus the offset: fewer records of a partition are ever read."""
 

@@ -52,7 +52,7 @@ class Edge(Aggregate):
 
     def merge(self, states: States, groups: Groups) -> States:
         """Keep the row at the edge: earliest or latest time, then the tie-breakers."""
-        # A null's time becomes the one that loses in this direction.
+        # A null's time becomes the losing time in this direction.
         sign = -1 if self.latest else 1
         times, _ = numbers(states[0], np.iinfo(np.int64).max * sign)
         pick = np.maximum if self.latest else np.minimum
@@ -65,9 +65,9 @@ class Edge(Aggregate):
         return [column.take(rows) for column in states]
 
     def _tied(self, rows: Ints, owners: Ints, columns: States) -> Ints:
-        """Return one of the rows for each owner: the first or last by (id, value), or by value alone."""
+        """Return a row for each owner: the first or last by (id, value), or by value alone."""
         value, *ids = columns
-        # Nulls rank last in either direction, so that a real value at the extreme of the time range wins.
+        # Nulls rank last in either direction, so a real value at the extreme of the time range wins.
         is_null = pc.is_null(value).to_numpy(zero_copy_only=False)
         last, sign = np.iinfo(np.int64).max, -1 if self.latest else 1
         ranked = [ranks(value), *(self.id_order.ranks(pc.fill_null(column, b"")) for column in ids)]
@@ -100,7 +100,7 @@ class Collect(Aggregate):
         self.value_type = pa.list_(type_)
 
     def lift(self, events: Events) -> States:
-        """Return a list of one value for each event; empty if it is null."""
+        """Return a single-value list for each event; empty for null."""
         value = self._values(events)
         valid = pc.is_valid(value).to_numpy(zero_copy_only=False)
         kept = pa.array(np.flatnonzero(valid))
@@ -117,7 +117,7 @@ class Collect(Aggregate):
         return merge_shared(states, groups, self._merge_lists)
 
     def _merge_lists(self, states: States, groups: Groups) -> States:
-        # All lists of all groups are laid out as one column each, sorted together, and cut again.
+        # All groups' lists are laid out as a column each, sorted together, and cut again.
         times, counts = exploded(states[0], np.int64)
         ids, values = unpack_texts(states[1], states[2], BYTES), unpack_texts(states[3], states[4], self.item_state)
         owners = np.repeat(groups.ids, counts)
@@ -143,7 +143,7 @@ class Collect(Aggregate):
 
 
 def as_bytes(values: pa.Array) -> pa.Array:
-    """Return values of any state type as byte strings; of numbers their eight bytes."""
+    """Return values of any state type as byte strings; numbers as eight bytes."""
     if pa.types.is_binary(values.type):
         return values
     return packed(numbers(values)[0], np.ones(len(values), np.int64))
@@ -168,7 +168,7 @@ _SIGN_BIT = np.int64(np.iinfo(np.int64).max)
 
 
 def alike(values: pa.Array) -> pa.Array:
-    """Return a state column in which values that compare as equal have equal bytes: -0.0 is 0.0, and all NaN are one."""
+    """Return a state column in which equal values have equal bytes: -0.0 is 0.0, and all NaN are alike."""
     if values.type != DOUBLE:
         return values
     found, valid = numbers(values)

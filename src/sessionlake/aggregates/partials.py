@@ -87,7 +87,7 @@ class Partials:
 
 
 def concat(parts: Sequence[Partials]) -> Partials:
-    """Return the rows of all parts, in order; at least one part."""
+    """Return all parts' rows, in order; at least one part."""
     if len(parts) == 1:
         return parts[0]
     return Partials(
@@ -123,7 +123,7 @@ def merge_states(aggregates: Sequence[Aggregate], states: States, groups: Groups
 
 
 def values_of(aggregates: Sequence[Aggregate], states: States) -> list[pa.Array]:
-    """Return the values of states as users see them: one column an aggregate, of its type."""
+    """Return states' values as users see them: a column for each aggregate, of its type."""
     values, at = [], 0
     for aggregate in aggregates:
         width = len(aggregate.state)
@@ -164,8 +164,8 @@ def merge_ranges(aggregates: Sequence[Aggregate], states: States, low: Ints, hig
     parts, owners = [], []
     at, width, level = low.copy(), 1, states
     while width <= longest:
-        # `width` is a power of two: ranges whose length has this bit take one merge of `width` rows at `at`, and go on after
-        # it. So the parts of a range come in the order of its rows.
+        # `width` is a power of two: ranges whose length has this bit take a merge of `width` rows at `at`, and go on after
+        # it. So a range's parts come in row order.
         these = np.flatnonzero(length & width)
         parts.append([column.take(pa.array(at[these])) for column in level])
         owners.append(these)
@@ -174,7 +174,7 @@ def merge_ranges(aggregates: Sequence[Aggregate], states: States, low: Ints, hig
             level = _doubled(aggregates, level, width)
         width *= 2
     owner = np.concatenate(owners)
-    # Stable: each range's parts stay in the order of their rows.
+    # Stable: each range's parts stay in row order.
     order = np.argsort(owner, kind="stable")
     # The sort is stable, so each range's parts stay in order; a group starts at each change of the owner.
     starts = np.flatnonzero(np.diff(owner[order], prepend=-1))

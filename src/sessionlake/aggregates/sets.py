@@ -90,7 +90,7 @@ class Mode(Aggregate):
         starts = np.flatnonzero(changes(owners[order], by_value[order]))
         first = order[starts]
         kept = np.bincount(owners[first], minlength=len(groups.starts))
-        # `starts` are the first of equal values of a group: their counts are summed.
+        # `starts` are the first of a group's equal values: their counts are summed.
         return self._packed(np.add.reduceat(counts[order], starts), values.take(pa.array(first)), kept)
 
     def _packed(self, counts: Ints, values: pa.Array, sizes: Ints) -> States:
@@ -105,7 +105,7 @@ class Mode(Aggregate):
         """Return the most frequent value; null of none."""
         counts, values, sizes = self._items(states)
         owners = np.repeat(np.arange(len(sizes)), sizes)
-        # Values are sorted within a row, so the first of the most frequent ones is the least.
+        # Values are sorted within a row, so the first of its most frequent values is the least.
         best = np.lexsort((within_group(sizes), -counts, owners))[np.cumsum(sizes)[sizes > 0] - sizes[sizes > 0]]
         rows = np.zeros(len(sizes), np.int64)
         rows[sizes > 0] = best

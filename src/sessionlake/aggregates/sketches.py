@@ -18,7 +18,7 @@ from sessionlake.columnar.arrays import Groups, Ints, bounds_of, exploded, hash6
 
 LEAST_BITS, MOST_BITS = 4, 18
 ERROR = 1.04
-"""The relative standard error of 2^p registers is this, divided by the root of their number."""
+"""The relative standard error of 2^p registers is this, divided by the root of the number of registers."""
 _RANK_BITS = 8
 _SPARSE = np.dtype("<u4")
 _HALF = np.uint64(32)
@@ -88,14 +88,14 @@ class HyperLogLog(Aggregate):
         return rows, np.concatenate([sparse.astype(np.int64), of_dense])
 
     def _stored(self, owners: Ints, pairs: Ints, rows: int) -> pa.Array:
-        """Return the states of pairs, which are sorted by their owners."""
+        """Return states of pairs, which are sorted by owner."""
         counts = np.bincount(owners, minlength=rows)
         is_dense = counts * _SPARSE.itemsize >= self.registers
         of_dense = is_dense[owners]
         sparse = packed(pairs[~of_dense].astype(_SPARSE), np.where(is_dense, 0, counts))
         if not is_dense.any():
             return sparse
-        # The number of each dense state among the dense ones: its cells lie at this place.
+        # Each dense state's number among dense states: its cells lie at this place.
         place = (np.cumsum(is_dense) - 1)[owners[of_dense]]
         cells = np.zeros(int(is_dense.sum()) << self.bits, np.uint8)
         cells[(place << self.bits) | (pairs[of_dense] >> _RANK_BITS)] = pairs[of_dense] & ((1 << _RANK_BITS) - 1)

@@ -35,13 +35,13 @@ class AggregateSpec:
     name: str
     function: str
     columns: tuple[str, ...] = ()
-    """The columns that it reads. A hidden column, of an expression, is named by its own text."""
+    """The columns read. A hidden column, of an expression, is named by its own text."""
     literals: tuple[Literal, ...] = ()
     computed: Mapping[str, str] = field(default_factory=dict)
-    """The SQL of each hidden column by its name, in which names that are no words have backquotes. It also sees `key` and `event_time`."""
+    """Each hidden column's SQL by name. Names that are no words have backquotes. It also sees `key` and `event_time`."""
     path: str | None = None
     origins: Mapping[str, Origin] = field(default_factory=dict, compare=False)
-    """The places in the aggregate's text that the SQL of each hidden column was made of."""
+    """The places in the aggregate's text behind each hidden column's SQL."""
 
     @classmethod
     def parse(cls, name: str, text: str, columns: Collection[str] | None = None) -> "AggregateSpec":
@@ -64,12 +64,12 @@ class AggregateSpec:
 
     @property
     def of_positions(self) -> bool:
-        """Whether it is of the events' positions in their topic."""
+        """Whether it reads the events' positions in their topic."""
         return self.function in _OF_POSITIONS
 
 
 class _Parser:
-    """The parser of one text."""
+    """A text's parser."""
 
     def __init__(self, name: str, text: str, known: Collection[str] | None) -> None:
         self._name, self._text, self._known = name, text, known
@@ -150,7 +150,7 @@ class _Parser:
         return tuple(found)
 
     def _filtered(self, call: Call, function: Function, parts: Sequence[Part]) -> tuple[str, tuple[str, ...]]:
-        """Return the function and its columns: of `f(e) filter (where c)` the column `case when c then e end`."""
+        """Return the function and its columns: for `f(e) filter (where c)` the column `case when c then e end`."""
         if call.condition is None:
             return call.name, tuple(self._column(part) for part in parts)
         if not function.filtered:
@@ -161,7 +161,7 @@ class _Parser:
         return call.name, tuple(self._chosen(call.condition, part) for part in parts)
 
     def _chosen(self, condition: Part, part: Part) -> str:
-        """Return the name of the hidden column that is an argument if the condition is true."""
+        """Return the hidden column's name for an argument under a condition."""
         when, value = self._sql(condition), self._sql(part)
         at = len(_WHEN)
         pieces = ((at, condition.at - 1), (at + len(when) + len(_THEN), part.at - 1))
@@ -176,7 +176,7 @@ class _Parser:
         return self._hidden(part.text, part.text, ((0, part.at - 1),))
 
     def _named(self, part: Part) -> str | None:
-        """Return the column of the source that an argument names; None for SQL."""
+        """Return the source's column of an argument; None for SQL."""
         quoted = _QUOTED.fullmatch(part.text)
         if self._known is not None and part.text in self._known:
             return part.text
@@ -193,7 +193,7 @@ class _Parser:
         return f"`{named.replace('`', '``')}`"
 
     def _hidden(self, name: str, sql: str, pieces: tuple[tuple[int, int], ...]) -> str:
-        # The name is of the texts alone, so that it does not depend on which columns are known.
+        # The name depends on the texts alone, not on the known columns.
         self._computed[name], self._origins[name] = sql, Origin(self._text, pieces)
         return name
 
@@ -206,7 +206,7 @@ class _Parser:
         parse(self._setting, part.text, Origin(self._text, ((0, part.at - 1),)))
 
     def _error(self, told: str, at: int | None = None) -> ConfigError:
-        """Return an error of the text, at a place in it if it has one; `at` as in `Part`."""
+        """Return an error about the text, at a place in it if given; `at` as in `Part`."""
         return ConfigError(f"{self._setting}: {self._text!r} {told}{'' if at is None else self._place(at)}")
 
     def _place(self, at: int) -> str:
@@ -235,7 +235,7 @@ def parse_aggregates(texts: Mapping[str, str], columns: Callable[[], Collection[
 
 
 def hidden_columns(specs: Iterable[AggregateSpec]) -> dict[str, tuple[str, str, Origin]]:
-    """Return by name the hidden columns that aggregates read: the key in the config, the SQL, and the text that it was made of."""
+    """Return by name the hidden columns of aggregates: the key in the config, the SQL, and its source text."""
     return {
         name: (f"aggregates.{spec.name}", sql, spec.origins[name])
         for spec in specs

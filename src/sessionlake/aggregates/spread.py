@@ -22,9 +22,9 @@ Formula = Callable[..., Any]
 
 
 def _merged_means(count: Doubles, means: Doubles, groups: Groups) -> tuple[Doubles, Doubles, Doubles]:
-    """Return each group's count and mean, and each row's distance from the mean of its group, 0 for a row of no event."""
+    """Return each group's count and mean, and each row's distance from its group's mean, 0 for a row without events."""
     total = groups.sum(count)
-    # A mean near the others is taken as the origin: the sum of small distances is more exact than that of the means.
+    # A nearby mean is the origin: the sum of small distances is more exact than the sum of means.
     some = count > 0
     origin = groups.sum(np.where(_first_of(some, groups), means, 0.0))
     away = np.where(some, means - origin[groups.ids], 0.0)
@@ -33,7 +33,7 @@ def _merged_means(count: Doubles, means: Doubles, groups: Groups) -> tuple[Doubl
 
 
 def _first_of(some: Bools, groups: Groups) -> Bools:
-    """Say which rows are the first of their group among some."""
+    """Say which rows are their group's first among some."""
     before: Ints = np.cumsum(some) - some  # rows of some, before each row
     return some & (before == before[groups.starts][groups.ids])
 
@@ -82,7 +82,7 @@ class Moments(Aggregate):
 
 
 def _shifted(count: Doubles, away: Doubles, m2: Doubles, *higher: Doubles) -> list[Doubles]:
-    """Return each row's sums of powers about a mean from which its own is `away`."""
+    """Return each row's sums of powers about a mean that is `away` from its own."""
     square = away * away
     shifted = [m2 + count * square]
     if higher:

@@ -59,7 +59,7 @@ def of_longs(numbers: Ints, at: Bools) -> pa.Array:
 
 
 def doubles_of(wide: pa.Array) -> npt.NDArray[np.float64]:
-    """Return about the numbers that a column has, in order, without its nulls."""
+    """Return the nearest doubles of a column's numbers, in order, without nulls."""
     words = offsets_of(wide)[1].view("<i8").reshape(-1, 2)
     return words[:, 1] * float(1 << 64) + np.ascontiguousarray(words[:, 0]).view(np.uint64)
 

@@ -42,7 +42,7 @@ class Axis:
 
     def __init__(self, codes: Ints, place: Ints) -> None:
         self._low, high = (int(place.min()), int(place.max())) if len(place) else (0, 0)
-        # A point's number is code * width + (place - low). Places below all points get the number of the lowest one, and
+        # A point's number is code * width + (place - low). Places below all points get the lowest place's number, and
         # places above all points get width - 1, which no point has: hence 2 and not 1.
         self._width = high - self._low + 2
         self._codes = int(codes.max(initial=-1)) + 1
@@ -54,7 +54,7 @@ class Axis:
         self._at = self._number(codes, place)
 
     def find(self, codes: Ints, place: Ints) -> Ints:
-        """Return the first row of each code that lies at or after a place; the code's end if none does."""
+        """Return each code's first row at or after a place; the code's end if there is none."""
         # Points ascend by (code, place), which one number has.
         return np.searchsorted(self._at, self._number(codes, place))
 

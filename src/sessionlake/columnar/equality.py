@@ -21,9 +21,9 @@ INSTANT = pa.timestamp("us", "UTC")
 """The type as which dates are compared with times."""
 _LONGS = 2.0**63
 _DECIMALS = 1e38
-"""No decimal is as large: from here on the text of a double need not be that of a decimal."""
+"""All decimals are smaller: from here on a double's text need not equal a decimal's."""
 _PLACES = 38
-"""The most digits that a decimal has behind its point."""
+"""The most digits of a decimal behind the point."""
 _PLACES_OF_FRACTIONS = 16
 """Doubles with so many digits before the point, and one more, have no fraction."""
 _WRITTEN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(?P<exponent>[eE][+-]?\d+)?", re.ASCII)
@@ -120,7 +120,7 @@ def _of_unscaled(upper: Ints, lower: Ints) -> pa.Array:
 
 
 def _plain(texts: pa.Array) -> pa.Array:
-    """Return the texts of doubles with a fraction, or beyond decimals, without exponents that a decimal might have."""
+    """Return the texts of doubles with a fraction, or beyond decimals, without exponents where decimals have none."""
     if not pc.any(pc.match_substring(texts, "e")).as_py():
         return texts
     # Arrow's texts have exponents from 1e10 on; no double of 2 ** 53 and more has a fraction.
@@ -142,7 +142,7 @@ def _plain(texts: pa.Array) -> pa.Array:
 
 
 def _of_decimals(values: pa.Array) -> pa.Array:
-    """Return the digits of decimals; Arrow's own texts have exponents, and zeros at their end."""
+    """Return decimals' digits; Arrow's own texts have exponents, and zeros at the end."""
     scale = values.type.scale
     wide = pa.types.is_decimal256(values.type)
     if values.type.bit_width < 128:
@@ -225,7 +225,7 @@ class IdOrder:
 
     @classmethod
     def of(cls, types: Sequence[pa.DataType]) -> "IdOrder":
-        """Return the order of ids that are made of columns with the given types."""
+        """Return the order of ids made from columns with the given types."""
         numbers = tuple(family_of(type_) == NUMBER for type_ in types)
         return cls(numbers) if any(numbers) else BY_TEXT
 
@@ -284,7 +284,7 @@ def _ranks_of_any(texts: pa.Array) -> Ints:
 
 
 def _placed(text: str) -> tuple[Any, ...]:
-    """Return the place of a text among ids that are numbers: none, numbers, NaN, all others."""
+    """Return a text's place among ids that are numbers: none, numbers, NaN, all others."""
     if not text:
         return (0,)
     if _WRITTEN_SPECIAL.fullmatch(text):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import duckdb
 
 Result = Literal["boolean", "timestamp", "interval", "bigint", "double", "string", "date"]
-"""The types of an expression's result: an interval is its microseconds, as int64."""
+"""The types of expressions' results: an interval is microseconds, as int64."""
 TIME = pa.timestamp("us", "UTC")
 _ARROW: Mapping[Result, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -79,10 +79,10 @@ class Expression:
 
 @dataclass(frozen=True)
 class Step:
-    """One column of a `Computation`."""
+    """A column of a `Computation`."""
 
     sql: str
-    """DuckDB's, over the columns c0, c1, ... of the computation, and the columns k0, k1, ... of its earlier steps."""
+    """DuckDB's SQL, over the computation's columns c0, c1, ... and the earlier steps' columns k0, k1, ... ."""
     result: Result
     level: int
     """0 if it reads no other step, else one more than the greatest step it reads."""
@@ -102,7 +102,7 @@ class Computation:
 
     @property
     def types(self) -> dict[str, pa.DataType]:
-        """The types of the columns that it returns."""
+        """The types of the result columns."""
         return {name: _ARROW[self.steps[step].result] for name, step in self.outputs.items()}
 
     def evaluate(self, columns: Mapping[str, pa.Array | pa.ChunkedArray], rows: int) -> dict[str, pa.Array]:
@@ -124,7 +124,7 @@ class Computation:
 
 
 def _registered(names: Sequence[str], columns: Mapping[str, pa.Array | pa.ChunkedArray], rows: int) -> pa.Table:
-    """Return the columns of these names as c0, c1, ...; a table needs one at least."""
+    """Return the named columns as c0, c1, ...; a table needs at least one."""
     arrays = [_plain(combined(columns[name])) for name in names] or [pa.nulls(rows, pa.bool_())]
     return pa.Table.from_arrays(arrays, names=[f"c{i}" for i in range(len(arrays))])
 
@@ -152,7 +152,7 @@ def _connection() -> "duckdb.DuckDBPyConnection":
     for name, (function, takes, gives) in LENIENT.items():
         types, type_ = [duckdb.sqltype("varchar")] * takes, duckdb.sqltype(gives)
         connection.create_function(name, function, types, type_, type="arrow", null_handling="special")  # type: ignore[call-overload]
-    # DuckDB complains at the end of a process about a connection that is still there.
+    # DuckDB complains at a process's end about a remaining connection.
     atexit.register(_connection.cache_clear)
     atexit.register(connection.close)
     return connection

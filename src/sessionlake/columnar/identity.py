@@ -28,7 +28,7 @@ SEED = 42
 _FEW = 64
 """So few texts of equal length are hashed sooner singly."""
 _ROWS = 1 << 20
-"""Texts that are hashed at a time; bounds the memory that all steps take."""
+"""Texts hashed at a time; bounds the steps' memory."""
 
 
 def record_ids(keys: pa.Array, *numbers: Ints) -> Ints:

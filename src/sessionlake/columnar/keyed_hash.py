@@ -39,7 +39,7 @@ def keyed_hashes(texts: pa.Array, secret: bytes) -> Hashes:
     long = np.flatnonzero(lengths >= _LONG)
     digests = [hashlib.blake2b(data[starts[n] : starts[n] + sizes[n]].data, key=secret, digest_size=32) for n in long]
     starts[long], sizes[long] = len(data) + 32 * np.arange(len(long)), 32
-    # The last word of a text may be read beyond its end.
+    # A text's last word may be read beyond its end.
     data = np.concatenate([data, np.frombuffer(b"".join(d.digest() for d in digests) + bytes(8), np.uint8)])
     found = np.empty(len(lengths), np.uint64)
     few = np.ones(len(lengths), bool)

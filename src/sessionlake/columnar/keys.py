@@ -45,10 +45,10 @@ def by_shard(kind: str, table: pa.Table, shard: npt.NDArray[np.int64]) -> Iterat
     if not table.num_rows:
         return
     if not shard.any():
-        # All rows are of shard 0, for example if there is only one shard: nothing is moved.
+        # All rows are of shard 0, for example with a single shard: nothing is moved.
         yield 0, kind, table
         return
-    # Stable: the rows of a shard stay in their order.
+    # Stable: a shard's rows stay in order.
     order = np.argsort(shard, kind="stable")
     sorted_table = table.take(pa.array(order))
     numbers, starts = np.unique(shard[order], return_index=True)
@@ -58,7 +58,7 @@ def by_shard(kind: str, table: pa.Table, shard: npt.NDArray[np.int64]) -> Iterat
 
 
 _BACKSLASH, _QUOTE = b"\xff", b"\xfe"
-"""Bytes that no UTF-8 has, for a backslash and a quote of a text."""
+"""Bytes outside of UTF-8, for a text's backslash and quote."""
 
 
 def joint_key(texts: Sequence[pa.Array]) -> pa.Array:

@@ -120,7 +120,7 @@ def _in_object(tokens: Iterator[_Token], keys: list[str], depth: int) -> str | N
 
 
 def _copy(tokens: Iterator[_Token], token: _Token, depth: int, out: list[str] | None) -> None:
-    """Read the value that begins with a token, and write it to `out` if that is given."""
+    """Read the value from a token on, and write it to `out` if given."""
     open_: list[str] = []
     while True:
         if token.kind in _CLOSING:
@@ -190,7 +190,7 @@ def java_double(value: float) -> str:
 
 def _read(text: str) -> str:
     if "\\" in text:
-        # Two escaped halves of a character are one character; a half alone stays as it is.
+        # Two escaped halves of a character form a character; a half alone stays as it is.
         text = _ESCAPED.sub(_unescaped, text).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
     if len(text) * 2 > _LONGEST_TEXT and _length(text) > _LONGEST_TEXT:
         raise _WrongError

@@ -85,7 +85,7 @@ def _days_of(text: str) -> int | None:
 
 
 def time_us(text: str) -> int | None:
-    """Return the microseconds of one text."""
+    """Return a text's microseconds."""
     found = _TIME_TEXT.fullmatch(text.strip(_BLANKS))
     days = None if found is None else _days(*found.groups()[:4])
     if found is None or days is None:
@@ -129,7 +129,7 @@ def _fixed(zone: str) -> int | None:
 
 
 def _offset_s(zone: str, local_s: int) -> int | None:
-    """Return the seconds that a zone was ahead of UTC at a local time; None for no zone of Java's."""
+    """Return the seconds of a zone ahead of UTC at a local time; None for no zone of Java's."""
     zone = _SHORT.get(zone, zone)
     if zone in _UTC:
         return 0

@@ -8,13 +8,13 @@ import pyarrow as pa
 from sessionlake.columnar.arrays import Ints, argsort, combined
 
 VERSION = "_version"
-"""The column of a version's number. The greatest number counts. Null is for a row that has no versions."""
+"""The column of a version's number. The greatest number counts. Null stands for a row without versions."""
 OLDEST = -1
 """The least number of a version."""
 LIVE = "_live"
-"""The column that says whether a version is a row, if it is the newest one."""
+"""The column that says whether a version, if it is the newest, is a row."""
 KEY, NAME = "key", "_name"
-"""The column of the key, and the beginning of the names of the columns that name a row together with it."""
+"""The key's column, and the prefix of the columns that name a row together with it."""
 _HELD_BYTES = 64 << 20
 """So many bytes of versions are held, or as many as the last newest versions had, before the next search for the newest."""
 
@@ -48,13 +48,13 @@ def _together(pieces: Sequence[pa.Table]) -> pa.Table:
 
 
 def _newest(rows: pa.Table) -> pa.Table:
-    """Return of each row the newest version, and rows without one."""
+    """Return each row's newest version, and rows without a version."""
     if VERSION not in rows.column_names or rows[VERSION].null_count == len(rows):
         return rows
     without = rows.filter(rows[VERSION].is_null())
     rows = rows.filter(rows[VERSION].is_valid()) if len(without) else rows
     version: Ints = combined(rows[VERSION]).to_numpy() - OLDEST
-    # The place of each row in order of versions, equal ones in the order of the pieces.
+    # Each row's place in version order, equal versions in the order of the pieces.
     order = argsort(version, int(version.max()) + 1)
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))

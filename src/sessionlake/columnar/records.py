@@ -31,7 +31,7 @@ class Records:
     revision: Ints
     state: pa.Array
     until: Ints | None = None
-    """The last time at which an event still joins the record, if that does not follow from its end."""
+    """The last time at which an event still joins the record, if its end does not determine it."""
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -44,7 +44,7 @@ class Records:
 
     @classmethod
     def from_table(cls, codes: Ints, table: pa.Table) -> "Records":
-        """Return the records of a table's columns start_us, end_us, event_count, revision, state, and until_us if it has that."""
+        """Return the records from a table's columns start_us, end_us, event_count, revision, state, and until_us if present."""
         names = ("start_us", "end_us", "event_count", "revision")
         start, end, count, revision = (table[name].to_numpy() for name in names)
         until = table[UNTIL].to_numpy() if UNTIL in table.column_names else None
@@ -76,6 +76,6 @@ def concat(parts: Sequence[Records]) -> Records:
 
 
 def together(parts: Sequence[tuple[int, Ints | None]]) -> Ints | None:
-    """Return a column of several parts (rows, column) as one, for example `until`. Either all parts with rows have the column, or none has."""
+    """Return several parts' column (rows, column) as one, for example `until`. Either all parts with rows have the column, or none has."""
     known = [column for rows, column in parts if rows and column is not None]
     return np.concatenate(known) if known else None

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from sessionlake.errors import ConfigError
 
 _SHOWN = 40
-"""The characters of the text from the place on that an error shows."""
+"""The number of characters of the text, from the place on, in an error."""
 
 
 class SqlError(ConfigError):
@@ -24,7 +24,7 @@ def sql_error(setting: str, told: str, place: str = "") -> SqlError:
 
 @dataclass(frozen=True)
 class Origin:
-    """The text in a config that SQL was made of."""
+    """A text in a config, the source of SQL."""
 
     text: str
     pieces: tuple[tuple[int, int], ...] = ((0, 0),)

@@ -1,4 +1,4 @@
-"""The order of texts, by words of their bytes: Arrow sorts texts by comparing two at a time."""
+"""The order of texts, by words of bytes: Arrow sorts texts by comparing two at a time."""
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ _BITS = 40
 """Bits of a later round's word; the bits above have the group's number, which is below 2^24."""
 _MOST = 1 << (64 - _BITS)
 _FIRST_BYTES = np.array([(1 << 64) - (1 << (64 - 8 * n)) for n in range(9)], np.uint64)
-"""Masks that keep the first n bytes of a word."""
+"""Masks for the first n bytes of a word."""
 
 
 def sorted_codes(keys: pa.ChunkedArray | pa.Array) -> tuple[Ints, pa.Array]:
@@ -29,7 +29,7 @@ def sorted_codes(keys: pa.ChunkedArray | pa.Array) -> tuple[Ints, pa.Array]:
     """
     encoded = combined(keys).dictionary_encode()
     order = text_order(encoded.dictionary)
-    # `order` lists the dictionary's entries by rank; its inverse permutation gives the rank of each entry.
+    # `order` lists the dictionary's entries by rank; the inverse permutation gives each entry's rank.
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
     return rank[encoded.indices.to_numpy()], encoded.dictionary.take(pa.array(order))
@@ -79,7 +79,7 @@ class _Bytes:
         self._begin, self._length = begin, length
 
     def words(self, rows: Ints | slice, at: int) -> Words:
-        """Return the eight bytes of texts from a place on, as numbers that sort as they do; zeros follow the end of a text."""
+        """Return eight bytes of each text from a place on, as numbers of the same order; zeros follow a text's end."""
         left = np.clip(self._length[rows] - at, 0, 8)
         # A text that has ended before the place would be read beyond the buffer: it is read anywhere, and all bytes are cut off.
         found = self._windows[np.where(left > 0, self._begin[rows] + at, 0)]

@@ -30,9 +30,9 @@ class Shape:
     at: str
     """The section's name in a config."""
     models: tuple[Model, ...]
-    """The models of the section, one for each variant."""
+    """The section's models, one for each variant."""
     fixed: Mapping[str, Any] = field(default_factory=dict)
-    """The keys that the class itself has, with their values."""
+    """The class's own keys, with their values."""
     first: str | None = None
     """The key that needs no name."""
     hidden: frozenset[str] = frozenset()
@@ -40,7 +40,7 @@ class Shape:
     listed: bool = False
     """Whether a config has a list of such sections."""
     also: tuple[str, ...] = ()
-    """Further sections that the class is of."""
+    """Further sections of the class."""
 
     def keys(self) -> dict[str, list[FieldInfo]]:
         """Return the keys by their names in Python, each with its field in the models that have it."""
@@ -58,7 +58,7 @@ class Shape:
         return type(self.name, (self.base,), {"__doc__": self.doc(), "__module__": "sessionlake", **more})
 
     def doc(self) -> str:
-        """Return the text of its help."""
+        """Return its help text."""
         told = " and ".join(f"[{at}]" for at in (self.at, *self.also))
         variants = f"The section{'s' if self.also else ''} {told}, of which there are variants."
         first = variants if len(self.models) > 1 else (self.models[0].__doc__ or "").splitlines()[0]

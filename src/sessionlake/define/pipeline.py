@@ -48,7 +48,7 @@ class Pipeline:
     """
 
     config: Config
-    """The checked config, with absolute paths: for `sessionlake.read` and all functions that take one."""
+    """The checked config, with absolute paths: for `sessionlake.read` and all functions of configs."""
 
     def __init__(self, name: str, *, operator: Operator, directory: str | Path = ".", **given: "Unpack[Given]") -> None:
         document = document_of(name, operator, given)

@@ -14,7 +14,7 @@ class Section:
     FIRST: ClassVar[str | None] = None
     """The key whose value may be given without its name."""
     ALIASES: ClassVar[Mapping[str, str]] = {}
-    """The keys that can't be names in Python, by the names that stand for them."""
+    """Keys that can't be names in Python, by their substitutes."""
 
     def __init__(self, *first: Any, **values: Any) -> None:
         if len(first) > (self.FIRST is not None):

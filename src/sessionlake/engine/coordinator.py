@@ -54,7 +54,7 @@ _FEW_SHARDS, _FEW_CORES = 8, 2
 that for many shards on many cores alone."""
 
 _LITTLE_STATE = 8 << 20
-"""Bytes in files of a state that is restored, up to which Spark is through sooner without generated code (docs/decisions/0010)."""
+"""Bytes of a restored state's files up to which Spark finishes sooner without generated code (docs/decisions/0010)."""
 
 
 @dataclass
@@ -68,10 +68,10 @@ class Seen:
 
 
 class Coordinator:
-    """Commit batches of one pipeline, one at a time; one instance a driver."""
+    """Commit a pipeline's batches, one at a time; one instance for each driver."""
 
     def __init__(self, spark: SparkSession, tables: Tables, pipeline: Pipeline, first: int = 0) -> None:
-        """Look at the tables; if they have no batch, `first` is the number of the first one."""
+        """Look at the tables; without a batch, `first` is the first batch's number."""
         self._spark, self._tables, self._pipeline, self._first = spark, tables, pipeline, first
         marks = {output.table: tables[output.table].newest_mark() for output in pipeline.outputs}
         commits = {
@@ -154,7 +154,7 @@ class Coordinator:
 
     @contextmanager
     def _beginning_term(self) -> Iterator[None]:
-        """Begin this driver's term while the block runs; whatever becomes of that is waited for, and an error of the term comes first."""
+        """Begin this driver's term while the block runs; wait for the block's end, however it ends. An error of the term comes first."""
         if self._term is not None:
             yield
             return
@@ -206,7 +206,7 @@ class Coordinator:
         return self._pipeline if settings == self._pipeline.settings else self._pipeline.under(settings)
 
     def _is_committed(self, batch_id: int, planned: str | None) -> bool:
-        """Say whether the batch is the last committed one; PipelineStateError if it is neither that nor the next."""
+        """Say whether the batch is the last committed batch; PipelineStateError if it is neither this nor the next."""
         last = self._first - 1 if self.last is None else self.last.batch_id
         other_input = False
         if batch_id == last and self.last is not None:
@@ -300,7 +300,7 @@ class Coordinator:
         return is_local(spark) and (p.shards <= _FEW_SHARDS or spark.sparkContext.defaultParallelism <= _FEW_CORES)
 
     def _round(self, wire: DataFrame, task: ShardTask) -> Outcome:
-        """Run the shards once; again, with the executors that are left, if one is lost meanwhile."""
+        """Run the shards; run them again on the remaining executors if one is lost meanwhile."""
         shards = self._pipeline.shards
         for _ in range(_LOSSES):
             placed = None if is_local(self._spark) else place(self._spark, shards)
@@ -343,7 +343,7 @@ class Coordinator:
         return map_in_arrow(rows, split, WIRE_DDL)
 
     def _handed(self, stored: DataFrame, restoring: frozenset[int], parts: int) -> DataFrame:
-        """Return stored state as wire rows of the shards that are restored, each shard's in so many parts."""
+        """Return stored state as wire rows for the restored shards, each shard's in so many parts."""
         count = self._pipeline.shards
 
         def split(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
@@ -352,7 +352,7 @@ class Coordinator:
         wire = map_in_arrow(stored, split, WIRE_DDL)
         if is_local(self._spark) or VERSION not in stored.columns:
             return wire
-        # A task of a cluster is handed its rows at once, so older versions must not be among them.
+        # A cluster's task gets its rows at once, so older versions must not be among them.
         folder = self._pipeline.store_dir
 
         def merge(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
@@ -393,7 +393,7 @@ class Coordinator:
         return tuple(outcome.cursors.get(s, before[s] if before else {}) for s in range(self._pipeline.shards))
 
     def _commit(self, output: Output, outcome: Outcome, batch: BatchCommit) -> int:
-        """Commit a table's files, unless an interrupted attempt of the batch has done so with its own; return the version."""
+        """Commit a table's files, unless an interrupted attempt of the batch has committed its own; return the version."""
         seen = self._seen[output.table]
         if seen.batch_id >= batch.batch_id:
             return seen.version

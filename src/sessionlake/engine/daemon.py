@@ -22,7 +22,7 @@ WARM = (
     "sessionlake.engine.shard",
     "sessionlake.engine.split",
 )
-"""Modules that the tasks of every pipeline import. Each worker is a fork of this process, so it need not import them again."""
+"""Modules that every pipeline's tasks import. Each worker is a fork of this process, so it need not import them again."""
 OPERATORS = "sessionlake.config.operators"
 """The module that lists the operators."""
 
@@ -65,7 +65,7 @@ def quiet(daemon: Any) -> None:
 
 
 def _operators() -> list[str]:
-    """Return the modules of the operators' workers' halves: `operator`, next to the kind that an entry names."""
+    """Return the modules of the operators' workers' halves: `operator`, next to an entry's kind."""
     entries = importlib.import_module(OPERATORS).OPERATORS.values()
     return [f"{entry.kind.partition(':')[0].rpartition('.')[0]}.operator" for entry in entries]
 

@@ -31,7 +31,7 @@ def from_payload(payload: pa.Buffer) -> pa.Table:
 
 
 def wire_rows(pieces: Iterable[tuple[int, str, pa.Table]]) -> Iterator[pa.RecordBatch]:
-    """Yield each (shard, kind, table) as one row of WIRE_SCHEMA."""
+    """Yield each (shard, kind, table) as a row of WIRE_SCHEMA."""
     for shard, kind, table in pieces:
         yield pa.RecordBatch.from_arrays(
             [pa.array([shard], pa.int32()), pa.array([kind]), pa.array([to_payload(table)], pa.binary())],
@@ -70,7 +70,7 @@ def reports_among(inputs: dict[str, pa.Table]) -> list[bytes]:
 
 
 def stale_report(shard: int, cause: str) -> pa.RecordBatch:
-    """Return the report that a shard needs its stored state, and why."""
+    """Return a shard's report of missing stored state, and the reason."""
     return report_batch(STALE, json.dumps({"shard": shard, "cause": cause}).encode())
 
 

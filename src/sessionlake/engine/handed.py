@@ -19,7 +19,7 @@ from sessionlake.engine.exchange import from_payload, read_wire
 from sessionlake.errors import StoreError
 
 RESTORE = "restore"
-"""The kind of the wire rows of stored state, before the number of the part."""
+"""The kind of the wire rows of stored state, before the part's number."""
 _PART_BYTES, _MOST_PARTS = 16 << 20, 64
 """Bytes in the tables' files for which a shard's state gets another part, some 800,000 sessions of two aggregates, and how many parts at most.
 
@@ -62,7 +62,7 @@ def merged_pieces(batches: Iterable[pa.RecordBatch], folder: Path) -> Iterator[t
 
 
 class HandedIn:
-    """The wire rows of `handed_pieces` that a task has taken, in a file without a name: a kill leaves nothing of it."""
+    """A task's wire rows of `handed_pieces`, in an unnamed file: a kill leaves nothing behind."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -70,7 +70,7 @@ class HandedIn:
         self._places: dict[int, dict[int, list[tuple[int, int]]]] = {}
 
     def take(self, shard: int, kind: str, payload: pa.Buffer) -> bool:
-        """Take a wire row, and say whether it is one of handed-in state. StoreError if it can't be written."""
+        """Take a wire row, and say whether it is handed-in state. StoreError if it can't be written."""
         name, _, part = kind.partition(" ")
         if name != RESTORE or not part:
             return False

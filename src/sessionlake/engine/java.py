@@ -28,7 +28,7 @@ LOCAL_FILES = {
 """Local files without Hadoop's child processes (jars/LocalFiles.scala)."""
 _CLASS_PATH = "SPARK_DIST_CLASSPATH"
 _NO_DTD = "-Djavax.xml.accessExternalDTD="
-"""Java's XML parsers open no address and no file that a document names: some SQL functions parse texts of whoever wrote the SQL."""
+"""Java's XML parsers open no address and no file from a document: some SQL functions parse texts of whoever wrote the SQL."""
 _SECRET = re.compile(r"(?i)secret|password|token|access[.]?key|account[.]?key|api[.]?key|credential")
 
 
@@ -114,7 +114,7 @@ def without_secrets(conf: SparkConf) -> SparkConf:
 
 
 def _forward(stream: IO[bytes]) -> None:
-    """Pass the JVM's standard error on; no option of Java's silences the warning that is left out."""
+    """Pass on the JVM's standard error, except for a warning that no option of Java's silences."""
     for line in stream:
         if not line.startswith(BOOT_NOISE):
             with suppress(OSError):  # if nobody reads it any more, Java must still not wait for a full pipe

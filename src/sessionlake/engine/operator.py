@@ -16,7 +16,7 @@ from sessionlake.sources.decoding.rows import Rows
 from sessionlake.store.api import OpenSegments, ShardStore
 
 Inputs = Mapping[str, pa.Table]
-"""Rows of one shard by kind; a kind without rows is absent."""
+"""A shard's rows by kind; a kind without rows is absent."""
 LOOKUP, TICK = "cold", "tick"
 """Kinds of the rows that the engine supplies: rows that shards asked for; for operators with
 `ticks` a row from each map task, with its numbers (`Counted`) as columns."""
@@ -39,7 +39,7 @@ class StateStat(str):
         return stat
 
     def of(self, part: object) -> "StateStat":
-        """Return the name of the same number of a part, as of an input."""
+        """Return the name of the same number for a part, such as an input."""
         return StateStat(f"{self}:{part}", greatest=self.greatest)
 
     def parts(self, stats: Mapping[str, int]) -> Iterator[tuple[str, int]]:
@@ -52,7 +52,7 @@ class StateStat(str):
 
 @dataclass(frozen=True)
 class BatchContext:
-    """The inputs of a batch besides its rows and the stores. With the same inputs a batch has the same result."""
+    """A batch's inputs besides its rows and the stores. Equal inputs give a batch an equal result."""
 
     batch_id: int
     commit_id: str
@@ -61,7 +61,7 @@ class BatchContext:
     clock_us: int = 0
     """When the batch began, as the stream's offset log has it: the same on a rerun."""
     last_us: int | None = None
-    """When the last commit was made, by the clock of its driver; None before the first."""
+    """Time of the last commit, by its driver's clock; None before the first."""
     files: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """For each event input, the batch's source files by name, each with its rank in the source's order. It is empty if the
     pipeline's kind does not ask for it. Operators that number messages use it (`stream/positions.py`)."""
@@ -74,7 +74,7 @@ class BatchContext:
     keeps_replaced: bool = False
     """Whether `ShardResult.replaced` is asked for."""
     cursor: Mapping[str, Any] = field(default_factory=dict)
-    """The `ShardResult.cursor` of the shard's last task, in JSON values; empty before the first one, and in map tasks."""
+    """The last `ShardResult.cursor` of the shard, in JSON values; empty before the first, and in map tasks."""
     handed_in: bool = False
     """Rows that shards asked for (`ShardResult.needs`) are among the inputs."""
 
@@ -91,16 +91,16 @@ class Keyed:
 
 @dataclass(frozen=True)
 class Aside:
-    """Rows of an output that need no shard: the task that made them writes them."""
+    """Output rows without a shard: the task that made them writes them."""
 
     kind: str
-    """The kind of one of the pipeline's outputs."""
+    """The kind of a pipeline's output."""
     rows: pa.Table
 
 
 @dataclass(frozen=True)
 class Everywhere:
-    """Rows that go to every shard; few, since each shard gets all of them."""
+    """Rows for every shard; few, since each shard gets all of them."""
 
     kind: str
     rows: pa.Table
@@ -119,7 +119,7 @@ Split = Iterator[Piece]
 
 @dataclass(frozen=True)
 class ShardResult:
-    """The result of an operator for one shard's rows."""
+    """An operator's result for a shard's rows."""
 
     changes: pa.Table
     writes: pa.Table | None
@@ -131,14 +131,14 @@ class ShardResult:
     """A few JSON values for the shard's next task; None leaves those that there are. They are part of the batch's commit,
     and forgotten if the shards are cut again."""
     needs: pa.Table | None = None
-    """Rows that the shard needs before it can compute the batch. If there are any, the rest of the result is ignored."""
+    """Rows that the shard needs before it can compute the batch. If there are any, the other results are ignored."""
     replaced: pa.Table | None = None
     """The rows that `changes` replace or delete, as they were sent, in the form of changes. An operator whose section
     `knows_replaced` gives them if the context asks for them."""
 
 
 def counts_of(stats: Mapping[str, int]) -> dict[str, int]:
-    """Return the numbers that are counts of a batch."""
+    """Return the numbers that are a batch's counts."""
     return {name: value for name, value in stats.items() if not isinstance(name, StateStat)}
 
 
@@ -156,7 +156,7 @@ def reported(stats: Mapping[str, int]) -> dict[str, Any]:
 
 
 def stats_of(report: Mapping[str, Any]) -> dict[str, int]:
-    """Return the numbers of a report, their names as the task had them."""
+    """Return a report's numbers, named as in the task."""
     known = report[_STATE_STATS]
     return {StateStat(n, greatest=known[n]) if n in known else n: value for n, value in report["stats"].items()}
 
@@ -179,7 +179,7 @@ class Operator(Protocol[Store]):
         """Whether every shard runs in every batch, also without rows, and receives a row from each map task (kind TICK)."""
 
     def columns(self, name: str) -> EventColumns:
-        """Return the columns that are read of an event input."""
+        """Return an event input's read columns."""
 
     def split(self, rows: pa.Table, context: BatchContext) -> Split:
         """Turn source rows into rows with keys, rows of outputs, and numbers; runs before the shuffle.
@@ -197,7 +197,7 @@ class Operator(Protocol[Store]):
         """
 
     def split_rows(self, context: BatchContext, name: str, number: int, rows: Rows) -> Split:
-        """Turn rows of an event input, with all that is looked up, into pieces; the arguments as in `split_read`."""
+        """Turn rows of an event input, with all look-ups, into pieces; arguments as in `split_read`."""
 
     def split_corrections(self, context: BatchContext, table: pa.Table) -> Split:
         """Turn rows of the table of corrections into pieces."""
@@ -206,10 +206,10 @@ class Operator(Protocol[Store]):
         """Turn corrections that the source sent among its events, as rows of the corrections table, into pieces."""
 
     def open_store(self, path: Path, opened: OpenSegments = ...) -> Store:
-        """Open the store of a shard, by default in a database of its own."""
+        """Open a shard's store, by default in its own database."""
 
     def apply(self, inputs: Inputs, store: Store, context: BatchContext) -> ShardResult:
-        """Compute a shard; must not change the store and must be a function of its arguments."""
+        """Compute a shard, as a function of its arguments, without a change to the store."""
 
     def commit(self, store: Store, writes: pa.Table, meta: dict[str, bytes], context: BatchContext) -> None:
         """Apply writes and metadata to the store, atomically."""

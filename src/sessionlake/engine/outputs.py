@@ -36,7 +36,7 @@ class Output:
     rows: Callable[[pa.Table], pa.Table]
     """Converts the operator's output rows to the table's other columns."""
     key: str | None = None
-    """The column by which rows are looked up, if it is one with many values: files then have a Bloom filter of it."""
+    """The column for look-ups of rows, if it is a single column of many values: files then have a Bloom filter for it."""
     guarded: bool = False
     """Whether the pipeline stops if another writer has changed rows, because its state is read from them. Users may delete rows of
     side tables, since the stream computes nothing from them."""
@@ -63,7 +63,7 @@ class OutputWriter:
         repeated = [
             name for name in ("op", "reason", "kind", "outcome", "revision", *marks) if name in output.schema.names
         ]
-        # A look-up then reads few of the files that lack the key: of 200 in 24 ms in DuckDB, in place of 141. It takes a
+        # A look-up then reads few files without the key: of 200 in 24 ms in DuckDB, in place of 141. It takes a
         # millisecond for 50,000 rows, and a twentieth of the bytes.
         bloom = {output.key: {"ndv": ROWS_HELD, "fpp": 0.01}} if output.key else None
         self._file = pq.ParquetWriter(

@@ -116,7 +116,7 @@ class _Summed(io.RawIOBase):
         return len(data)
 
     def end(self) -> None:
-        """Write the checksum of all that was written."""
+        """Write the checksum of everything written."""
         self._put(self._digest.digest())
 
     def _put(self, data: Any) -> None:
@@ -168,7 +168,7 @@ def marked(folder: Path) -> list[int]:
 
 def remove_marked(path: Path) -> str | None:
     """Remove a store and its pending writes if it is marked; return the cause, None if it was not. StoreError if a file can't be removed."""
-    # The marker is removed last, so that a removal that was interrupted is done again.
+    # The marker goes last, so that an interrupted removal is repeated.
     cause = cause_of(path)
     if cause is not None:
         erase_store(path)
@@ -176,7 +176,7 @@ def remove_marked(path: Path) -> str | None:
 
 
 def erase_store(path: Path) -> None:
-    """Remove a store, its pending writes and its marker, if they are there."""
+    """Remove a store, its pending writes and its marker, if present."""
     remove_store(path)
     Pending(path.with_suffix(PENDING)).clear()
     path.with_suffix(FORGET).unlink(missing_ok=True)

@@ -18,7 +18,7 @@ The second argument is the previous batch's versions."""
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The properties of a pipeline that the coordinator needs."""
+    """A pipeline's properties for the coordinator."""
 
     name: str
     checkpoint_id: str
@@ -37,11 +37,11 @@ class Pipeline:
     asked_for: Callable[[Operator[Any], dict[str, Any], DataFrame], DataFrame]
     """Rows (key, ...) that answer shards' needs."""
     input_of: Callable[[int], str | None]
-    """A fingerprint of the input that the stream's offset log has for a batch."""
+    """A fingerprint of a batch's input in the stream's offset log."""
     store_layout: Callable[[Operator[Any]], str]
-    """The settings that a store's content depends on, besides its keys. If the layout changes, every store is restored."""
+    """The settings behind a store's content, besides its keys. If the layout changes, every store is restored."""
     pins: PinsOf = lambda before, _: before or {}
-    """The versions of further inputs that a batch reads."""
+    """The versions of a batch's further inputs."""
     checked: Callable[[Operator[Any], dict[str, Any], dict[str, int]], Sequence[str]] = lambda *_: ()
     """Check a batch's numbers before any part of it is committed. It takes the operator, the state
     before the batch, and the numbers. It returns messages for the log, or raises an error, which refuses the batch."""

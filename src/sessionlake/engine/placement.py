@@ -20,7 +20,7 @@ from sessionlake.warehouse.spark_columns import map_in_arrow
 
 @dataclass(frozen=True)
 class Placed:
-    """The shards' executors as of the last look, and the anchor that makes Spark keep to them."""
+    """The shards' executors at the last look, and the anchor that makes Spark keep to them."""
 
     held: Mapping[str, Sequence[int]]
     """Per live executor, as Spark names a location: its shards in the order in which it got them."""

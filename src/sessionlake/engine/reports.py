@@ -23,19 +23,19 @@ class Outcome:
     stats: dict[str, int]
     touched: frozenset[int]
     stale: dict[int, str]
-    """Shards that need their stored state, and why (`shard.CAUSES`)."""
+    """Shards without stored state, and the reasons (`shard.CAUSES`)."""
     needs: tuple[pa.Table, ...]
     files: tuple[DataFile, ...]
     places: dict[int, tuple[str, str]]
     """For each shard with rows: its executor and its store's state (`shard.NEW`, KEPT, RESTORED)."""
     cursors: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
-    """For each shard that returned some: values for its next task."""
+    """Values for the next task of each shard that returned some."""
     causes: Mapping[int, str] = field(default_factory=dict)
     """As `stale`, of all rounds of the batch."""
 
 
 def read_reports(reports: DataFrame) -> Outcome:
-    """Run the tasks and return the sum of their reports."""
+    """Run the tasks and sum their reports."""
     stats: dict[str, int] = {}
     touched, stale, needs, files = set(), {}, [], []
     places: dict[int, tuple[str, str]] = {}

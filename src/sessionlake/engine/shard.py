@@ -59,7 +59,7 @@ class ShardTask:
     outputs: tuple[Output, ...]
     store_dir: str
     expected: tuple[str | None, ...]
-    """Per shard: the commit_id that its store must be at; None if no batch has touched it."""
+    """Each shard's required commit_id of the store; None if no batch has touched it."""
     restoring: frozenset[int] = frozenset()
     """Shards whose store is replaced by the received stored state."""
     cursors: tuple[Mapping[str, Any], ...] = ()
@@ -67,7 +67,7 @@ class ShardTask:
     store_engine: StoreEngine = FILES
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the reports of the shards among the wire rows (one in a Spark partition)."""
+        """Yield the reports of the shards among the wire rows (a single shard in a Spark partition)."""
         with closing(HandedIn(Path(expanded(self.store_dir)))) as handed:
             for shard, inputs in sorted(exchange.read_wire(batches, handed.take).items()):
                 for report in exchange.reports_among(inputs):
@@ -76,7 +76,7 @@ class ShardTask:
                     yield from self.run_shard(shard, inputs, handed.parts(shard))
 
     def run_shard(self, shard: int, inputs: Inputs, handed: Iterable[pa.Table] = ()) -> Iterator[pa.RecordBatch]:
-        """Yield the report of a shard; `handed` is its stored state if it is to be restored, in parts of other keys each."""
+        """Yield a shard's report; `handed` is its stored state for a restore, in parts of other keys each."""
         path = Path(expanded(self.store_dir)) / str(shard)
         pending = Pending(path.with_suffix(PENDING))
         # The supplied state may be older than a removal marker: then the store is removed before another batch uses it.
@@ -210,7 +210,7 @@ def _remove(path: Path) -> None:
 
 
 def _executor_of_this() -> str:
-    """Return a name for this executor: its host, and the process that forks the executor's Python workers."""
+    """Return this executor's name: its host, and the process that forks its Python workers."""
     return f"{socket.gethostname()}/{os.getppid()}"
 
 

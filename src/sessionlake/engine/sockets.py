@@ -63,7 +63,7 @@ def fair_pools(weights: Mapping[str, int]) -> dict[str, str]:
 
 
 def work_in_pool(spark: SparkSession, pool: str) -> None:
-    """Let what this thread does with Spark, and the queries that it starts, have the share of a pool."""
+    """Give this thread's work in Spark, and its queries, a pool's share."""
     spark.sparkContext.setLocalProperty(_POOL, pool)
 
 

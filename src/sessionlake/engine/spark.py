@@ -54,12 +54,12 @@ DEFAULTS: Mapping[str, str] = {
     "spark.sql.extensions": DELTA_EXTENSION,
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.session.timeZone": "UTC",
-    # A shard's task must stay one task, on the executor that holds the shard's store, without a concurrent second attempt.
+    # A shard's task must stay a single task, on the executor with the shard's store, without a concurrent second attempt.
     "spark.sql.adaptive.enabled": "false",
     "spark.shuffle.reduceLocality.enabled": "false",
     "spark.speculation": "false",
     # A shard that an idle executor takes over is restored there, and later restored again on the executor to which it belongs.
-    # To wait is cheaper. But the shards of an executor that dies in mid-batch wait for that long, too.
+    # Waiting is cheaper. But the shards of an executor that dies in mid-batch wait so long, too.
     "spark.locality.wait.process": "30s",
     "spark.locality.wait.node": "0s",
     "spark.locality.wait.rack": "0s",
@@ -72,9 +72,9 @@ DEFAULTS: Mapping[str, str] = {
     # JVM and worker overlap by batch. 4M rows of 200 bytes: 2.3 s, 150 MB a worker; in batches of 1M 4.3 s, 520 MB
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.sql.execution.arrow.maxBytesPerBatch": "67108864",
-    # Delta's default of 50 partitions is for logs of many millions of files.
+    # Delta's default of 50 partitions suits logs of many millions of files.
     "spark.databricks.delta.snapshotPartitions": "2",
-    # Spark lists more than 32 paths by a job with one task for each path, up to this number. VACUUM uses that number of tasks
+    # Spark lists more than 32 paths by a job with a task for each path, up to this number. VACUUM uses so many tasks
     # even for a table of ten files.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "32",
     "spark.ui.enabled": "false",
@@ -124,12 +124,12 @@ def build_session(
     little = LITTLE_JAVA if little_java and in_one_jvm(conf) else {}
     here = _on_this_machine() if local_mode else {}
     if metastore:
-        # A new schema keeps the path of its folder: on this machine Spark's own default.
+        # A new schema keeps its folder's path: on this machine Spark's own default.
         here |= {_CATALOG: "hive", **({_FOLDER: str(Path.cwd() / "spark-warehouse")} if local_mode else {})}
     for key, value in {**DEFAULTS, **little, **here}.items():
         conf.setIfMissing(key, value)
 
-    # PySpark would log the text of an error that it also raises.
+    # PySpark would log an error's text and also raise the error.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     _use_this_python(local_mode=local_mode)
     if submitted:
@@ -142,7 +142,7 @@ def build_session(
     check_versions(
         str(spark_package.__getattr__("MODULE$").SPARK_VERSION()), str(delta_package.__getattr__("MODULE$").VERSION())
     )
-    # The context alone: its handler of ctrl-C must be gone before the session, which calls Java many times, is made.
+    # The context alone: its handler of ctrl-C must go before the session is made, which calls Java many times.
     with handlers_kept():
         SparkContext.getOrCreate(conf)
     return SparkSession.builder.config(conf=conf).getOrCreate()
@@ -159,13 +159,13 @@ def check_versions(spark: str, delta: str) -> None:
 
 
 def _on_this_machine() -> dict[str, str]:
-    """Keep Spark on the loopback address, and its temporary files in a folder that is removed at exit."""
+    """Keep Spark on the loopback address, and its temporary files in a folder removed at exit."""
     folder = socket_folder()
     return {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.python.unix.domain.socket.dir": folder,
-        # Spark makes the folder of its own tables even if there are none: by default in the user's directory.
+        # Spark makes a folder for its own tables even without any: by default in the user's directory.
         _FOLDER: f"{folder}/warehouse",
     }
 
@@ -182,7 +182,7 @@ def _use_this_python(*, local_mode: bool) -> None:
 
 
 def require_delta(session: object) -> None:
-    """Raise ConfigError unless a session, which may be the user's own, is of this process and its Java has Delta's jars."""
+    """Raise ConfigError unless a session, possibly the user's own, belongs to this process and its Java has Delta's jars."""
     if not isinstance(session, SparkSession):
         raise ConfigError(
             f"spark: this is a {type(session).__module__}.{type(session).__name__}, and its Java can't be reached from here; "

@@ -61,7 +61,7 @@ class SplitTask:
         files: list[dict[str, Any]],
         everywhere: Mapping[str, list[pa.Table]],
     ) -> Iterator[pa.RecordBatch]:
-        """Yield a task's last wire rows: its report, and the rows that go to every shard."""
+        """Yield a task's last wire rows: its report, and the rows for every shard."""
         if stats or files:
             report = exchange.split_report(number % self.shards, {**reported(stats), "files": files})
             yield from exchange.wire_rows([report])

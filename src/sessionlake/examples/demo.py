@@ -38,7 +38,7 @@ REPEATED = 20
 """Events at the end of each file that the next file repeats."""
 _MADE = ("warehouse", "store", "events", "quality", shown.PUBLISHED, shown.COMMITS, shown.CHANGES, shown.KINDS)
 _EARLIER = ("windows",)
-"""Folders that the demo of earlier releases made, too."""
+"""Folders of earlier releases' demo."""
 _ACROSS = (
     "select f.repo, count(*) folders, max(w.event_count) busiest_week from folders.table_live f "
     "join weeks.windows_live w on w.window_key = f.repo group by 1 order by 2 desc"
@@ -138,7 +138,7 @@ def prepare(root: Path, console: Console) -> None:
     for file in sorted(EXAMPLES.glob("*.json.gz")):
         copied = root / "events" / file.name
         shutil.copy(file, copied)
-        # Files are read in order of their modification time: here the time at which the last commit arrived.
+        # Files are read by modification time: here the time of their last commit.
         with gzip.open(copied, "rt") as lines:
             arrived = max(json.loads(line)["committed_at"] for line in lines)
         moment = datetime.fromisoformat(arrived).timestamp()
@@ -199,7 +199,7 @@ def _show(spark: SparkSession, console: Console) -> None:
 
 
 def _picture(spark: SparkSession, file: Path) -> str:
-    """Draw the sessions over time; return the path of the picture, or how to get one."""
+    """Draw the sessions over time; return the picture's path, or how to get a picture."""
     if not has_module("matplotlib"):
         return "pip install 'sessionlake[demo]', and the demo draws one"
     # Only the picture needs matplotlib, which the core does not bring.

@@ -27,7 +27,7 @@ def table_of(title: str, rows: DataFrame) -> Table:
 
 
 DAYS, PUBLISHED = "days", "published"
-"""Its name, and the folder of its plain table."""
+"""Name and folder of the chain's plain table."""
 
 
 def show_days(spark: SparkSession, root: Path, console: Console) -> None:

@@ -16,7 +16,7 @@ from sessionlake.jars.java import java_command, pyspark_home, require_java
 from sessionlake.jars.lists import Jar, JarList
 
 SETTINGS_VARIABLE = "SESSIONLAKE_IVY_SETTINGS"
-"""An optional variable: the path of an ivysettings.xml that names another repository than Maven Central, for example a company's mirror."""
+"""An optional variable: the path of an ivysettings.xml with a repository in place of Maven Central, for example a company's mirror."""
 ATTEMPTS = 3
 OnBytes = Callable[[int], None]
 Ivy = Callable[[Sequence[Jar], Path, OnBytes], None]

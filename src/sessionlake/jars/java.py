@@ -38,7 +38,7 @@ def check_java() -> None:
 
 
 def pyspark_home() -> Path:
-    """Return the folder of the PySpark of this Python, in which Spark finds its `jars`; ConfigError if there is none."""
+    """Return the folder of this Python's PySpark, where Spark finds its `jars`; ConfigError if there is none."""
     pyspark = find_spec("pyspark")
     if pyspark is None or pyspark.origin is None:
         raise ConfigError("pyspark: is not installed for this Python; run: pip install sessionlake")

@@ -8,13 +8,13 @@ from pathlib import Path
 from sessionlake.errors import ConfigError
 
 LISTS = ("spark", "s3", "adls", "gcs", "openlineage")
-"""The lists of this package; `spark` has the jars that every pipeline needs."""
+"""The lists of this package; `spark` has every pipeline's jars."""
 _HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True)
 class Jar:
-    """One jar of a Maven repository."""
+    """A jar of a Maven repository."""
 
     name: str
     """organisation:name:revision, and :classifier if it has one."""
@@ -23,7 +23,7 @@ class Jar:
 
     @property
     def file(self) -> str:
-        """The name it is kept under; that of the organisation is part of it, since two may name a jar alike."""
+        """The name of its file, which includes the organisation, since two may name a jar alike."""
         organisation, rest = self.name.split(":", 1)
         return f"{organisation}_{rest.replace(':', '-')}.jar"
 
@@ -35,7 +35,7 @@ class JarList:
     name: str
     jars: tuple[Jar, ...]
     sources: tuple[Path, ...] = ()
-    """Classes in Scala that are compiled into a separate jar, with the compiler that Spark ships."""
+    """Scala classes compiled into a separate jar, with Spark's own compiler."""
 
     @property
     def compiled(self) -> str | None:

@@ -18,7 +18,7 @@ _OPS = {"upsert": "upserts", "delete": "deletes"}
 def expiry_values(
     state: Mapping[str, Any], counts: Mapping[str, int]
 ) -> Iterator[tuple[Metric, float, tuple[str, ...]]]:
-    """Yield metric, value and labels of a batch's [ttl] removals, and of the table's rows after it, if their number is known."""
+    """Yield metric, value and labels of a batch's [ttl] removals, and of the table's rows after it, if known."""
     for cause in (TTL, LRU):
         yield metrics.EXPIRED_ROWS, counts.get(f"deleted_by_{cause}", 0), (cause,)
     yield metrics.EXPIRY_SCANNED, counts.get("scanned", 0), ()

@@ -49,7 +49,7 @@ _STREAM_WRITES: Counted = {
     schemas.JOIN_MESSAGES: ("accepted",),
 }
 _STATES = (schemas.JOIN_MESSAGES,)
-"""Tables that the state of some operators is restored from (`Changelog.state`): a pipeline of another has none."""
+"""Tables from which some operators restore state (`Changelog.state`): another operator's pipeline has none."""
 
 
 def datasets(config: Config, job: str, counts: Mapping[str, int]) -> tuple[list[Dataset], list[Dataset]]:
@@ -91,7 +91,7 @@ def _named(config: Config, name: str, rows: int | None) -> list[Dataset]:
 
 
 def _tables(config: Config, name: str) -> list[str]:
-    """Return the pipeline's tables of a role, or the table of that name; none if the pipeline has none."""
+    """Return the pipeline's tables of a role, or the named table; none if the pipeline has none."""
     of = changelog_of(config)
     if name in (STATE_CHANGES, STATE_SNAPSHOT):
         states = [each for each in kind_of(config).changelogs_in(config) if each != of]
@@ -132,7 +132,7 @@ def _sinks(config: Config) -> Iterator[Dataset]:
 
 
 def _database(sink: PostgresSink) -> Dataset:
-    """Return the dataset of a table of PostgreSQL; a URL that is a secret as a whole is left out."""
+    """Return a PostgreSQL table's dataset; a URL that is wholly a secret is left out."""
     parts = urlsplit(sink.url)
     server = f"postgres://{parts.hostname}:{parts.port or 5432}" if parts.hostname else "postgres"
     table = sink.table if "." in sink.table else f"public.{sink.table}"

@@ -57,7 +57,7 @@ class Tables:
 
 @dataclass(frozen=True)
 class Overview:
-    """One pipeline of several."""
+    """A pipeline of several."""
 
     name: str
     config: Config
@@ -79,7 +79,7 @@ class Overview:
 
     @property
     def jobs(self) -> tuple[LastRun, ...]:
-        """The last run of each job, the newest one first."""
+        """Each job's last run, the newest first."""
         return () if self.tables is None else self.tables.jobs
 
     @property

@@ -21,7 +21,7 @@ from sessionlake.observe.metrics import BUCKETS, METRICS, Metric
 
 
 class Readings(Collector):
-    """The values of one source, by metric and labels. Each scrape sees a complete set."""
+    """A source's values, by metric and labels. Each scrape sees a complete set."""
 
     def __init__(self, pipeline: str) -> None:
         self._pipeline = pipeline
@@ -48,7 +48,7 @@ class Readings(Collector):
             values[key] = values.get(key, 0) + value
 
     def observe(self, metric: Metric, value: float) -> None:
-        """Count a value of a histogram; its sum is kept like a counter."""
+        """Count a histogram's value; the sum is kept like a counter."""
         with self._lock:
             buckets = self._counted.setdefault(metric, [0] * (len(BUCKETS) + 1))
             for at, bound in enumerate((*BUCKETS, float("inf"))):
@@ -200,7 +200,7 @@ def _existing(path: Path) -> Path:
 
 
 def store_bytes(config: Config) -> int:
-    """Return the size of the pipeline's stores on this machine; files that a running stream removes meanwhile count nothing."""
+    """Return the size of the pipeline's stores on this machine, without files that a running stream removes meanwhile."""
     total = 0
     for directory, _, names in os.walk(config.driver_store_dir):
         for name in names:

@@ -14,7 +14,7 @@ from sessionlake.observe.readings import Readings, write_textfile
 
 @dataclass(frozen=True)
 class Ended:
-    """A run of a job that came to an end, good or bad."""
+    """An ended run of a job, good or bad."""
 
     job: str
     started: float
@@ -31,7 +31,7 @@ def textfile_of(config: Config, job: str) -> Path | None:
 
 
 def write_run(config: Config, run: Ended) -> None:
-    """Write the job's file again. After a failure it keeps the time of the last success and, without newer counts, its counts."""
+    """Write the job's file again. After a failure it keeps the last success's time and, without newer counts, its counts."""
     path = textfile_of(config, run.job)
     if path is None:
         return

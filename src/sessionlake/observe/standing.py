@@ -26,7 +26,7 @@ _LOCKS = Path("/proc/locks")
 _STARTS_US = 5_000_000
 """How long after it was due a start may not have begun."""
 _LONGEST = 1000
-"""Characters of an error that are kept."""
+"""The number of an error's kept characters."""
 _NO_FAILURE = (ExitCode.NOT_NEEDED, ExitCode.BUSY, ExitCode.NO_BATCHES)
 """Errors with these codes leave the pipeline as it was: another process runs it, or it waits for one in front."""
 
@@ -61,7 +61,7 @@ def last_failure(config: Config) -> Failing | None:
 
 
 def failed(config: Config, error: BaseException, wait_s: float | None = None) -> None:
-    """Record a failure of a run; `wait_s` are the seconds until its process starts the pipeline again, None if it does not."""
+    """Record a run's failure; `wait_s` are the seconds until its process starts the pipeline again, None if it does not."""
     now_us = time.time_ns() // 1000
     # A user's class may say a value of an event.
     ours = isinstance(error, SessionlakeError) and not isinstance(error, AggregateError)
@@ -96,7 +96,7 @@ def failure_kept(config: Config) -> Iterator[Callable[[], None]]:
 
 
 def driver(config: Config) -> int | None:
-    """Return the process on this machine that holds the pipeline's lock; None if none does, and on systems that do not tell."""
+    """Return this machine's process that holds the pipeline's lock; None without one, and on systems that do not tell."""
     lock = Path(config.lock_dir, _LOCK)
     with suppress(OSError, ValueError):
         # A file's number is unique on a single file system only: the holder must also be the lock's writer.
@@ -108,7 +108,7 @@ def driver(config: Config) -> int | None:
 
 
 def phase(config: Config) -> str | None:
-    """Return how far the last driver on this machine came, a word of `stream.phase`; None if that is not known."""
+    """Return the phase of this machine's last driver, a word of `stream.phase`; None if unknown."""
     with suppress(OSError):
         return Path(config.lock_dir, PHASE).read_text().strip() or None
     return None

@@ -27,7 +27,7 @@ LAST_BATCHES = 5
 
 @dataclass(frozen=True)
 class Status:
-    """A pipeline's state as of its last commit."""
+    """A pipeline's state at the last commit."""
 
     batch_id: int
     watermark_us: int | None
@@ -44,7 +44,7 @@ class Status:
     rows: int | None
     """The number of rows of a keyed table with [ttl]; None for others, and if it is not known."""
     expiry_lag_us: int | None
-    """The longest time that a row removed by the last cleanup of [ttl] had been expired by the cleanup's clock; None if that is not known."""
+    """The longest time for which a row removed by the last cleanup of [ttl] had been expired by the cleanup's clock; None if unknown."""
     cleanup_round_us: int | None
     """Pattern time_boxed: time before that clock at which the oldest round of a shard began, running or just ended; None for others."""
     store_bytes: int
@@ -63,7 +63,7 @@ class Status:
     followers: list[FollowerState] = field(default_factory=list)
     """The pipelines behind and the sinks, as of the moment of the look: they go on without a new batch."""
     failure: Failing | None = None
-    """The last failure of a run, as of the moment of the look; None if a run has been well since then."""
+    """The last failure of a run at the time of the look; None if a run has been well since then."""
     refused: str | None = None
     """The reason for which a run of the config would be refused: a setting to which the tables are bound has changed. None if there is none."""
 
@@ -91,7 +91,7 @@ def with_followers(config: Config, status: Status) -> Status:
 
 def status_of(config: Config, lake: Lake, database: DuckDBPyConnection) -> Status:
     """Return a pipeline's status from a database of its tables."""
-    # Side tables are committed before the changelog: they may have rows of a batch that is not counted yet.
+    # Side tables are committed before the changelog: they may have rows of an uncounted batch.
     last = last_batch(lake)
     last_id = last.batch_id
     own = lake.changelog.counts
@@ -158,7 +158,7 @@ def _rows_add_up(
 def _events_add_up(
     every: str, counts: dict[str, int], database: DuckDBPyConnection, last: BatchCommit, *, forgotten: bool
 ) -> bool:
-    """Check that the rows of a view hold as many events as were accepted."""
+    """Check that a view's rows hold as many events as were accepted."""
     corrections, advances = database.execute(CORRECTIONS_SQL).fetchall()[0]
     applied = f"from correction_outcomes where outcome = 'applied' and batch_id <= {last.batch_id}"
     adding, removing, restated = map(int, database.execute(f"select {', '.join(OUTCOMES)} {applied}").fetchall()[0])

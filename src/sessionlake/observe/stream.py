@@ -41,7 +41,7 @@ class StreamReadings(Readings):
         self._count_from_zero(config)
 
     def starts(self, config: Config) -> None:
-        """Note that the stream starts, with a config that may have changed since the last start."""
+        """Note the stream's start, with a config that may have changed since the last start."""
         with self.at_once():
             self.set(metrics.STREAM_START, time.time())
             self._count_from_zero(config)
@@ -134,7 +134,7 @@ class _Listener(StreamingQueryListener):
             self._readings.triggered(event.timestamp, {}, ())
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """Do nothing: the time of the last trigger ages, and alerts look at that."""
+        """Do nothing: the last trigger's time ages, and alerts read this."""
 
 
 @contextmanager

@@ -22,14 +22,14 @@ _REASONS = 30
 
 @dataclass(frozen=True)
 class TablesState:
-    """The metrics of a pipeline's tables at one moment."""
+    """The metrics of a pipeline's tables at a time."""
 
     status: Status
     batches: int
     unfolded_batches: int
     unfolded_changes: int
     unfolded_since_us: int | None
-    """Commit of the first batch that compaction has not folded yet; None if all are."""
+    """Commit of the first batch outside of compaction's fold; None if all are folded."""
     dead_letters: dict[str, int]
     sizes: dict[str, tuple[int, int]]
     """Files and bytes by table."""
@@ -73,7 +73,7 @@ def looked_again(config: Config, state: TablesState) -> TablesState:
 
 
 def _by_reason(database: DuckDBPyConnection) -> dict[str, int]:
-    """Count rows by the text of their reason before the quoted value: a label must not hold a value from the data."""
+    """Count rows by their reason's text before the quoted value: a label must not hold a value from the data."""
     rows = database.execute(f"""
         select split_part(reason, ':', 1) as what, count(*) as n from dead_letters
         group by what order by n desc, what nulls first limit {_REASONS}
@@ -82,7 +82,7 @@ def _by_reason(database: DuckDBPyConnection) -> dict[str, int]:
 
 
 def _last_runs(lake: Lake, database: DuckDBPyConnection) -> dict[str, dict[str, int]]:
-    """Return, by event and job, the time of the last one."""
+    """Return the last time by event and job."""
     found: dict[str, dict[str, int]] = {}
     if lake[schemas.JOB_RUNS].exists():
         last = database.execute('select event, job, max(epoch_us("at")) from job_runs group by event, job')

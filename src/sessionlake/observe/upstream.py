@@ -21,7 +21,7 @@ class UpstreamState:
 
     name: str
     batch_id: int
-    """Its batch that the last batch has read up to."""
+    """The last of its batches that this pipeline's last batch has read."""
     behind: int | None
     """The number of its unread batches; None if its tables can't be found."""
 
@@ -46,7 +46,7 @@ class LookupState:
     version: str
     """The version that the last batch has read."""
     made_us: int
-    """When the file of that version was made, microseconds."""
+    """When this version's file was made, microseconds."""
     found: int
     """Events of the last batch for which it had a row."""
     missing: int

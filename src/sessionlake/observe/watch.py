@@ -13,7 +13,7 @@ from sessionlake.warehouse import schemas
 from sessionlake.warehouse.lake import Lake
 
 PASSING = (SessionlakeError, DeltaError, duckdb.Error, OSError)
-"""Errors that a look may end with while tables are made, replaced or removed; the next one may succeed."""
+"""Errors of a look while tables are made, replaced or removed; the next look may succeed."""
 Found = TypeVar("Found")
 
 

@@ -69,7 +69,7 @@ class Made:
 
 @dataclass(frozen=True)
 class Additions:
-    """What the tables say of aggregates that are added; `path` is the config's file, None if it has none."""
+    """What the tables say about added aggregates; `path` is the config's file, None without a file."""
 
     config: Config
     last: BatchCommit
@@ -164,7 +164,7 @@ class Additions:
 
 
 def archived_batches(lake: Lake) -> dict[int, bool]:
-    """Return of each batch whether its events were archived."""
+    """Say for each batch whether its events were archived."""
     found: dict[int, bool] = {}
     after = -1
     if lake[BATCH_INPUTS].exists():

@@ -1,4 +1,4 @@
-"""`sessionlake.check`: all checks of a pipeline that are possible before it runs."""
+"""`sessionlake.check`: all possible checks of a pipeline before it runs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -73,7 +73,7 @@ def _with_texts(problems: list[Problem], file: ConfigFile | None) -> list[Proble
 
 
 def check_loaded(config: Config, file: ConfigFile | None) -> Checked:
-    """Return what `check` returns of a config that is right by itself, on a machine without `misfits`."""
+    """Return `check`'s result for a config that is right by itself, on a machine without `misfits`."""
     # Imported here, not above: problems of the config itself are reported without loading the modules of Spark.
     from sessionlake.preflight.checks import java_problems, last_known_batch, problems_of_pipeline  # noqa: PLC0415
     from sessionlake.preflight.places import little_room  # noqa: PLC0415

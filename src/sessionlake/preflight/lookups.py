@@ -41,7 +41,7 @@ def lookup_problems(sources: Mapping[str, Source], known: Collection[str] = ()) 
 
 
 def held_lookups(sources: Mapping[str, Source]) -> dict[str, Any]:
-    """Return sources with the rows of their small tables; InvalidConfigError for a table whose rows can't be used."""
+    """Return sources with their small tables' rows; InvalidConfigError for a table with unusable rows."""
     return {
         name: replace(source, held=dict(_held(source))) if isinstance(source, WithLookups) else source
         for name, source in sources.items()

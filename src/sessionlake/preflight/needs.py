@@ -1,4 +1,4 @@
-"""The requirements of commands that are checked before they start Spark."""
+"""Commands' requirements, checked before Spark starts."""
 
 from dataclasses import dataclass
 

@@ -40,7 +40,7 @@ def _local_places(config: Config) -> Iterator[tuple[str, Path, str]]:
 
 
 def _can_write(directory: Path) -> bool:
-    """Say whether a directory is one that can be written, or could be made."""
+    """Say whether a directory can be written, or could be made."""
     nearest = _existing(directory)
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
         return False

@@ -89,7 +89,7 @@ def read_plan(config: Config, path: str | None = None) -> Plan:
 
 
 def _made(config: Config, kind: type[Kind], last: BatchCommit) -> tuple[Made | None, list[Change]]:
-    """Return the operator of a config, None if it can't be made, for which `check` gives the reason; and the columns that it compares and may not."""
+    """Return a config's operator, None if it can't be made, for which `check` gives the reason; and the columns that it must not compare."""
     pinned = Pinned.of_settings(last.settings, last.batch_id)
     try:
         sources = sources_without_spark(config)

@@ -58,7 +58,7 @@ class CheckedProject:
 
 
 def check_project(directory: str | Path, on_count: OnCount = lambda *_: None) -> CheckedProject:
-    """Return all problems of all files of a project. Starts no JVM. `on_count` gets how many pipelines are checked of how many."""
+    """Return all problems of all files of a project. Starts no JVM. `on_count` gets the numbers of checked and of all pipelines."""
     found = Gathered()
     try:
         loaded = read_project(directory)
@@ -106,7 +106,7 @@ def _without_awaited(project: Project, name: str, problems: Iterable[Problem]) -
 
 
 def _unknown_jobs(schedules: Mapping[str, str]) -> list[Problem]:
-    # A range of times that a job needs is the interval of Airflow's run.
+    # A job's needed range of times is the interval of Airflow's run.
     by_itself = (
         job
         for job in BY_NAME.values()

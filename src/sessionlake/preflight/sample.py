@@ -51,11 +51,11 @@ class Tried:
     """The outcome of the first rows of a pipeline's sources."""
 
     problems: list[Problem] = field(default_factory=list)
-    """Inputs without a row that would be an event, and errors that a run would end with."""
+    """Inputs without a row that would be an event, and errors that would end a run."""
     warnings: list[Problem] = field(default_factory=list)
     """Inputs with more dead letters than events, or without a row that passes `where`."""
     told: dict[str, str] = field(default_factory=dict)
-    """A line for each input: the outcome of its rows, or why none was looked at."""
+    """A line for each input: its rows' outcome, or why none was examined."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def _events(spec: EventSpec, given: list[Rows]) -> pa.Table:
 
 
 def _require_looked_up(kind: Kind) -> None:
-    """Raise UnsampledError if a row is an event or not by a column that is looked up in a table that was not read."""
+    """Raise UnsampledError if a looked-up column of an unread table decides whether a row is an event."""
     for spec in kind.inputs.values():
         columns = spec.columns
         decisive = {columns.key, *columns.further_keys, *columns.id_columns, *columns.asked, *columns.also}
@@ -253,7 +253,7 @@ def _told_as(config: Config, name: str) -> str:
 
 
 def _remedy(side: Config, cause: str, reason: str) -> tuple[str, str]:
-    """Return the config's key that is the nearest cause of a dead letter, and the remedy."""
+    """Return the config's key nearest to a dead letter's cause, and the remedy."""
     event, source = side.event_at, side.source
     if cause.startswith(WRONG_TYPE):
         return _of_wrong_type(side, cause.removeprefix(WRONG_TYPE).rsplit(" is not a ", 1)[0], reason)

@@ -13,7 +13,7 @@ from sessionlake.warehouse.sink_position import position_of, table_in
 
 
 def sink_problems(config: Config) -> list[Problem]:
-    """Return the secrets that can't be read here, and a table that no step can go on from. A stream needs none of them, `publish` does."""
+    """Return unreadable secrets, and a table that no step can go on from. A stream needs none of them, `publish` does."""
     found, sink = Gathered(), config.sink.kafka
     if sink is not None:
         with found.one():

@@ -57,10 +57,10 @@ class Sampled(Protocol):
     """A source whose first rows can be looked at without Spark; `Source` has its other methods."""
 
     def look(self) -> None:
-        """Read what is needed for the types of columns, too; UnsampledError if that can't be done here."""
+        """Read what column types need, too; UnsampledError if this is impossible here."""
 
     def first_rows(self, decoder: Any, most: int) -> Iterator[Rows]:
-        """Decode about `most` of the first rows, in small parts and in their order; UnsampledError as above."""
+        """Decode about `most` of the first rows, in small parts and in order; UnsampledError as above."""
 
 
 class LocalFiles(FileSource):
@@ -145,7 +145,7 @@ class LoggedTable(DeltaSource):
             raise UnsampledError(f"its rows can't be read here ({first_line(error)})") from error
 
     _condition: str | None = None
-    """SQL of the rows that count."""
+    """SQL of the counted rows."""
 
     def _meta_of(self, rows: int) -> dict[str, pa.Array]:
         """Return the columns of rows besides the table's, as if one version had added the rows."""
@@ -189,14 +189,14 @@ class LoggedFeed(ChangeFeedSource, SignedTable):
 
 
 class DeclaredTopic:
-    """A topic with the columns that the config declares, and, once it was looked at, its newest records; see `Source` for the methods."""
+    """A topic with the config's declared columns and, once examined, its newest records; see `Source` for the methods."""
 
     def __init__(self, config: Config) -> None:
         self._source = config.source
         self._records: pa.Table | None = None
 
     def check(self) -> None:
-        """Refuse secrets that are not there, and a schema that can't be read."""
+        """Refuse missing secrets, and an unreadable schema."""
         at = self._source.AT
         reveal(f"{at}.bootstrap_servers", self._source.bootstrap_servers or "")
         reveal_all(f"{at}.options", option_texts(self._source.options))
@@ -209,7 +209,7 @@ class DeclaredTopic:
         return list(dict.fromkeys((*self._kinds(), *self._source.types)))
 
     def types(self, needed: Sequence[str], identity: AbstractSet[str] = frozenset()) -> dict[str, pa.DataType]:
-        """Return the types that the config declares of columns."""
+        """Return the config's declared column types."""
         del identity
         return declared_and_inferred(self._source, needed, self._unknown, meta_of(self._source))
 
@@ -272,7 +272,7 @@ class DeclaredTopic:
 
 
 def sources_without_spark(config: Config) -> dict[str, Source]:
-    """Return a pipeline's sources by the names of its event inputs."""
+    """Return a pipeline's sources by event input."""
     return {name: with_lookups(_opened(side), side, tables_of(side, _opened)) for name, side in config.inputs.items()}
 
 
@@ -282,12 +282,12 @@ def _opened(config: Config) -> Source:
 
 
 def local_files(config: Config) -> LocalFiles:
-    """Return a source of files that reads samples of them."""
+    """Return a source of files for samples."""
     return LocalFiles(_NO_SPARK, config)
 
 
 def logged_table(config: Config) -> LoggedTable:
-    """Return a Delta table that reads its log only."""
+    """Return a Delta table, with access to the log only."""
     return LoggedTable(_NO_SPARK, config)
 
 

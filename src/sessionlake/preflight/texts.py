@@ -1,4 +1,4 @@
-"""Aggregates and SQL of a config that is wrong elsewhere."""
+"""Aggregates and SQL of a config with other errors."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the page of a project shows: the state of each pipeline, what to do about it, and the graph with the rates on its edges."""
+"""A project's page: the state of each pipeline, the remedy, and the graph with rates on its edges."""
 
 import time
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ _ENDED = {
 
 
 class Board:
-    """The pipelines of a project, looked at in a thread of its own while somebody watches."""
+    """A project's pipelines, examined in a separate thread while somebody watches."""
 
     def __init__(
         self, directory: str, configs: Mapping[str, Config], graph: Graph, followers: Mapping[str, Follower]
@@ -87,7 +87,7 @@ class Board:
             self._woken.clear()
 
     def _looked(self, name: str, config: Config) -> Overview:
-        """Return the state of a pipeline; whatever is wrong with one, the thread goes on to look at all."""
+        """Return a pipeline's state; whatever is wrong with it, the thread goes on to all others."""
         try:
             return overview(config, self._tables[name].look)
         except Exception as error:  # noqa: BLE001 (see above)

@@ -39,7 +39,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True)
 class Step:
-    """An entry, what becomes of it, and the statements for that."""
+    """An entry, its change, and the statements for the change."""
 
     name: str
     action: Action
@@ -65,7 +65,7 @@ class Found:
         """
         kind = _TYPE.search(information)
         is_view = kind is not None and kind[1] == "VIEW"
-        # The last ones: a view's query, and comments, are texts of anybody's.
+        # Last: a view's query, and comments, are anybody's texts.
         *_, properties = "", *_PROPERTIES.findall(information)
         *_, location = "", *_LOCATION.findall(information)
         if not is_view:

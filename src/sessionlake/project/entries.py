@@ -91,7 +91,7 @@ def mark_of(config: Config) -> str:
 
 
 def project_mark(mark: str) -> str:
-    """Return the part of a mark that all pipelines of a project have."""
+    """Return the common part of the marks of a project's pipelines."""
     return mark[:_DIGITS]
 
 
@@ -102,7 +102,7 @@ def create_schema(place: Place, mark: str) -> str:
 
 
 def drop_entry(place: Place, name: str, *, is_view: bool) -> str:
-    """Return the statement that drops an entry; the files of a table stay."""
+    """Return the statement to drop an entry; a table's files stay."""
     return f"drop view if exists {place.named(name)}" if is_view else f"drop table if exists {place.named(name)}"
 
 

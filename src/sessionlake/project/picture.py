@@ -12,7 +12,7 @@ WIDE, TALL = 150, 46
 """The size of a pipeline's box, pixels."""
 _COLUMN, _ROW, _BESIDE, _MARGIN = WIDE + 110, TALL + 12, WIDE + 12, 2
 _LEAST = 4
-"""Boxes that stand next to each other at least, of pipelines without edges."""
+"""The least number of adjacent boxes, for pipelines without edges."""
 _SHOWN = 18
 _STYLE = (
     "text{font:11px sans-serif;fill:#57606a}.name{font-size:13px;font-weight:600;fill:#1f2328}"
@@ -23,7 +23,7 @@ _STYLE = (
 
 @dataclass(frozen=True)
 class Layout:
-    """The places of boxes in a picture, pixels from its upper left corner."""
+    """The boxes' places in a picture, pixels from the upper left corner."""
 
     width: int
     height: int

@@ -24,13 +24,13 @@ class How(Enum):
     DONE = "done"
     FAILED = "failed"
     SKIPPED = "skipped"
-    """One that it reads has failed, or has no batches yet."""
+    """An input pipeline has failed, or has no batches yet."""
     STOPPED = "stopped"
 
 
 @dataclass(frozen=True)
 class Ended(Generic[Result]):
-    """The end of one pipeline."""
+    """A pipeline's end."""
 
     how: How
     result: Result | None = None
@@ -53,7 +53,7 @@ class Together(Generic[Result]):
     failed: Callable[[str, Exception, float | None], None] = lambda *_: None
     """Called with a pipeline's name, its error, and the seconds until it is started again; None if it is not."""
     waits: Callable[[str, AwaitedError], None] = lambda *_: None
-    """Called with a pipeline's name, and why it waits: one that it reads has no batches yet."""
+    """Called with a pipeline's name, and the reason to wait: an input pipeline has no batches yet."""
     ended: dict[str, Ended[Result]] = field(default_factory=dict)
 
     def once(self, most: int) -> Mapping[str, Ended[Result]]:
@@ -80,7 +80,7 @@ class Together(Generic[Result]):
         return self.ended
 
     def until_stopped(self, *, restart: bool = True) -> Mapping[str, Ended[Result]]:
-        """Run all until `asked` is set; one that fails is started again, or not, and the others go on."""
+        """Run all until `asked` is set; a failed pipeline is started again, or not, and the others go on."""
         threads = [
             threading.Thread(target=self._again_and_again, args=(name, restart), name=f"pipeline-{name}", daemon=True)
             for name in self.graph.names

@@ -36,11 +36,11 @@ class NearlyNumbers:
     """A column of text most of whose values are numbers."""
 
     others: float
-    """Share of the values that are no numbers."""
+    """Share of values that are no numbers."""
     example: str
-    """One of these values."""
+    """An example of such a value."""
     aggregate: tuple[str, str]
-    """Name and function of the aggregate that the column would have as numbers."""
+    """Name and function of the aggregate, if the column had numbers."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,11 @@ class Choice:
     repeated: float
     """Share of the rows whose id an earlier row of the sample has."""
     aggregates: dict[str, str]
-    """The columns of the config."""
+    """The aggregates in the config."""
     others: dict[str, str]
     """More, which it mentions."""
     nearly_numbers: dict[str, NearlyNumbers]
-    """Columns of text that would be numbers except for a few values."""
+    """Text columns that would be numbers except for a few values."""
 
 
 def choose(sample: Sample, key: str | None = None, time: str | None = None) -> Choice:
@@ -179,7 +179,7 @@ def _id(names: list[str], head: pa.Table) -> str | None:
 
 
 def _distinct_share(values: pa.ChunkedArray) -> float:
-    """Return the distinct values as a share of all rows; 0 if the column is of no type that an id can have."""
+    """Return distinct values as a share of all rows; 0 for a type that no id can have."""
     if not _may_identify(values.type):
         return 0.0
     return len(pc.unique(values.drop_null())) / max(1, len(values))

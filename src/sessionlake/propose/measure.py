@@ -22,11 +22,11 @@ GAPS = ("1 minute", "5 minutes", "10 minutes", "30 minutes", "1 hour", "2 hours"
 GRACES = ("0 seconds", "1 minute", "10 minutes", "1 hour", "6 hours", "1 day", "7 days", "30 days")
 USUAL_GAP, USUAL_GRACE = "30 minutes", "1 day"
 FEW = 20
-"""With fewer distances between events of a key the gap is the usual one."""
+"""With fewer distances between a key's events the gap is the usual one."""
 LATE_ENOUGH = 0.001
 """The least grace that leaves at most this share late is proposed; a sample in perfect order does not promise none at all."""
 MOST_AHEAD = "1 hour"
-"""Events that are further ahead of the clock are not measured: the proposed config refuses them."""
+"""Events further ahead of the clock are not measured: the proposed config refuses them."""
 Batch = tuple[Ints, Ints]
 """Codes of the keys and times in microseconds of a batch's events."""
 
@@ -52,7 +52,7 @@ class Lateness:
     """The effect of a grace on late events, given the order in which events come."""
 
     late: dict[str, float]
-    """Share of events that would be late, or beyond retention, under each grace of GRACES."""
+    """Share of events late or beyond retention under each grace of GRACES."""
     grace: str
     retention: str
 
@@ -149,13 +149,13 @@ def late_share(batches: Sequence[Batch], gap: str, grace: str, retention: str) -
 
 
 def _merge(new: Sequence[Ints], old: Sequence[Ints], gap_us: int, close_us: int) -> tuple[list[Ints], int]:
-    """Return the sessions (codes, starts, ends) of events and stored sessions, and the number of events that are late."""
+    """Return sessions (codes, starts, ends) of events and stored sessions, and the number of late events."""
     codes, start, end = (np.concatenate(sides) for sides in zip(new, old, strict=True))
     if not len(codes):
         return [codes, start, end], 0
     order, starts = group_intervals(codes, start, end, gap_us)
     groups = Groups(starts, len(order))
-    # A session ends with its latest end, which need not be its last interval's.
+    # A session ends with its latest end, which its last interval need not have.
     ends = np.maximum.reduceat(end[order], starts)
     is_new = order < len(new[0])
     late = ends < close_us
@@ -167,7 +167,7 @@ def _merge(new: Sequence[Ints], old: Sequence[Ints], gap_us: int, close_us: int)
 
 
 def _batches(sample: Sample, columns: EventColumns) -> tuple[list[Batch], int]:
-    """Return the batches' good events, keys as codes, and the number of rows that are refused."""
+    """Return the batches' good events, keys as codes, and the number of refused rows."""
     keys: list[pa.Array] = []
     times: list[Ints] = []
     refused = 0
@@ -181,7 +181,7 @@ def _batches(sample: Sample, columns: EventColumns) -> tuple[list[Batch], int]:
         times.append(checked.time_us[good])
     encoded = pa.chunked_array(keys, pa.string()).dictionary_encode().combine_chunks()
     codes = encoded.indices.to_numpy().astype(np.int64)
-    # Batches lie one after the other: each is cut off at its end.
+    # Batches lie one after the other: cut each off at its end.
     bounds = np.cumsum([len(part) for part in times])[:-1]
     return list(zip(np.split(codes, bounds), times, strict=True)), refused
 

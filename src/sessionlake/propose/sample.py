@@ -131,7 +131,7 @@ def _of_files(path: Path, most_bytes: int, given: Format | None, key: str | None
 
 
 def _decoded(parts: Iterator[Decoded], most_bytes: int) -> tuple[pa.Table, bool]:
-    """Return rows of a file, null if a value is missing or wrong, and whether that was all of it."""
+    """Return a file's rows, null for a missing or wrong value, and whether this was the whole file."""
     tables: list[pa.Table] = []
     size = 0
     for part in parts:

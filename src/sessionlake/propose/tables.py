@@ -52,7 +52,7 @@ def read_delta(path: Path, most_bytes: int) -> tuple[dict[str, pa.DataType], lis
 
 
 def _by_commit(table: "DeltaTable", path: Path) -> Iterator[tuple[int, pa.Table]]:
-    """Yield the rows of each file, by the commit that added it. Files whose commit is no longer in the log come first, as of commit -1."""
+    """Yield each file's rows, by the commit that added it. Files with a commit outside of the log come first, as of commit -1."""
     from deltalake.exceptions import DeltaProtocolError  # noqa: PLC0415
 
     try:
@@ -117,7 +117,7 @@ def read_topic(
     whether those rows are all.
     """
     records, whole = TopicReader("init", servers, topic, _PATIENCE_S, {}).first(most_bytes)
-    # JSON escapes a line break inside of a text, so an unescaped one is white space between tokens.
+    # JSON escapes a line break inside of a text, so an unescaped line break is white space between tokens.
     values = [record.value.replace(b"\n", b" ") for record in sorted(records, key=lambda record: record.time_ms)]
     found = infer_values(values[:_LEARNT_FROM])
     if not found:

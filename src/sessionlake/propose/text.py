@@ -81,7 +81,7 @@ def _head(sample: Sample, measured: Seen) -> Iterator[str]:
 
 
 def pipeline(name: str, directory: Path) -> Iterator[str]:
-    """Yield the lines of [pipeline]; in a project without the settings that it gives, or their defaults."""
+    """Yield the lines of [pipeline]; in a project without the project's settings or their defaults."""
     yield "[pipeline]"
     yield f"name = {quoted(name)}"
     if (directory / PROJECT_FILE).is_file():
@@ -101,7 +101,7 @@ def source(
     at: str = "source",
     types: Mapping[str, pa.DataType] | None = None,
 ) -> Iterator[str]:
-    """Yield the lines of a source's section, with the types of the columns that are used: the sample's, or others."""
+    """Yield a source section's lines, with the types of used columns: the sample's, or others."""
     yield f"[{at}]"
     for key, value in sample.source.items():
         path = Path(str(value))
@@ -213,7 +213,7 @@ def _table(sample: Sample, measured: MeasuredTable) -> Iterator[str]:
 
 
 def grace(sample: Sample, seen: Seen, measured: Lateness, given: str) -> Iterator[str]:
-    """Yield the lines of a grace, with the share of late events under each that was looked at."""
+    """Yield a grace's lines, with the share of late events under each examined grace."""
     yield f"# `reprocess-late` brings them in. Of the sample, read in its order, {sample.cut}, {seen.backward:.2%} of the events"
     yield f"# come after a newer one of an earlier batch. With the {given} above would be late, or beyond retention:"
     for text, share in measured.late.items():

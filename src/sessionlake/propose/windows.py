@@ -25,7 +25,7 @@ SIZES = {
     "1 day": "1 hour",
     "7 days": "1 day",
 }
-"""Sizes that are looked at, each with the advance that hopping windows of it are proposed with."""
+"""Examined sizes, each with the advance for proposed hopping windows."""
 FULL_ENOUGH = 10
 """The smallest proposed size has windows with this many events on average: an aggregate of fewer says little."""
 USUAL_SIZE = "1 hour"
@@ -33,7 +33,7 @@ USUAL_SIZE = "1 hour"
 
 @dataclass(frozen=True)
 class MeasuredWindows:
-    """The measures for windows of one type."""
+    """The measures for windows of a type."""
 
     seen: Seen
     kind: str
@@ -101,7 +101,7 @@ class MeasuredTable:
     left_out: list[str]
     """The others."""
     lateness: Lateness
-    """`grace` is the retention that is proposed, `late` the share of updates that each would refuse at the most."""
+    """`grace` is the proposed retention, `late` the greatest share of updates that each would refuse."""
 
 
 def measure_table(sample: Sample, choice: Choice, columns: EventColumns) -> MeasuredTable:

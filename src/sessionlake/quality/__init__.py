@@ -1,1 +1,1 @@
-"""Data quality: suites of Great Expectations over pinned tables, each answered by one aggregate query."""
+"""Data quality: suites of Great Expectations over pinned tables, each answered by a single aggregate query."""

@@ -24,7 +24,7 @@ _DATASOURCE, _WHOLE = "sessionlake", "whole table"
 
 
 def open_context(directory: Path | None) -> AbstractDataContext:
-    """Return a context that keeps its files in a directory, made if it is missing, or (None) keeps nothing."""
+    """Return a context that keeps its files in a directory, made if missing, or (None) keeps nothing."""
     if directory is None:
         context: AbstractDataContext = gx.get_context(mode="ephemeral")
     else:
@@ -59,7 +59,7 @@ def validate(
 def _batch_definition(context: AbstractDataContext, table: str) -> BatchDefinition[None]:
     """Return the definition of a whole table; earlier runs' definitions stay, for people who open the context."""
     if _DATASOURCE not in context.data_sources.all():
-        # Persisting would cost more than the one pass over the table that most suites need.
+        # Persisting would cost more than a pass over the table, which most suites need only once.
         context.data_sources.add_spark(_DATASOURCE, persist=False)
     source = cast("SparkDatasource", context.data_sources.get(_DATASOURCE))
     if table not in source.get_asset_names():

@@ -34,7 +34,7 @@ class Limbs:
 
     negative: Bools
     place: Ints
-    """That of the first limb."""
+    """The first limb's place."""
     limbs: Words
 
     def times(self, other: "Limbs") -> "Limbs":
@@ -84,7 +84,7 @@ def _stored(limbs: npt.NDArray[Any], widths: Ints, place: Ints, negative: Bools)
     some = np.flatnonzero(limbs)
     counts = np.bincount(np.repeat(np.arange(len(widths)), widths)[some], minlength=len(widths))
     rows = np.flatnonzero(counts)
-    # The limbs other than 0 of a row lie together in `some`: its last one is before its end.
+    # A row's nonzero limbs lie together in `some`: the last is before the row's end.
     ends = np.cumsum(counts)[rows]
     first, last = some[ends - counts[rows]], some[ends - 1]
     sizes = last - first + 1
@@ -116,7 +116,7 @@ def added(column: pa.Array, groups: Groups) -> pa.Array:
     # Groups of numbers other than 0. Each gets cells for the places that its numbers span, and a cell for the last carry.
     owners = groups.ids[rows]
     starts = np.flatnonzero(np.diff(owners, prepend=-1))
-    # Numbers of a group are adjacent, and each group has one: the places that a group spans, and where its cells end.
+    # A group's numbers are adjacent, and each group has one: the places that a group spans, and where its cells end.
     low = np.minimum.reduceat(place, starts)
     widths = np.maximum.reduceat(place + sizes, starts) - low + 1
     ends = np.cumsum(widths)
@@ -140,7 +140,7 @@ def _carried(cells: Ints, tops: Ints) -> Ints:
     goes_on = np.ones(len(cells), bool)
     goes_on[tops] = False
     at = np.flatnonzero(goes_on)
-    # A carry may run through all limbs of a number, so only the cells that it has reached are looked at again.
+    # A carry may run through all limbs of a number, so only cells just reached are examined again.
     while len(at):
         carry = cells[at] >> _BITS
         some = carry != 0

@@ -70,7 +70,7 @@ class SignedCollect(Collect):
     by_time = True
 
     def lift(self, events: Events) -> States:
-        """Return a list of one value for each event; empty if it is null."""
+        """Return a single-value list for each event; empty for null."""
         lists = super().lift(events)
         times, sizes = exploded(lists[0], np.int64)
         return [*lists, packed(np.ones(len(times), np.int64), sizes)]
@@ -103,7 +103,7 @@ class SignedCollect(Collect):
         return below_zero(*exploded(states[-1], np.int64))
 
     def value(self, states: States) -> pa.Array:
-        """Return the value of the first ones."""
+        """Return the first values."""
         times, sizes = exploded(states[0], np.int64)
         counts, _ = exploded(states[-1], np.int64)
         rows = np.repeat(np.arange(len(times)), np.maximum(counts, 0))
@@ -140,7 +140,7 @@ class SignedEdge(SignedCollect):
         counts, sizes = exploded(states[-1], np.int64)
         there = np.flatnonzero(counts > 0)
         kept = np.bincount(np.repeat(np.arange(len(sizes)), sizes)[there], minlength=len(sizes))
-        # The values that are there lie row by row: the last one of a row is before its end.
+        # Present values lie row by row: a row's last is before its end.
         ends = np.cumsum(kept)
         rows = pa.array(ends - 1 if self.latest else ends - kept, mask=kept == 0)
         return from_state(self._texts(states)[1].take(pa.array(there)).take(rows), self.value_type)
@@ -192,7 +192,7 @@ class SignedExtreme(Multiset):
     def value(self, states: States) -> pa.Array:
         """Return the last or the first value; null of none."""
         _, values, sizes = self.present(states)
-        # A row's values are sorted: the first one is the least, the one before its end the greatest.
+        # A row's values are sorted: the first is the least, the value before its end the greatest.
         ends = np.cumsum(sizes)
         rows = pa.array(ends - 1 if self.largest else ends - sizes, mask=sizes == 0)
         return from_state(values.take(rows), self.value_type)
@@ -221,7 +221,7 @@ class SignedQuantile(Multiset):
             below = np.floor(rank).astype(np.int64)
             places = (first + below, np.minimum(first + below + 1, last))
             plain = values.to_numpy(zero_copy_only=False).astype(np.float64) / self._unit
-            # Each value stands for as many places as its count; `ends` is the place after its last one.
+            # Each value stands for as many places as its count; `ends` is the place after its last.
             low, high = (plain[np.searchsorted(ends, place, side="right")] for place in places)
             result[some] = between(low, high, rank - below)
         return pa.array(result, mask=sizes == 0)

@@ -25,7 +25,7 @@ from sessionlake.columnar.arrays import numbers
 
 @dataclass(frozen=True)
 class Sums:
-    """Exact sums of n pairs (y, x), as whole numbers: of y and x times 2 ** exponent, of products times 2 ** (2 * exponent)."""
+    """Exact sums of n pairs (y, x), as whole numbers: y and x times 2 ** exponent, products times 2 ** (2 * exponent)."""
 
     n: int
     y: int
@@ -40,12 +40,12 @@ class Sums:
 
     @property
     def spread_y(self) -> int:
-        """The squared distances of all y from their mean, times n."""
+        """The sum of squared distances of y from the mean, times n."""
         return self.n * self.yy - self.y * self.y
 
     @property
     def spread_x(self) -> int:
-        """The squared distances of all x from their mean, times n."""
+        """The sum of squared distances of x from the mean, times n."""
         return self.n * self.xx - self.x * self.x
 
     @property
@@ -111,7 +111,7 @@ class _Moments(ExactSums):
         return pa.array([self.one(row) for row in zip(*columns, strict=True)], DOUBLE)
 
     def one(self, state: Sequence[Any]) -> float | None:
-        """Compute the function of one state."""
+        """Compute the function for a state."""
         *stored, others, count = state
         formula = self.formulas[self.function]
         if count < formula.least:
@@ -137,7 +137,7 @@ class SignedMoments(_Moments):
         self.name, self.inputs, self.function, self._unit = name, (column,), function, _unit(type_)
 
     def lift(self, events: Events) -> States:
-        """Return each event's number and its square; of a null nothing."""
+        """Return each event's number and square; nothing for null."""
         values = to_state(events.columns[self.inputs[0]])
         found, others = _apart(numbers(values)[0])
         x = _limbs(found)
@@ -149,7 +149,7 @@ class SignedMoments(_Moments):
 
 
 class SignedComoments(_Moments):
-    """A function of two columns y and x, over the events that have both. The sums are of y, x, y * y, x * x and x * y."""
+    """A function of two columns y and x, over events with both. The sums: y, x, y * y, x * x and x * y."""
 
     state = (BYTES, BYTES, BYTES, BYTES, BYTES, BYTES, LONG)
     formulas = _OF_TWO
@@ -182,7 +182,7 @@ def _unit(type_: pa.DataType) -> int:
 
 
 def _apart(values: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], pa.Array]:
-    """Return the numbers that have a sum, 0 in place of the others, and the counts of the others."""
+    """Return the numbers with a sum, 0 in place of the others, and the others' counts."""
     if values.dtype == np.int64:
         return values, set_apart(np.zeros(len(values)))[1]
     return set_apart(values)

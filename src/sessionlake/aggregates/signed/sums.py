@@ -30,7 +30,7 @@ class SignedLogical(Aggregate):
         self.name, self.inputs, self.every = name, (column,), function == "bool_and"
 
     def lift(self, events: Events) -> States:
-        """Return one for what each event's condition is; of a null nothing."""
+        """Return a 1 in the column of an event's condition, true or false; in none for null."""
         found = events.columns[self.inputs[0]]
         return [pc.fill_null(column, fill_value=False).cast(LONG) for column in (found, pc.invert(found))]
 
@@ -122,7 +122,7 @@ class IntegerAverage(IntegerSum):
         unit = 10**self.scale
         with np.errstate(invalid="ignore", divide="ignore"):
             found = (high * float(1 << _HALF) + low) / (count * float(unit))
-        # Doubles hold only some of the numbers beyond, so their quotient would be rounded more than once.
+        # Doubles hold only some larger numbers, so their quotient would be rounded more than once.
         large = (np.abs(high) >= _EXACT >> _HALF) | (np.abs(count) > _EXACT // unit)
         for row in np.flatnonzero(large & (count > 0)).tolist():
             found[row] = self.one([column[row].as_py() for column in states])
@@ -227,7 +227,7 @@ def negated_others(column: pa.Array) -> pa.Array:
 
 
 def with_others(sums: Doubles, column: pa.Array) -> Doubles:
-    """Return sums of finite doubles with what else was counted: NaN, or the infinity if there is one only."""
+    """Return sums of finite doubles together with the other counts: NaN, or the infinity if there is only one."""
     kinds, lengths = exploded(column, np.int64)
     if not len(kinds):
         return sums

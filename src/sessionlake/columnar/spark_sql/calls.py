@@ -73,7 +73,7 @@ class Call:
 
     name: str
     start: int
-    """The number of its first character."""
+    """The number of the first character."""
     arguments: int
 
     @property

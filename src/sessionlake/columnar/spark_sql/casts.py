@@ -14,7 +14,7 @@ from sessionlake.columnar.lenient_times import DATE_FUNCTION, TIME_FUNCTION
 from sessionlake.columnar.spark_sql.typed import DUCK, PAGE, Typed, Walk, quoted
 
 _BLANKS = r"[\x00-\x20]*"
-"""Characters that Spark strips from both ends of a text before it casts it."""
+"""Characters that Spark strips from both ends of a text before a cast."""
 _WHOLE = f"^{_BLANKS}([+-]?[0-9]+){_BLANKS}$"
 _FRACTION = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _NO_NUMBER = r"[+-]?NaN|(?i:nan|[+-]?inf(?:inity)?)"

@@ -19,7 +19,7 @@ ARROW: Mapping[str, pa.DataType] = {
     "date": pa.date32(),
     "timestamp": TIME,
 }
-"""The types of computed columns, by their names in Spark's SQL."""
+"""Computed columns' types, by their names in Spark's SQL."""
 _Known = tuple[pa.DataType, str, int]
 """A column that a link reads: its type, its place in the query, and its step's level."""
 
@@ -100,7 +100,7 @@ class Chain:
         }
 
     def _link(self, name: str, before: int) -> int | None:
-        """Return the last link of a name above one."""
+        """Return a name's last link above a link."""
         return next((i for i in reversed(range(before)) if self.links[i].name == name), None)
 
 

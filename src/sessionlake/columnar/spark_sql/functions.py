@@ -13,7 +13,7 @@ from sessionlake.columnar.spark_sql.typed import CLOCK_SQL, Function, Rule, Type
 _TRUNCATED = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
 _DAY = "date|timestamp"
 _MOST_GROUPS = 9
-"""The groups of a pattern that DuckDB returns."""
+"""The groups of a pattern, from DuckDB."""
 _WHOLE = (
     "(case when isnan(@) then 0 when @ >= 9223372036854775807::double then 9223372036854775807 "
     "when @ <= -9223372036854775808::double then -9223372036854775808 else cast(@ as bigint) end)"
@@ -33,7 +33,7 @@ when x = 0 or (abs(x) >= 0.001 and abs(x) < 10000000) then cast(x as varchar) el
 """Spark's text of the number `r` if it is no whole number of 64 bits; whole numbers have all digits."""
 _STRING = r"""'"(\\.|[^"\\])*"'"""
 _LAX = r"""',\s*[\]}]|(?i:nan|inf)'"""
-"""Forms that DuckDB reads, and Spark does not: a comma before a closing bracket, NaN and infinities; outside of texts."""
+"""Forms for DuckDB but not for Spark: a comma before a closing bracket, NaN and infinities; outside of texts."""
 _UNLIKE = f"""not json_valid(v) or contains(v, '\\u')
 or (regexp_matches(v, {_LAX}) and regexp_matches(regexp_replace(v, {_STRING}, '""', 'g'), {_LAX}))
 or (length(v) > 1000 and (regexp_matches(v, '[0-9.]{{1000}}') or 2 * length(v) - length(replace(v, '{{', '')) - length(replace(v, '[', '')) > 1000))
@@ -89,7 +89,7 @@ def _extracted(walk: Walk, node: exp.Expression) -> Typed:
 
 
 def _groups(pattern: str) -> int:
-    """Return how many groups a pattern has; 0 for one that only RE2 reads, whose errors DuckDB tells."""
+    """Return the number of a pattern's groups; 0 if only RE2 reads it: DuckDB reports its errors."""
     try:
         return re.compile(pattern).groups
     except re.error:
@@ -153,7 +153,7 @@ def _truncated(walk: Walk, node: exp.Expression) -> Typed:
 
 
 def _date_of(walk: Walk, node: exp.Expression) -> Typed:
-    """Translate `to_date`, and the conversions that sqlglot puts around the arguments of date functions."""
+    """Translate `to_date`, and sqlglot's conversions around arguments of date functions."""
     value = walk.of(node.this)
     if value.type not in ("date", "timestamp", "null"):
         raise walk.error(node.this, f"is a {value.type}; cast it to date or timestamp")

@@ -32,7 +32,7 @@ from sessionlake.errors import did_you_mean, first_line
 
 _RULES: Mapping[type[exp.Expression], Rule] = {**OPERATORS, **SHAPED}
 _WORDS = (exp.Identifier, exp.Var, exp.DataType, exp.JSONPath, exp.JSONPathPart)
-"""Parts of a tree that are no expressions; the rules that meet them look at them."""
+"""Parts of a tree that are no expressions; the rules for their parents read them."""
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ)
 _PREDICATES = (exp.Not, exp.Is, exp.In, exp.Between, exp.Like, exp.Escape, exp.RegexpLike)
 _LACKING = re.compile(r"Required keyword: '\w+' missing for <class .*>")
@@ -49,7 +49,7 @@ class Parsed:
     columns: tuple[str, ...]
     """The columns that it names, in order of first use."""
     origin: Origin | None = None
-    """The text that the SQL was made of, if it is not the SQL itself."""
+    """The SQL's source text, if it is not the SQL itself."""
 
     def typed(self, types: Mapping[str, pa.DataType], result: Result) -> Expression:
         """Return the expression over columns of the given types; ConfigError, a single line, if its type is not `result`."""
@@ -58,7 +58,7 @@ class Parsed:
             raise self.error(f"{self.text!r} is of type {done.type}, and must be of type {result}")
         found = Expression(self.text, f"try({done.sql})", self.columns, result, uses_clock)
         try:
-            # Errors that only DuckDB can find, for example in the pattern of an rlike, are reported before the first batch.
+            # Errors that only DuckDB finds, for example in an rlike's pattern, are reported before the first batch.
             found.evaluate({name: pa.nulls(1, types[name]) for name in self.columns}, 1)
         except Exception as error:
             raise self.error(f"{self.text!r} can't be computed ({first_line(error)}); {PAGE}") from error
@@ -77,7 +77,7 @@ class Parsed:
             raise _too_deep(self.setting, self.text) from error
 
     def error(self, told: str, node: exp.Expression | None = None) -> SqlError:
-        """Return an error at a part; without one, it is of the whole."""
+        """Return an error at a part, or without a part about the whole."""
         # Without an origin the message has the whole as the user wrote it.
         start = start_of(node) if node is not None else 0 if self.origin is not None else None
         return sql_error(self.setting, told, "" if start is None else (self.origin or Origin(self.text)).place(start))
@@ -114,14 +114,14 @@ def parse(setting: str, text: str, origin: Origin | None = None) -> Parsed:
 
 
 def _check_nodes(parsed: Parsed, nodes: Sequence[exp.Expression]) -> None:
-    """Raise SqlError for the first node that is not listed, has an argument that nobody reads, or that Spark reads in another way."""
+    """Raise SqlError for the first node that is not listed, has an unread argument, or differs in Spark."""
     for node in nodes:
         if isinstance(node, exp.Anonymous):
             listed = node.name.lower() in BY_NAME
         else:
             listed = isinstance(node, _WORDS) or type(node) in _RULES or type(node) in FUNCTIONS
         if not listed:
-            # Another function that Spark has is no slip of the pen.
+            # Another function of Spark's is no slip of the pen.
             near = did_you_mean(node.name.lower(), [*CALLS]) if isinstance(node, exp.Anonymous) else ""
             raise parsed.error(f"{_name(node)!r} is not listed for expressions{near}; {PAGE}", node)
     for node in nodes:
@@ -152,14 +152,14 @@ def told_by(error: SqlglotError) -> str:
 
 
 def _start_of_error(text: str, error: SqlglotError) -> int | None:
-    """Return the character of a text, from 0 on, at which the parser can't go on; None if it does not say that."""
+    """Return the character of a text, from 0 on, at which the parser stops; None if it does not say."""
     if isinstance(error, TokenError):
         return next(
             (found.start() for found in reversed([*_OPENING.finditer(text)]) if _is_read(text[: found.start()])), None
         )
     for known in getattr(error, "errors", None) or ():
         lines, word = text.split("\n"), known["highlight"] or ""
-        # The parser's column is that of the last character of a word.
+        # The parser's column is a word's last character.
         start = sum(len(line) + 1 for line in lines[: known["line"] - 1]) + known["col"] - len(word)
         return start if word and text.startswith(word, start) else None
     return None
@@ -196,7 +196,7 @@ def _too_deep(setting: str, text: str) -> SqlError:
 
 
 def _name(node: exp.Expression) -> str:
-    """Return a function's name, or the SQL of an expression that is no function."""
+    """Return a function's name, or an expression's SQL if it is no function."""
     if isinstance(node, exp.Anonymous):
         return node.name
     sql = node.sql("spark")
@@ -219,7 +219,7 @@ class _Walk:
             done = self._call(node, FUNCTIONS[type(node)])
         else:
             done = _RULES[type(node)](self, node)
-        # A rule that does not look at a part, as a flag of a function, does not know what it means.
+        # A rule that does not read a part, such as a function's flag, does not know its meaning.
         for child in node.iter_expressions():
             if id(child) not in self._seen:
                 raise self.error(node, f"has {child.sql('spark')!r}, which is not listed; {PAGE}")

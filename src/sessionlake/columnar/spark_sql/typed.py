@@ -15,7 +15,7 @@ from sessionlake.columnar.expressions import CLOCK
 from sessionlake.columnar.sql_places import SqlError
 
 Known = Mapping[type[exp.Expression], tuple[str, ...]]
-"""By class the arguments that are read, in the order of a function's operands."""
+"""The read arguments by class, in the order of a function's operands."""
 
 _DIALECT: Known = {
     **dict.fromkeys((exp.DPipe, exp.Div, exp.TsOrDsToDate, exp.TryCast), ("safe",)),
@@ -25,7 +25,7 @@ _DIALECT: Known = {
     exp.ConcatWs: ("safe", "coalesce", "flatten"),
     exp.RegexpExtract: ("null_if_pos_overflow",),
 }
-"""Arguments that tell other dialects how Spark's function behaves: no text of Spark's SQL can change them."""
+"""Arguments that tell other dialects the behaviour of Spark's function: no text of Spark's SQL can change them."""
 _BINARY = ("this", "expression")
 
 EXPRESSIONS: Known = {
@@ -141,7 +141,7 @@ class Walk(Protocol):
         """Return interchangeable parts of a node cast to a common type, and this type."""
 
     def error(self, node: exp.Expression, told: str) -> SqlError:
-        """Return an error that names the node, and its place."""
+        """Return an error with the node's name and place."""
 
 
 Rule = Callable[[Walk, exp.Expression], Typed]
@@ -172,7 +172,7 @@ def column_type(type_: pa.DataType) -> str | None:
 
 
 def whole(node: exp.Expression) -> int | None:
-    """Return the whole number that a node is, which has no sign; None for another node. The parser's `is_int` is also true of `-1`."""
+    """Return a node's whole number, which has no sign; None for another node. The parser's `is_int` is also true of `-1`."""
     return int(node.name) if isinstance(node, exp.Literal) and node.is_int else None
 
 

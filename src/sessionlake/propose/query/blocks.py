@@ -31,7 +31,7 @@ _REMEDIES = {
     _T.EXCEPT: "a pipeline is one query; make a pipeline of each, and write it in SQL over their live views (a project)",
     _T.INTERSECT: "a pipeline is one query; make a pipeline of each, and write it in SQL over their live views (a project)",
 }
-"""What to do about the clauses that no pipeline has, by their first word. HAVING goes with GROUP BY alone."""
+"""Remedies for clauses that no pipeline has, by first word. HAVING goes with GROUP BY alone."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,14 @@ class Block:
     """The tokens of FROM, without joins."""
     hint: Token | None = None
     joins: list[list[Token]] = field(default_factory=list)
-    """Each from its first word on: the kind, the table and its ON."""
+    """Each join from its first word on: the kind, the table and its ON."""
     where: list[Token] = field(default_factory=list)
     group: list[Token] = field(default_factory=list)
     having: list[Token] = field(default_factory=list)
     """From its first word on."""
     qualify: list[Token] = field(default_factory=list)
     elsewhere: list[list[Token]] = field(default_factory=list)
-    """Clauses that no pipeline has, from their first word on."""
+    """Clauses that no pipeline has, from the first word on."""
     named: Mapping[str, Subquery] = field(default_factory=dict)
     """The subqueries of WITH by name, in small letters."""
 
@@ -91,7 +91,7 @@ def block_of(query: Query, tokens: Tokens) -> Block:
 
 
 def _begun(block: Block, current: list[Token], token: Token, before: Token) -> list[Token] | None:
-    """Return the list of the clause that begins with a token; None if none does."""
+    """Return the token list of the clause that begins with a token; None if none does."""
     kind = token.token_type
     if current is block.select:
         # `is distinct from` and `except (column)` are parts of an expression.

@@ -1,4 +1,4 @@
-"""Tokens by the brackets that they are in: lists, conditions that `and` joins, and brackets around a whole."""
+"""Tokens by their brackets: lists, conditions joined by `and`, and brackets around a whole."""
 
 from collections.abc import Iterator, Sequence
 

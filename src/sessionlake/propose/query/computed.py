@@ -23,7 +23,7 @@ from sessionlake.stream.shape import Shaping
 _SETTING = "select"
 LIVE = "compute it in SQL over the live view (`sessionlake sql`)"
 _AS_TIME = "at time zone 'UTC'"
-"""Makes a timestamp of the live view one without a zone, which expressions are over, and back."""
+"""Makes a timestamp of the live view one without a zone, as expressions need it, and back."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ OfColumn = Callable[[exp.Column], Value]
 
 
 def computed(query: Query, tokens: Tokens, of_call: OfCall, of_column: OfColumn) -> Value:
-    """Return an expression over a live view; QueryError for one that is not listed for expressions, or does not fit the types."""
+    """Return an expression over a live view; QueryError if it is not listed for expressions, or does not fit the types."""
     values: dict[str, Value] = {}
 
     def named(value: Value) -> str:
@@ -88,7 +88,7 @@ def aggregate_type(name: str, text: str, read: Input) -> pa.DataType:
 
 
 def _translated(text: str, values: dict[str, Value]) -> tuple[Typed, bool]:
-    """Return an expression in DuckDB's SQL, and whether it asks for the present; SqlError for one that is not listed."""
+    """Return an expression in DuckDB's SQL, and whether it asks for the present; SqlError if it is not listed."""
     places = {
         name: f"({value.sql} {_AS_TIME})" if value.type == TIMESTAMP else value.sql for name, value in values.items()
     }

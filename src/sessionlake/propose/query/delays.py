@@ -43,7 +43,7 @@ def without_delays(text: str) -> str:
 
 
 def _delay(text: str, tokens: list[Token]) -> Delay | None:
-    """Return the clause with which tokens begin; None if they begin with another use of the word, or its column is no name."""
+    """Return the clause at the beginning of tokens; None for another use of the word, or a column that is no name."""
     at = next((number for number, token in enumerate(tokens[:8]) if _is(token, "delay")), None)
     if at is None or at + 2 >= len(tokens) or not _is(tokens[at + 1], "of") or not _is(tokens[at + 2], "interval"):
         return None

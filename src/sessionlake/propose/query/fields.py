@@ -29,7 +29,7 @@ class Fields:
     scope: Scope
     """The columns that the query sees, and how it calls the input."""
     types: dict[str, pa.DataType]
-    """The types of the columns, the computed ones too."""
+    """The types of the columns, also computed ones."""
     at: str = "event"
     """The section of the events in the config."""
     computed: dict[str, str] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class Fields:
         return piece_of(one.column, place)
 
     def sources(self, tokens: Tokens, scope: Scope | None = None) -> set[str]:
-        """Return the sample's columns that an expression is computed of, in the end."""
+        """Return the sample's columns behind an expression."""
         scope = scope or self.scope
         tree = parsed(self.query.said(tokens, self._unqualified(tokens, scope.names)))
         found = set()
@@ -94,7 +94,7 @@ class Fields:
         return found
 
     def column_of(self, one: Visible) -> str:
-        """Return the input's column that a column of a scope is."""
+        """Return the input's column behind a column of a scope."""
         return one.column or self.column(self.piece(one.tokens, scope=one.scope), one.name)
 
     def _unqualified(self, tokens: Tokens, names: Sequence[str]) -> dict[int, str]:
@@ -136,7 +136,7 @@ class Fields:
                 self.require(unmasked(node.name), piece.place, scope)
 
     def require(self, name: str, place: Place, scope: Scope | None = None) -> None:
-        """Raise QueryError, with its place, if no expression over a scope, by default the query's, can read a column of a name."""
+        """Raise QueryError, with its place, if no expression over a scope, by default the query's, can read a named column."""
         wrong = (scope or self.scope).refused(name.lower())
         if wrong is not None:
             raise QueryError("column", f"{name!r} {wrong}", place)
@@ -208,7 +208,7 @@ def quoted_name(name: str) -> str:
 
 
 def without_stream(tokens: Tokens) -> Tokens:
-    """Return the tokens of FROM without Databricks' word for a table that is read as a stream."""
+    """Return the tokens of FROM without Databricks' word for a table read as a stream."""
     if len(tokens) < 2 or name_of(tokens[0]) != "stream":
         return tokens
     return [token for token in tokens[1:] if token.token_type not in (TokenType.L_PAREN, TokenType.R_PAREN)]

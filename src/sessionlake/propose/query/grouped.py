@@ -25,11 +25,11 @@ from sessionlake.propose.sample import Sample
 _FLINKS = {"tumble": ("window", (0, 1)), "hop": ("window", (0, 2, 1))}
 """Flink's functions: Spark's function, and its arguments by their numbers in Flink."""
 _UNITS = ("second", "minute", "hour", "day")
-"""Units of one length, whose windows begin where `date_trunc` does."""
+"""Units of fixed length, whose windows begin where `date_trunc` does."""
 
 
 def window_meant(query: Query, tokens: Tokens) -> str | None:
-    """Return how a pipeline has the window that an expression of GROUP BY means, to follow its text; None if it means none."""
+    """Return how a pipeline has the window meant in GROUP BY, to follow its text; None if none is meant."""
     inside, name = inner_of(tokens[1:]), name_of(tokens[0])
     if inside is None or len(inside) + 3 != len(tokens):
         return None
@@ -46,7 +46,7 @@ def window_meant(query: Query, tokens: Tokens) -> str | None:
 
 
 def name_like(near: str) -> str:
-    """Return the form of the function that is named in a question of `did_you_mean`."""
+    """Return the form of the function in a question of `did_you_mean`."""
     return "session_window(t, '30 minutes')" if SESSION in near else "window(t, '1 hour')"
 
 
@@ -59,7 +59,7 @@ _LATEST = (
 
 
 def groups_of(query: Query, block: Block, sample: Sample) -> Groups:
-    """Return the pipeline of a GROUP BY; QueryErrors with all that no pipeline can have."""
+    """Return a GROUP BY's pipeline; QueryErrors with all that no pipeline can have."""
     return _Reader(query, block, input_of(query, sample, block.source, block.named)).groups()
 
 
@@ -72,7 +72,7 @@ class _Reader:
             self._found.errors.append(query.refusal("qualify", block.qualify, told, word="qualify"))
         self._items = [item_of(query, tokens, read.fields) for tokens in split(block.select)]
         self._keys: dict[str, str] = {}
-        """The columns of the key, by the texts that the query has for them."""
+        """The key's columns, by their texts in the query."""
 
     def groups(self) -> Groups:
         call, keys = self._grouped()
@@ -92,7 +92,7 @@ class _Reader:
         """Take the items of SELECT, and HAVING, as columns and conditions of the live view."""
         results = Results(self._query, groups, call, self._keys, self._items)
         shown: dict[int, Shown] = {}
-        # Aggregates by themselves come first, so that expressions can be of them.
+        # Plain aggregates come first, so that expressions can use them.
         for number, item in sorted(enumerate(self._items), key=lambda one: not is_aggregate(one[1])):
             with self._found.kept():
                 shown[number] = results.shown(item)
@@ -101,7 +101,7 @@ class _Reader:
             groups.conditions += [results.condition(self._block.having[1:])] if self._block.having else []
 
     def _grouped(self) -> tuple[Call, list[tuple[Tokens, str | None]]]:
-        """Return the call of the window, and the other expressions of GROUP BY, each with its alias."""
+        """Return the window's call, and the other expressions of GROUP BY, each with its alias."""
         spans: list[tuple[Tokens, str | None]] = []
         keys: list[tuple[Tokens, str | None]] = []
         with self._found.kept():
@@ -173,7 +173,7 @@ class _Reader:
             self._input.key.append(EVERYTHING)
 
     def _beside(self, column: str, others: list[str]) -> str:
-        """Return a key column, or a copy of it if rows can't have its name."""
+        """Return a key column, or a copy if rows can't have its name."""
         taken = {name.lower() for name in (*TAKEN, *others)}
         if column.lower() not in taken and free_name(column, []) == column:
             return column
@@ -184,7 +184,7 @@ _BEHIND = "make a pipeline of the subquery, and another one behind it (a chain),
 
 
 def chosen_of(query: Query, block: Block, groups: Groups) -> Groups:
-    """Return the pipeline of a subquery with the columns that the query around it chooses; QueryErrors for all else around it."""
+    """Return a subquery's pipeline with the outer query's columns; QueryErrors for all else around it."""
     found = Found(refused(query, block))
     around = {"where": block.where, "group by": block.group, "qualify": block.qualify}
     for word, words in around.items():

@@ -36,7 +36,7 @@ def scope_over(query: Query, block: Block, below: Scope, names: tuple[str, ...],
     QueryErrors has SELECT's items that are neither columns nor computed from a single row.
     """
     scope, found = Scope(names, below=below), Found()
-    # As in Spark, an item may name the alias of one before it, if no column is called so.
+    # As in Spark, an item may name an earlier item's alias, if no column has this name.
     seen = below
     for tokens in split(block.select):
         with found.kept():
@@ -78,7 +78,7 @@ def _refused(query: Query, block: Block) -> Iterator[QueryError]:
 
 
 def _columns(query: Query, item: Item, seen: Scope, below: Scope, *, ranked: bool) -> Iterator[Visible]:
-    """Yield the columns that an item of SELECT is."""
+    """Yield the columns of a SELECT item."""
     if item.is_star:
         yield from _starred(query, item, below)
     elif item.tree.find(exp.Window) is not None or has_aggregate(item.tree):
@@ -109,7 +109,7 @@ def _table(tree: exp.Column) -> str:
 
 
 def starred(query: Query, item: Item, scope: Scope) -> list[Visible]:
-    """Return the columns that `*`, `t.*` or `* except (a)` stands for; QueryError if several have one name, or for another table's."""
+    """Return the columns of `*`, `t.*` or `* except (a)`; QueryError if several share a name, or for another table's."""
     found = _starred(query, item, scope)
     twice = next((one.name for one in found if one.twice), None)
     if twice is not None:

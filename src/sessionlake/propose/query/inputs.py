@@ -50,7 +50,7 @@ class Input:
     fields: Fields
     sample: Sample
     conditions: list[tuple[Tokens, Scope]] = field(default_factory=list)
-    """Those of its subqueries, over the columns that these see."""
+    """The subqueries' conditions, over the columns that they see."""
     key: list[str] = field(default_factory=list)
     time: str = ""
     time_unit: str | None = None
@@ -60,7 +60,7 @@ class Input:
     watermark: str | None = None
 
     def set_time(self, piece: Piece) -> None:
-        """Take an expression as the event time: a column, or one that is computed; QueryError if it is no time."""
+        """Take an expression as the event time: a column, or a computed column; QueryError if it is no time."""
         column, unit = _plain_time(piece)
         for name in piece.columns:
             self._read_as_time(name)
@@ -83,7 +83,7 @@ class Input:
         self.time_unit = (unit or found) if numbers else None
 
     def expect_time(self, tokens: Tokens, scope: Scope | None = None) -> None:
-        """Take columns of texts that are times, of which an expression is computed, as columns of times."""
+        """Make the text columns of times behind an expression time columns."""
         for name in self.fields.sources(tokens, scope):
             self._read_as_time(name)
 
@@ -122,7 +122,7 @@ class Input:
                 raise piece.error(setting, error.told) from error
 
     def take_hints(self, hints: Sequence[Hint]) -> None:
-        """Take the comments about the input's columns; QueryError for one that is about another column than it can be."""
+        """Take the comments about the input's columns; QueryError for a column that a comment can't be about."""
         for hint in hints:
             found = [self._hinted(name) for name in hint.columns]
             columns = [name for name in found if name is not None]
@@ -154,7 +154,7 @@ class Input:
 
 
 def hints_in(query: Query) -> list[Hint]:
-    """Return the comments about watermarks and duplicates, and the clauses about watermarks; QueryError for one that can't be read."""
+    """Return comments about watermarks and duplicates, and clauses about watermarks; QueryError for an unreadable one."""
     found = []
     for match in _HINTS.finditer(query.text):
         if any(token.start <= match.start() <= token.end for token in query.tokens):
@@ -234,5 +234,5 @@ def _read_by(fields: Fields, name: str) -> tuple[str, ...]:
 
 
 def bracketed(piece: Piece) -> str:
-    """Return the text of a condition that others are joined to by `and`."""
+    """Return a condition's text, to be joined to others by `and`."""
     return f"({piece.text})" if isinstance(piece.tree, exp.Or) else piece.text

@@ -21,10 +21,10 @@ class Item:
     """An item of SELECT."""
 
     tokens: Tokens
-    """Those of its expression."""
+    """The expression's tokens."""
     alias: str | None
     said: str
-    """Its expression as it is written, with the names of tables."""
+    """The expression as written, with the names of tables."""
     name: str
     """Its name in the result: its alias or its column's name; the empty text for other expressions."""
     tree: exp.Expression
@@ -56,7 +56,7 @@ _SYNONYMS = {
     "percentile": "quantile",
     **dict.fromkeys(("percentile_approx", "approx_percentile"), "percentile"),
 }
-"""Spark's names of functions that the config calls differently. Spark's percentile is exact, as `quantile` is here."""
+"""Spark's function names that differ in the config. Spark's percentile is exact, as `quantile` is here."""
 _KNOWN = frozenset((*FUNCTIONS, *ALIASES, *_SYNONYMS))
 TAKEN = (*RESERVED, *SessionSection.RESERVED, *WindowSection.RESERVED, "open_until")
 _NAME = re.compile(r"\s*([A-Za-z_]\w*)(?=\s*\()")
@@ -64,7 +64,7 @@ _OF_ALL = re.compile(r"count\s*\(\s*\d+\s*\)", re.IGNORECASE)
 
 
 def is_aggregate(item: Item) -> bool:
-    """Say whether an item is one call of an aggregate, perhaps with a filter."""
+    """Say whether an item is a single call of an aggregate, perhaps with a filter."""
     tree = item.tree
     while isinstance(tree, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)):
         tree = tree.this

@@ -1,4 +1,4 @@
-"""A join of two streams on equality and a range of times, as pairs of messages."""
+"""A join of two streams on equality and a range of times, as message pairs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ _TYPES = {
     ("inner",): "inner",
     **{(name, *more): name for name in ("left", "right", "full") for more in ((), ("outer",))},
 }
-"""The types of joins that a pipeline has, by the words before JOIN."""
+"""A pipeline's types of joins, by the words before JOIN."""
 _KEPT = {"inner": (), "left": (0,), "right": (1,), "full": (0, 1)}
 """By type the numbers of the sides whose rows are there without a partner, too."""
 _BEHIND = "make a pipeline of the join alone, and another one behind it (a chain)"
@@ -31,7 +31,7 @@ _BEHIND = "make a pipeline of the join alone, and another one behind it (a chain
 
 @dataclass
 class Side:
-    """One of the two streams."""
+    """A stream of the two."""
 
     input: Input
     name: str
@@ -65,7 +65,7 @@ class Pairs:
 
 
 def pairs_of(query: Query, block: Block, samples: Sequence[Sample]) -> Pairs:
-    """Return the pipeline of a join of two tables; QueryErrors with all that no pipeline can have."""
+    """Return the pipeline for a join of two tables; QueryErrors with all that no pipeline can have."""
     found = Found(refused(query, block))
     with found.kept():
         table, condition, type_ = _joined(query, block)
@@ -85,7 +85,7 @@ def pairs_of(query: Query, block: Block, samples: Sequence[Sample]) -> Pairs:
 
 
 def _joined(query: Query, block: Block) -> tuple[Tokens, Tokens, str]:
-    """Return the table that is joined, the condition and the type; QueryError for a join of another type, or of more tables."""
+    """Return the joined table, the condition and the type; QueryError for another type of join, or more tables."""
     first = block.joins[0]
     at = next(number for number, token in enumerate(first) if token.token_type == TokenType.JOIN)
     type_ = _TYPES.get(tuple(name_of(token) for token in first[:at]))
@@ -170,7 +170,7 @@ class _Reader:
                 raise self._query.refusal("on", self._condition, told)
 
     def _check_outer(self, tokens: Tokens, of: set[int], *, is_on: bool) -> None:
-        """Refuse a condition of an outer join that does not choose which messages there are; `of` are the sides that it reads."""
+        """Refuse an outer join's condition that does not choose messages; `of` are the sides that it reads."""
         kept = set(_KEPT[self._pairs.type])
         if kept and is_on and of <= kept and len(of) == 1:
             told = f"is a condition of a {self._pairs.type} join on a side whose rows are all there; without it in ON, compare the columns in SQL over the live view"

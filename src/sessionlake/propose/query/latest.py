@@ -110,7 +110,7 @@ class _Reader:
         self._input.id = (column,)
 
     def _descending(self, tokens: Tokens) -> Tokens:
-        """Return an expression of ORDER BY without its direction, which must be down."""
+        """Return an ORDER BY expression without its direction, which must be down."""
         plain = list(tokens)
         if len(plain) > 2 and [name_of(token) for token in plain[-2:]] in (["nulls", "first"], ["nulls", "last"]):
             del plain[-2:]
@@ -162,7 +162,7 @@ class _Reader:
             sql = "event_time"
         else:
             if column.lower() in RESERVED or column in (read.time, *read.id):
-                # A row can't have it under this name, so that it is computed once more under another one.
+                # A row can't have it under this name, so it is computed again under another.
                 column = fields.copied(column, f"{column}_of_row", self._query.place(self._block.start), list(RESERVED))
             if column not in latest.columns:
                 latest.columns.append(column)

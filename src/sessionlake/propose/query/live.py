@@ -61,13 +61,13 @@ def select_over(view: str, columns: Sequence[Shown], conditions: Sequence[str] =
 
 
 def key_sql(column: str, kind: pa.DataType) -> str:
-    """Return a column of the key, which the view has as text, in the type that events have it."""
+    """Return a key column, which the view has as text, in the events' type."""
     type_ = _SQL_TYPES.get(kind)
     return column if type_ is None else f"cast({column} as {type_})"
 
 
 def interval(micros: int) -> str:
-    """Return an interval of one unit, as both Spark and DuckDB read it."""
+    """Return a single-unit interval, as both Spark and DuckDB read it."""
     unit, size = next((name, size) for name, size in _UNITS if micros % size == 0)
     amount = micros // size
     return f"interval {amount} {unit}{'' if amount == 1 else 's'}"

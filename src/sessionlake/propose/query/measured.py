@@ -1,4 +1,4 @@
-"""The sample as the pipeline would see it, and the lateness of its events."""
+"""The sample as the pipeline would see it, and its events' lateness."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ from sessionlake.sources.decoding.casting import parse_times
 from sessionlake.stream.shape import Shaping
 
 Share = Callable[[str, str], float]
-"""The share of events that would be late, given a grace and a retention."""
+"""The share of late events, given a grace and a retention."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Patience:
     seen: Seen
     lateness: Lateness
     given: bool
-    """Whether the query says how long: the share of late events is that of this grace alone."""
+    """Whether the query gives a grace: the share of late events is this grace's alone."""
 
     @property
     def retention(self) -> str:
@@ -51,7 +51,7 @@ def measured_input(read: Input) -> tuple[list[Batch], Seen]:
 
 
 def shaped(read: Input) -> Sample:
-    """Return an input's sample with its computed key and time, without the rows that WHERE leaves out."""
+    """Return an input's sample with computed key and time, without rows that WHERE leaves out."""
     fields = read.fields
     section = EventSection(where=read.where, columns=fields.computed)
     types = {name: fields.types[name] for name in read.sample.types}
@@ -93,7 +93,7 @@ def groups_patience(groups: Groups) -> Patience:
 
 
 def table_patience(read: Input) -> Patience:
-    """Return the measures of a table: the grace is the retention of its deletions."""
+    """Return a table's measures: the grace is the retention of deletions."""
     batches, seen = measured_input(read)
     return patience_of(read, "1 day", seen, lambda retention, _: refused_share(batches, retention))
 
@@ -112,7 +112,7 @@ def _with_ids(read: Input, found: Patience) -> Patience:
 
 
 def _with_times(table: pa.Table, types: dict[str, pa.DataType]) -> pa.Table:
-    """Return a table with times in place of the texts that the config reads as times."""
+    """Return a table with times in place of texts that the config reads as times."""
     for number, name in enumerate(table.column_names):
         if types[name] == TIMESTAMP and table[name].type == pa.string():
             micros, bad = parse_times(table[name], None)

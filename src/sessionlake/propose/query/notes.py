@@ -1,4 +1,4 @@
-"""Comments of a config that say what gets better than in Spark, and what differs."""
+"""Comments of a config: improvements over Spark, and differences."""
 
 import re
 from collections.abc import Iterator

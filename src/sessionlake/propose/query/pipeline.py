@@ -1,4 +1,4 @@
-"""From a query to a config: the operator that the query asks for, and errors with their places in the query."""
+"""From a query to a config: the query's operator, and errors with their places in the query."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -65,7 +65,7 @@ def _bounds(tree: exp.Expression) -> Iterator[Distance]:
     left, right = _line(tree.this), _line(tree.expression)
     if isinstance(tree, _MORE):
         left, right = right, left
-    # Now left <= right, or left < right: of whole microseconds the latter is one less.
+    # Now left <= right, or left < right: for whole microseconds the latter is 1 less.
     spare = right.micros - left.micros - isinstance(tree, (exp.LT, exp.GT))
     later = [column for column in (left.column, right.minus) if column is not None]
     earlier = [column for column in (right.column, left.minus) if column is not None]
@@ -128,7 +128,7 @@ class Range:
     low: int | None = None
     high: int | None = None
     times: tuple[dict[str, Tokens], dict[str, Tokens]] = field(default_factory=lambda: ({}, {}))
-    """By side the columns of the times, in small letters, with the conditions that name them."""
+    """The time columns of each side, in small letters, with the conditions that name them."""
 
     def add(self, tokens: Tokens) -> None:
         """Take a condition on both times; QueryError for another condition."""
@@ -141,7 +141,7 @@ class Range:
             self._add(distance, tokens)
 
     def is_time(self, column: exp.Column, tokens: Tokens) -> bool:
-        """Say whether a column of a condition holds times; QueryError if its side has no such column."""
+        """Say whether a condition's column holds times; QueryError if its side lacks the column."""
         read = self.inputs[self.side_of(column, tokens)]
         name = unmasked(column.name)
         read.fields.require(name, self.query.place(tokens[0]))

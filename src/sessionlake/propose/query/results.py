@@ -73,12 +73,12 @@ class Groups:
 
 
 class Results:
-    """The items of SELECT of a query with GROUP BY, and its HAVING."""
+    """The SELECT items of a query with GROUP BY, and its HAVING."""
 
     def __init__(
         self, query: Query, groups: Groups, call: Call, keys: Mapping[str, str], items: Sequence[Item]
     ) -> None:
-        """Take the call of the window, and the columns of the key by their texts."""
+        """Take the window's call, and the key's columns by text."""
         self._query, self._groups, self._call, self._keys = query, groups, call, keys
         self._fields = groups.input.fields
         self._items = {item.alias.lower(): item for item in items if item.alias}
@@ -114,7 +114,7 @@ class Results:
         return [*self._groups.aggregates, *(key if len(key) > 1 else [])]
 
     def _wrong(self, item: Item) -> str | None:
-        """Return why no item of SELECT can be this one; None if it may."""
+        """Return why no SELECT item can be this item; None if it may."""
         if item.is_star:
             return f"stands for columns of single events, and a row is of several; {_ALLOWED}"
         if any(self._call.is_another(node) for node in item.tree.find_all(exp.Anonymous)):
@@ -131,7 +131,7 @@ class Results:
         return name
 
     def _key(self, item: Item) -> Value | None:
-        """Return the column of the key that an item is; None for another item."""
+        """Return an item's column of the key; None for other items."""
         of_window = any(self._bound(node) for node in item.tree.find_all(exp.Column, exp.Dot, exp.Anonymous))
         return None if of_window or has_aggregate(item.tree) else self._key_of(self._fields.piece(item.tokens).text)
 

@@ -23,7 +23,7 @@ class Visible:
 
     @property
     def is_rank(self) -> bool:
-        """Whether it is the number of a row, which is 1 for all that are left."""
+        """Whether it is a row number, which is 1 for all remaining rows."""
         return not self.column and not self.tokens
 
 
@@ -39,7 +39,7 @@ class Scope:
     """The columns of what a subquery reads."""
 
     def refused(self, name: str) -> str | None:
-        """Return why no expression can read a column of a name, in small letters; None if one can."""
+        """Return why no expression can read a column of a name, in small letters; None if an expression can."""
         one = self.columns.get(name)
         if one is None:
             listed = ", ".join(column.name for column in self.columns.values() if not column.is_rank)

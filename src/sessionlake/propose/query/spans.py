@@ -47,7 +47,7 @@ def gap_of(query: Query, fields: Fields, tokens: Tokens, time: str) -> Gap:
 
 
 def _values(query: Query, tokens: Tokens) -> Iterator[tuple[TokenType, Tokens]]:
-    """Yield the words THEN and ELSE with the token of each one's duration."""
+    """Yield the words THEN and ELSE with each duration's token."""
     cases = [token for token in tokens if token.token_type == TokenType.CASE]
     for number, token in enumerate(tokens[:-1]):
         if token.token_type in (TokenType.THEN, TokenType.ELSE):
@@ -79,7 +79,7 @@ _FORMS = {
 
 @dataclass(frozen=True)
 class Grid:
-    """Windows of one length."""
+    """Windows of fixed length."""
 
     size_us: int
     advance_us: int | None
@@ -119,7 +119,7 @@ def call_of(query: Query, fields: Fields, tokens: Tokens, alias: str | None, ite
 
 
 def is_span(tokens: Tokens) -> bool:
-    """Say whether tokens are one call of `window` or `session_window`."""
+    """Say whether tokens are a single call of `window` or `session_window`."""
     inside = inner_of(tokens[1:])
     return inside is not None and len(inside) + 3 == len(tokens) and name_of(tokens[0]) in CALLS
 
@@ -166,6 +166,6 @@ def shown_of(item: Item, call: Call, start: str, end: str) -> Shown | None:
         return None
     if bound is None:
         return Shown(struct_of(start, end), item.alias or name_of(call.tokens[0]))
-    # Spark calls the field of a call `window.end`, and that of a column `end`.
+    # Spark calls a call's field `window.end`, and a column's field `end`.
     name = f"{name_of(call.tokens[0])}.{bound}" if isinstance(item.tree, exp.Dot) else bound
     return Shown(start if bound == "start" else end, item.alias or name)

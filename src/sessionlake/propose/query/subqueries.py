@@ -24,7 +24,7 @@ def select_of(query: Query, tokens: Tokens, named: Mapping[str, Subquery] = Mapp
 
 
 def subquery_of(query: Query, source: Tokens, named: Mapping[str, Subquery]) -> Block | None:
-    """Return the subquery that the tokens of FROM or JOIN are, or name; None for a table."""
+    """Return the subquery behind tokens of FROM or JOIN; None for a table."""
     inside = inner_of(source)
     if inside is not None and inside and inside[0].token_type in BEGINNINGS:
         return select_of(query, inside, named)

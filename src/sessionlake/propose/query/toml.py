@@ -1,4 +1,4 @@
-"""The config of a query as TOML, with the query, the same columns of the live view, and the reason of each setting in comments."""
+"""A query's config as TOML, with the query, the same columns of the live view, and each setting's reason in comments."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -23,7 +23,7 @@ _KEPT_FOR_EVER = "30 days"
 
 
 def query_toml(query: Query, made: Made, *, name: str, directory: Path, output: str) -> str:
-    """Return a config that loads from a file in `directory`; `output` is that file's name in the comments."""
+    """Return a config that loads from a file in `directory`; `output` is the file's name in comments."""
     if isinstance(made, Pairs):
         seen = [measured_input(one)[1] for one in made.inputs]
         blocks = [*_join(made, directory, seen)]

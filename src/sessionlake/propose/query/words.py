@@ -68,7 +68,7 @@ BEGINNINGS = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN)
 _FLINKS = re.compile(r"\b(tumble|hop|cumulate|session)\s*\(", re.IGNORECASE)
 _SPARKS = "windows of Flink's SQL are not in Spark's; group by window(t, '1 hour') or session_window(t, '30 minutes')"
 _SHOWN = 80
-"""The characters of a clause that an error shows."""
+"""The number of a clause's characters in an error."""
 
 
 class QueryError(Exception):
@@ -80,7 +80,7 @@ class QueryError(Exception):
 
 
 class QueryErrors(Exception):  # noqa: N818 (the plural of QueryError)
-    """Several errors of one query."""
+    """Several errors of a query."""
 
     def __init__(self, errors: Sequence[QueryError]) -> None:
         super().__init__(str(len(errors)))
@@ -88,14 +88,14 @@ class QueryErrors(Exception):  # noqa: N818 (the plural of QueryError)
 
 
 class Found:
-    """The errors of a query that were found so far."""
+    """The query's errors so far."""
 
     def __init__(self, errors: Iterable[QueryError] = ()) -> None:
         self.errors = list(errors)
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Keep the error of a step, and go on with the next one."""
+        """Keep a step's error, and go on with the next step."""
         try:
             yield
         except QueryError as error:
@@ -103,7 +103,7 @@ class Found:
 
     @property
     def all(self) -> QueryErrors:
-        """All of them as one."""
+        """All errors as one."""
         return QueryErrors(self.errors)
 
     def raise_any(self) -> None:
@@ -114,7 +114,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Query:
-    """The text of a query, and the file that it is from."""
+    """A query's text and file."""
 
     text: str
     file: str
@@ -149,7 +149,7 @@ class Query:
         return cast("exp.Expression", statements[0])
 
     def check_known(self) -> None:
-        """Raise QueryError for the first part of the query that nobody reads."""
+        """Raise QueryError for the query's first unread part."""
         found = unread_in(self.tree)
         if found is not None:
             node, what = found
@@ -160,16 +160,16 @@ class Query:
             raise QueryError("sql", told, self.place_at(start or 0))
 
     def not_sql(self, error: SqlglotError | RecursionError) -> InvalidConfigError:
-        """Return the error of a text that sqlglot can't read."""
+        """Return the error for a text that sqlglot can't read."""
         told = _not_sql(error, _SPARKS if _FLINKS.search(self.text) else "correct it")
         return self.error("sql", told, _place_of(error))
 
     def error(self, key: str, message: str, place: Place) -> InvalidConfigError:
-        """Return an error of one place."""
+        """Return a single-place error."""
         return InvalidConfigError([self.problem(QueryError(key, message, place))])
 
     def problem(self, error: QueryError) -> Problem:
-        """Return the problem of an error, with its place in the file."""
+        """Return an error's problem, with its place in the file."""
         return Problem(error.key, error.message, self.file, error.place.line, error.place.column)
 
     def refusal(self, key: str, tokens: Tokens, told: str, *, word: str = "") -> QueryError:
@@ -182,7 +182,7 @@ class Query:
         return self.place_at(token.start)
 
     def place_at(self, at: int) -> Place:
-        """Return the place of a character by its number."""
+        """Return a character's place by its number."""
         before = self.text[:at]
         return Place(before.count("\n") + 1, at - before.rfind("\n"))
 
@@ -207,7 +207,7 @@ class Piece:
     """An expression of a query."""
 
     text: str
-    """As it is written, in one line, and without the names of tables before columns."""
+    """The part as written, in a single line, and without the names of tables before columns."""
     place: Place
     tree: exp.Expression = field(compare=False)
     """The word `window` is WINDOW in it."""
@@ -243,7 +243,7 @@ def unmasked(text: str) -> str:
 
 
 def shown(text: str) -> str:
-    """Return a clause as an error shows it: not all of a long one."""
+    """Return a clause for an error: not all of a long clause."""
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
@@ -253,7 +253,7 @@ def name_of(token: Token) -> str:
 
 
 def _once(tokens: Tokens) -> list[Token]:
-    """Return each token once: of a number such as 1.5D there are several at one place."""
+    """Return each token once: a number such as 1.5D has several at the same place."""
     found: list[Token] = []
     for token in tokens:
         if not found or token.start > found[-1].end:
