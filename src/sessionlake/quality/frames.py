@@ -66,11 +66,11 @@ class Inputs:
         return self.tables[name].read(self.pinned["versions"][name])
 
     def has(self, name: str) -> bool:
-        """Say whether the table was there; in a warehouse of an earlier release one may be missing."""
+        """Say whether the table was there; it may be missing in a warehouse of an earlier release."""
         return bool(self.pinned["versions"].get(name, -1) >= 0)
 
     def committed(self, name: str) -> DataFrame:
-        """Return a side table's rows of committed batches; rows of a batch that is under way don't count yet."""
+        """Return a side table's rows of committed batches; rows of a running batch don't count yet."""
         return self.table(name).where(F.col("batch_id") <= self.pinned["batch_id"])
 
     def version(self, *names: str) -> str:
@@ -102,7 +102,7 @@ class Inputs:
         return kind_of(self.config).make(self.config, sources, Pinned(self.pinned["types"], self.config.aggregates))
 
     def types_of(self, name: str) -> dict[str, str]:
-        """Return the columns that a table of the pipeline's own should have; a changelog of 0.2 has no columns of a key's parts."""
+        """Return the expected columns of a pipeline's own table; a changelog of 0.2 has no columns of a key's parts."""
         of, schema = self.of, next(spec.schema for spec in self.kind.tables() if spec.name == name)
         lacks = name == of.changes and not {*of.key_columns} <= {*self.table(name).columns}
         has = name in of.tables and not lacks
@@ -187,7 +187,7 @@ def batches_of(inputs: Inputs) -> DataFrame:
 
 
 def changelog(inputs: Inputs) -> Checked:
-    """Return the changelog; repeated, the same in each row, counts changes beyond the first of one key, start and batch."""
+    """Return the changelog; repeated, equal in each row, counts changes beyond the first of a key, start and batch."""
     changes = inputs.table(inputs.of.changes)
     twice = repeated(inputs.tables, changes, inputs.changelog_rows)
     frame = changes.withColumns({"has_state": _has_state(changes), "repeated": F.lit(twice).cast("bigint")})
@@ -203,7 +203,7 @@ def latest(inputs: Inputs) -> Checked:
     """
     of, pinned = inputs.of, inputs.pinned["versions"]
     pins = {"snapshot_version": pinned[of.snapshot], "changelog_version": pinned[of.changes]}
-    # A row stays open for one gap after the time that `closing_sql` gives.
+    # A row stays open for a gap after the time from `closing_sql`.
     gap_us = inputs.kind.suite_values().get("gap_us")
     closing = F.expr(inputs.config.section.closing_sql("unix_micros({})", of.end))
     columns = inputs.types_of(of.snapshot)
@@ -216,7 +216,7 @@ def latest(inputs: Inputs) -> Checked:
         live = merged_rows(inputs.tables, **pins, deleted=of.keeps_deletions)
         everything = row_versions(inputs.tables, **pins)
     except AnalysisException:
-        # Columns that differ can't be merged; the check of the schema says which.
+        # Differing columns can't be merged; the schema check says which.
         return Checked(inputs.table(of.snapshot), columns | added, version)
     rows = inputs.tables[of.snapshot].rows() + inputs.changelog_rows
     crowding, doubled = crowded(inputs.tables, everything, rows, None if gap_us is None else closing + gap_us)

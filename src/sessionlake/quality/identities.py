@@ -1,4 +1,4 @@
-"""The identities that batches took, beside the events that they counted (docs/rules.md, rules 221 and 226)."""
+"""Identities of batches, beside the events that they counted (docs/rules.md, rules 221 and 226)."""
 
 from collections.abc import Callable
 

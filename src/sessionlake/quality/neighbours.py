@@ -37,7 +37,7 @@ def crowded(tables: Tables, versions: DataFrame, rows: int, until: Column | None
         order = np.lexsort((-columns["batch"], *places))
         key, start, open_until, kind = (columns[name][order] for name in ("key", "start", "until", "kind"))
         newest = np.append(True, ~_same([columns[name][order] for name in identity]))
-        # Versions of a row are adjacent, the newest first: count those of the snapshot.
+        # A row's versions are adjacent, the newest first: count the snapshot's.
         in_snapshot = np.add.reduceat(kind == _SNAPSHOT, np.flatnonzero(newest), dtype=np.int64)
         current = newest & (kind != _DELETE)
         key, start, open_until = key[current], start[current], open_until[current]
@@ -58,7 +58,7 @@ def crowded(tables: Tables, versions: DataFrame, rows: int, until: Column | None
 
 
 def repeated(tables: Tables, changes: DataFrame, rows: int) -> int:
-    """Count changes beyond the first of one row and batch; emitted events are none."""
+    """Count changes beyond the first of a row and batch, without emitted events."""
 
     def count(columns: Columns) -> tuple[int, int]:
         order = np.lexsort(tuple(columns.values()))
@@ -72,7 +72,7 @@ _SNAPSHOT, _UPSERT, _DELETE = 0, 1, 2
 
 
 def _places(of: Changelog) -> dict[str, F.Column]:
-    """Return the columns that identify a row of a key, as numbers."""
+    """Return the columns that identify a key's row, as numbers."""
     if of.one_per_key:
         return {}
     if of.numbers:

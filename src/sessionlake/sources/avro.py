@@ -20,7 +20,7 @@ from sessionlake.errors import SourceError, UnreachableError, first_line
 from sessionlake.warehouse.tables import spark_schema
 
 _SIGN = re.compile(r"SCHEMA_REGISTRY: (\S+) (\S.*)")
-"""The errors of a registry: its URLs, and the reason."""
+"""A registry's errors: its URLs, and the reason."""
 _REFUSED = ("HTTP 401", "HTTP 403")
 _UNFIT, _WRONG = "version ", re.compile(r"HTTP (3|40)\d|is no URL|Unrecognized")
 _NEXT_URL = re.compile(r",\s*(?=https?://)")

@@ -45,7 +45,7 @@ class PlannedInput(Protocol):
         """Return a batch's rows, with the rows that Spark leaves out; `offsets` is the text of the batch's offset file."""
 
     def gone(self, batch_id: int) -> list[str]:
-        """Return the names of input that was planned for a batch and is gone, for example deleted files."""
+        """Return the names of a batch's planned input that is gone, for example deleted files."""
 
     def reached(self, batch_id: int) -> int:
         """Return the last entry of the source's log up to a batch; -1 if there is none."""
@@ -62,7 +62,7 @@ class Versioned(Protocol):
     """A source that batches read by its own versions: Spark's positions only say that there is something new."""
 
     def newest(self, last: str | None) -> str:
-        """Return the newest version; `last` is the one that the batch before has read, None before the first."""
+        """Return the newest version; `last` is the previous batch's version, None before the first."""
 
     def rows(self, columns: EventColumns, before: str | None, version: str) -> DataFrame:
         """Return a batch's rows, by the stream's column names: the difference of a version from the one `before` it."""
@@ -86,7 +86,7 @@ class Source(Protocol):
         """Say, by the text of a query's failure, whether only the source's columns have changed, so that a new query may go on."""
 
     def explained(self, told: str) -> SessionlakeError | None:
-        """Return the error for a user, by the text of a query's failure, if this source is its cause; else None."""
+        """Return the user's error for a query's failure, by its text, if this source is its cause; else None."""
 
     def columns(self) -> list[str]:
         """Return all columns of the source."""
@@ -120,7 +120,7 @@ class Source(Protocol):
         """Return how batches read the source by versions; None if Spark's positions say all."""
 
     def ranked(self, tables: Tables) -> RankedInput | None:
-        """Return the order of planned files; None if each row by itself says its place in the order."""
+        """Return the order of planned files; None if each row itself has its place in the order."""
 
     def replay(
         self, tables: Tables, columns: EventColumns, offsets: Offsets, needed: Collection[int]

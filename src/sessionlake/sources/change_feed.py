@@ -88,7 +88,7 @@ class ChangeFeedSource(DeltaSource):
         return {} if detail is None else detail["properties"]
 
     def explained(self, told: str) -> SessionlakeError | None:
-        """Return the error for changes that were not recorded, or that are gone."""
+        """Return the error for changes that are gone, or were not recorded."""
         source = self._config.source
         if any(sign in told for sign in _NOT_RECORDED):
             return SourceError(
@@ -107,7 +107,7 @@ class ChangeFeedSource(DeltaSource):
         return SignedDecoder(columns, self._config.source.place)
 
     def stream(self, columns: EventColumns, *, everything_at_once: bool = False) -> DataFrame:
-        """Return the changes of versions, each version whole; first all rows that are there."""
+        """Return the changes of versions, each version whole; at first all existing rows."""
         self._check_types(columns)
         limits = limits_of(self._config.source, everything_at_once=everything_at_once)
         reader = self._spark.readStream.format("delta").option("readChangeFeed", "true").options(**limits)
@@ -117,7 +117,7 @@ class ChangeFeedSource(DeltaSource):
         return self._needed(placed, columns, SIGN)
 
     def ranked(self, tables: Tables) -> None:
-        """Return None: a row has the number of its change."""
+        """Return None: a row has its change's number."""
         del tables
 
     def replay(self, tables: Tables, columns: EventColumns, offsets: Offsets, needed: Collection[int]) -> NoReturn:

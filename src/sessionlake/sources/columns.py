@@ -23,7 +23,7 @@ class EventColumns:
 
     key: str | None
     time: str | None
-    """If no column is named, events have the time of their batch's clock."""
+    """If no column is named, an event's time is its batch's clock."""
     time_unit: str | None
     id: str | None
     inputs: tuple[str, ...]
@@ -31,9 +31,9 @@ class EventColumns:
     ordered: bool = False
     """Whether the rows' places in the source's order are needed besides the columns (`Decoder.decode_in_order`)."""
     further_keys: tuple[str, ...] = ()
-    """More columns that make the key with `key`, in that order."""
+    """Further columns of the key, after `key`, in that order."""
     further_ids: tuple[str, ...] = ()
-    """More columns that make the id with `id`, in that order."""
+    """Further columns of the id, after `id`, in that order."""
     computed: Mapping[str, pa.DataType] = field(default_factory=dict)
     """Columns that are computed, with their types. Those of key, time and id may be; the source's columns of these names are hidden."""
     asked: tuple[str, ...] = ()
@@ -106,7 +106,7 @@ class EventColumns:
 
 
 def normal_type(type_: pa.DataType) -> pa.DataType:
-    """Return the type that a column of a typed source is read as: widest numbers, times in UTC microseconds."""
+    """Return the type in which a typed source's column is read: widest numbers, times in UTC microseconds."""
     if pa.types.is_timestamp(type_):
         return TIMESTAMP
     if pa.types.is_integer(type_):
@@ -115,7 +115,7 @@ def normal_type(type_: pa.DataType) -> pa.DataType:
 
 
 def type_named(text: str) -> pa.DataType:
-    """Return the type that a commit's metadata names; KeyError for a type that no column of events can have."""
+    """Return the type for a name in a commit's metadata; KeyError for a type that no event column can have."""
     if text.startswith("decimal128"):
         precision, scale = text[11:-1].split(",")
         return pa.decimal128(int(precision), int(scale))

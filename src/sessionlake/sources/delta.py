@@ -39,7 +39,7 @@ class DeltaSource:
         self._spark, self._config, self._number = spark, config, number
 
     def check(self) -> None:
-        """Do nothing: a table that can't be read raises an error when its columns are read."""
+        """Do nothing: for an unreadable table, reading its columns raises an error."""
 
     def watch(self) -> None:
         """Do nothing: Spark reads all of a table, or fails."""
@@ -118,7 +118,7 @@ class DeltaSource:
     def replay(
         self, tables: Tables, columns: EventColumns, offsets: Offsets, needed: Collection[int]
     ) -> DataFrame | None:
-        """Return the rows of the files that the needed batches read."""
+        """Return the rows of the needed batches' files."""
         table = Table(tables, self._config.source.path)
         files = streamed_files(table, offsets, needed)
         outside = (f.path for f in files if is_outside(f.path) or is_link_out(table.uri, f.path))
@@ -162,7 +162,7 @@ class CheckedVersions:
         """The version up to which all are checked, inclusive."""
 
     def rows(self, rows: DataFrame, batch_id: int, offsets: str | None) -> DataFrame:
-        """Return the rows as they are; SourceError if the versions that the batch reads name a file outside of the table."""
+        """Return the rows unchanged; SourceError if the batch's versions name a file outside of the table."""
         now = _offset_of(offsets, self._number)
         if now is not None:
             self._check(now, batch_id)
@@ -198,7 +198,7 @@ class CheckedVersions:
 
 
 def outside_error(config: Config, found: str) -> SourceError:
-    """Return the error for a table that names a file outside of it."""
+    """Return the error for a table with a file outside of it."""
     at = config.source.AT
     return SourceError(
         f"{config.source.place_at}: {config.source.place!r} names a file outside of the table, {found!r}; write the rows into the table itself, "
@@ -207,7 +207,7 @@ def outside_error(config: Config, found: str) -> SourceError:
 
 
 class VersionedFiles:
-    """The files that a table's versions added, in the order in which its stream numbers them."""
+    """The files added by a table's versions, in the stream's order."""
 
     def __init__(self, tables: Tables, config: Config, number: int) -> None:
         self._tables, self._source, self._checkpoint = tables, Table(tables, config.source.path), config.checkpoint

@@ -19,7 +19,7 @@ class NeverEqualError(InvalidConfigError):
 
 
 class Compared(NamedTuple):
-    """A column that is compared with another one."""
+    """A column in a comparison with another column."""
 
     name: str
     type: pa.DataType
@@ -28,7 +28,7 @@ class Compared(NamedTuple):
 
     @property
     def family(self) -> str:
-        """The family of its values, as they are compared."""
+        """The values' family, as they are compared."""
         return TEXT if self.cast else family_of(self.type)
 
     @property
@@ -68,7 +68,7 @@ def _said(column: Compared) -> str:
 
 
 def _has_plain_text(type_: pa.DataType) -> bool:
-    """Say whether SQL's cast of a type to a string gives the text of a key, so that the cast pairs what was paired as text before."""
+    """Say whether SQL's cast of a type to a string gives a key's text, so that the cast pairs what was paired as text before."""
     whole = pa.types.is_integer(type_) or (pa.types.is_decimal(type_) and type_.scale == 0)
     return whole or pa.types.is_boolean(type_) or pa.types.is_date(type_) or family_of(type_) == TEXT
 

@@ -47,7 +47,7 @@ class FileSource:
         self._planned: PlannedFiles | None = None
 
     def check(self) -> None:
-        """Refuse a local directory that is not there, as Spark does, and warn of names that can't be read."""
+        """Refuse a missing local directory, as Spark does, and warn of unreadable names."""
         if is_local(self._path) and not Path(local_path(self._path)).exists():
             raise SourceError(
                 f"{self._config.source.AT}.path: {self._path!r} is no directory; create it or correct the path"
@@ -83,11 +83,11 @@ class FileSource:
         del told
 
     def columns(self) -> list[str]:
-        """Return the columns of the files that are there."""
+        """Return the existing files' columns."""
         return list(self._found(frozenset()))
 
     def types(self, needed: Sequence[str], identity: AbstractSet[str] = frozenset()) -> dict[str, pa.DataType]:
-        """Return the types that the config declares or else the files that are there have."""
+        """Return the types that the config declares, or else the existing files' types."""
         source, at = self._config.source, self._config.source.AT
 
         def find(names: list[str]) -> dict[str, pa.DataType]:
@@ -116,7 +116,7 @@ class FileSource:
             self._spark.readStream.format("binaryFile")
             .schema("path string, modificationTime timestamp, length long, content binary")
             .options(**limits_of(self._config.source, everything_at_once=everything_at_once))
-            # Otherwise Spark silently ignores files that are a week older than the newest one.
+            # Otherwise Spark silently ignores files a week older than the newest.
             .option("maxFileAge", _FOREVER)
             .option("recursiveFileLookup", "true")
         )
@@ -146,7 +146,7 @@ class FileSource:
     def replay(
         self, tables: Tables, columns: EventColumns, offsets: Offsets, needed: Collection[int]
     ) -> DataFrame | None:
-        """Return the files that the needed batches read, spread over tasks, with their content if workers can't open them."""
+        """Return the needed batches' files, spread over tasks, with their content if workers can't open them."""
         del columns
         files = self._logged(tables, offsets, needed)
         return None if files is None else self._with_content(files)
@@ -202,7 +202,7 @@ def path_for_spark(spark: SparkSession, config: Config) -> str:
 
 
 def source_files(config: Config) -> list[str]:
-    """Return the files that the source directory holds now, hidden ones left out; SourceError if there are none."""
+    """Return the source directory's present files, without hidden files; SourceError if there are none."""
     path, format_, at = config.source.path, config.source.format, config.source.AT
     root = Path(path.removeprefix("file:"))
     if "://" in path:

@@ -1,4 +1,4 @@
-"""Column names and types of the files that exist."""
+"""Column names and types of existing files."""
 
 import enum
 import logging
@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 class Trait(enum.Enum):
-    """A property of a column's values besides their types."""
+    """A property of a column's values besides types."""
 
     WIDE = "whole numbers that not every double can be"
     BEYOND = "whole numbers of more than 64 bits"
@@ -47,7 +47,7 @@ class Trait(enum.Enum):
 
 
 Kinds = frozenset[pa.DataType | Trait]
-"""The types of a column's values, and their traits; empty for a column without any value."""
+"""The types of a column's values, and their traits; empty for a column without values."""
 InferredTypes = dict[str, Kinds]
 _NO_KINDS: Kinds = frozenset()
 _BOOL: Kinds = frozenset({pa.bool_()})
@@ -106,7 +106,7 @@ def chosen_types(
 def types_of(
     found: InferredTypes, identity: AbstractSet[str] = frozenset(), at: str = "source"
 ) -> dict[str, pa.DataType | None]:
-    """Return the type of each column, None for one without any value; see `infer_types`."""
+    """Return each column's type, None for a column without values; see `infer_types`."""
     types = {}
     for name, kinds in found.items():
         types[name] = _type_of(kinds, is_identity=name in identity)
@@ -131,7 +131,7 @@ def infer_values(values: Sequence[bytes]) -> InferredTypes:
 
 
 def all_columns(paths: list[str], format: Format) -> list[str]:  # noqa: A002
-    """List the columns of up to 32 of the files, in order of first appearance; SourceError as infer_types."""
+    """List the columns of up to 32 files, in order of first appearance; SourceError as infer_types."""
     return list(_scan(paths, format, 32, set()))
 
 
@@ -188,7 +188,7 @@ def _type_of(kinds: Kinds, *, is_identity: bool) -> pa.DataType | None:
 
 
 def _one_type(types: AbstractSet[pa.DataType]) -> pa.DataType:
-    """Return a type that takes the values of all; decimals and whole numbers make a decimal."""
+    """Return a type for all values; decimals and whole numbers make a decimal."""
     if len(types) == 1:
         return next(iter(types))
     decimals = [pa.decimal128(19, 0) if kind == pa.int64() else kind for kind in types]
@@ -321,7 +321,7 @@ def _parquet(path: str, needed: AbstractSet[str] | None) -> InferredTypes:
 
 
 def _bounds(file: pq.ParquetFile, name: str) -> Kinds:
-    """Say whether a column of whole numbers has some that not every double can be, by the file's statistics."""
+    """Say whether a column of whole numbers has some beyond doubles' exact range, by the file's statistics."""
     at = next((at for at in range(file.metadata.num_columns) if file.metadata.schema.column(at).path == name), None)
     groups = range(0 if at is None else file.metadata.num_row_groups)
     told = [file.metadata.row_group(group).column(at).statistics for group in groups]

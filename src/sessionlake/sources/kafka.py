@@ -90,7 +90,7 @@ class KafkaSource:
         return False
 
     def explained(self, told: str) -> SourceError | None:
-        """Return the error that Kafka is the cause of."""
+        """Return the error for a failure caused by Kafka."""
         return avro.explained(told, self._source) or explained(told, self._source.AT)
 
     def columns(self) -> list[str]:
@@ -110,7 +110,7 @@ class KafkaSource:
         return RecordDecoder(columns, topic_of(self._source))
 
     def stream(self, columns: EventColumns, *, everything_at_once: bool = False) -> DataFrame:
-        """Return the columns of each record that workers need."""
+        """Return each record's columns for workers."""
         reader = self._spark.readStream.format("kafka").options(**_options(self._source))
         if not everything_at_once:
             reader = reader.option("maxOffsetsPerTrigger", self._source.max_offsets_per_batch)
@@ -159,7 +159,7 @@ class KafkaSource:
 
     @property
     def _is_typed(self) -> bool:
-        """Whether a schema has the columns of values; an envelope's are learnt from records, because its rows become JSON."""
+        """Whether a schema has the values' columns; an envelope's are learnt from records, because its rows become JSON."""
         return self._source.format == "avro" and self._source.envelope is None
 
     def _inferred(self, names: list[str], identity: AbstractSet[str]) -> dict[str, pa.DataType]:

@@ -57,7 +57,7 @@ class Cluster:
 
     @property
     def client_options(self) -> dict[str, str]:
-        """The options of Kafka's own client, with the prefix that Spark's connector wants."""
+        """Options of Kafka's own client, with the prefix for Spark's connector."""
         given = {name: value for name, value in self.options.items() if name.startswith(_PREFIX)}
         return reveal_all(f"{self.section}.options", given)
 
@@ -111,7 +111,7 @@ class Cluster:
                     raise self._explained(topic, str(error.java_exception)) from error
 
     def end_offsets(self, spark: SparkSession, topic: str) -> dict[int, int]:
-        """Return by partition the offset that the topic's next record gets; SourceError if that can't be learnt."""
+        """Return by partition the topic's next offset; SourceError if it can't be learnt."""
         jvm: Any = spark._jvm
         with self._admin(jvm) as admin:
             try:

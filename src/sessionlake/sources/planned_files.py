@@ -69,7 +69,7 @@ class PlannedFiles:
         return {path: rank for rank, path in enumerate(self.of(batch_id))}
 
     def gone(self, batch_id: int) -> list[str]:
-        """Return the planned files of a batch that are there no more."""
+        """Return a batch's missing planned files."""
         return [path for path, size in self._sizes(batch_id).items() if size is None]
 
     def _parts(self, path: str, size: int | None, files: int) -> int:
@@ -96,7 +96,7 @@ class PlannedFiles:
         return [path for entry in range(before + 1, end + 1) for path in self._entry(entry)]
 
     def reached(self, batch_id: int) -> int:
-        """Return the last entry of the file log that a batch and those before it read; -1 if none has."""
+        """Return the file log's last entry up to a batch; -1 if there is none."""
         if batch_id not in self._reached:
             offsets = self._tables.read_text(f"{self._checkpoint}/offsets/{batch_id}")
             self._reached[batch_id] = _last_entry(offsets, self._number)
@@ -128,7 +128,7 @@ class PlannedFiles:
 
 
 def log_names(tables: Tables, directory: str, reached: int) -> list[str]:
-    """Return the files of a file log up to an entry: those of the last compacted entry, and of the entries after it."""
+    """Return a file log's files up to an entry: the last compacted entry's, and later entries'."""
     parsed = [(int(m[1]), bool(m[2]), m[0]) for m in map(_LOG_FILE.fullmatch, tables.names(directory)) if m]
     compacted = max((n for n, is_compact, _ in parsed if is_compact), default=-1)
     names = [name for n, is_compact, name in parsed if n == compacted and is_compact]

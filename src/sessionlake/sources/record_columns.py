@@ -1,4 +1,4 @@
-"""Columns of a topic's record that a config may name besides those of its value: its key, time and place, and whether it has a value."""
+"""Columns of a topic's record for a config, besides the value's: its key, time and place, and whether it has a value."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -18,21 +18,21 @@ NO_VALUE = "_no_value"
 TOPIC = "_topic"
 """The column of a record's topic, if several topics are read."""
 META = {KEY: pa.string(), TIME: TIMESTAMP, PARTITION: pa.int64(), OFFSET: pa.int64(), NO_VALUE: pa.bool_()}
-"""All of them, with their types, of one topic."""
+"""All of them, with types, for a single topic."""
 OP, SOURCE_TIME = "_op", "_source_time"
 CHANGE_META = {**META, OP: pa.string(), SOURCE_TIME: TIMESTAMP}
-"""The same of records that hold changes of a database's rows: the kind of a change, too, and when the database made it."""
+"""The same for records of a database's row changes: also the kind of a change, and when the database made it."""
 CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIME = "_change_type", "_commit_version", "_commit_timestamp"
 FEED_COLUMNS = {CHANGE_TYPE: pa.string(), COMMIT_VERSION: pa.int64(), COMMIT_TIME: TIMESTAMP}
-"""Columns of a table's change data feed: the kind of a row, and the version of its commit and when that was made."""
+"""Columns of a table's change data feed: a row's kind, and its commit's version and time."""
 CHANGE_PLACES = {name: META[name] for name in (OFFSET, PARTITION)}
 """The columns of a change's place in the order of changes."""
 TOMBSTONE_KIND, EXPIRY = "tombstone", "expiry"
-"""Kinds of the corrections that tombstones of a topic are: those without a cause, and those with one."""
+"""Kinds of corrections for a topic's tombstones: without a cause, and with one."""
 
 
 def meta_of(source: "SourceSection") -> Mapping[str, pa.DataType]:
-    """Return the columns that rows of a source have besides those of its values."""
+    """Return rows' columns besides the source's value columns."""
     if source.entry.has_changes:
         return {**FEED_COLUMNS, **CHANGE_PLACES}
     found = META if source.envelope is None else CHANGE_META

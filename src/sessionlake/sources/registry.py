@@ -1,4 +1,4 @@
-"""The sources of a pipeline, as `config/sources.py` lists their kinds."""
+"""A pipeline's sources, by their kinds in `config/sources.py`."""
 
 from pyspark.sql import SparkSession
 
@@ -10,7 +10,7 @@ from sessionlake.sources.lookups.tables import tables_of
 
 
 def sources_of(spark: SparkSession, config: Config) -> dict[str, Source]:
-    """Return a pipeline's sources by the names of its event inputs, in the order in which one query reads them."""
+    """Return a pipeline's sources by event input, in the order in which a query reads them."""
     return {
         name: _with_lookups(spark, named(side.source.entry.source)(spark, side, number), side)
         for number, (name, side) in enumerate(config.inputs.items())

@@ -40,7 +40,7 @@ class ResultsSource(DeltaSource):
         self._upstream = config.upstream[config.source.AT]
 
     def planned(self, tables: Tables, column: Callable[[str], str] = same) -> None:
-        """Return None: the writer of a pipeline's warehouse is trusted with its results."""
+        """Return None: a pipeline's results are trusted as their warehouse's writer is."""
 
     def decoder(self, columns: EventColumns) -> SignedDecoder:
         """Return the decoder, which takes the rows with their signs."""
@@ -63,7 +63,7 @@ class ResultsSource(DeltaSource):
         return self._in_order(with_places(rows, F.lit(0)) if _has_places(config) else rows, columns)
 
     def ranked(self, tables: Tables) -> None:
-        """Return None: the rows of a difference have an order of their own."""
+        """Return None: a difference's rows have their own order."""
         del tables
 
     def explained(self, told: str) -> SessionlakeError | None:

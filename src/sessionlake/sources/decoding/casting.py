@@ -59,7 +59,7 @@ def _all_bad(rows: int) -> tuple[Micros, Mask]:
 
 
 def _ints(values: pa.Array, unit: str) -> tuple[Micros, Mask]:
-    """Scale whole numbers of `unit`, checking the range first so that no product overflows."""
+    """Scale whole numbers of `unit`, after a range check, so that no product overflows."""
     bad = nulls_of(values)
     numbers: Micros = values.fill_null(0).to_numpy() if values.null_count else values.to_numpy()
     if unit == "ns":
@@ -144,7 +144,7 @@ def _put(micros: Micros, bad: Mask, rows: Mask, parsed: tuple[Micros, Mask]) -> 
 
 
 def _iso(text: pa.Array, target: pa.DataType) -> tuple[Micros, Mask]:
-    """Parse ISO text of one zone form; Arrow reads at most six fractional digits, so cut the rest."""
+    """Parse ISO text of a zone form; Arrow reads at most six fractional digits, so cut the rest."""
     short = pc.replace_substring_regex(text, r"(\.\d{6})\d{1,3}(Z|[+-][\d:]+)?$", r"\1\2")
     parsed = cast_each(short, target)
     return _ints(parsed.cast(pa.int64()), "us")
@@ -179,7 +179,7 @@ def cast_or_null(values: pa.Array | pa.ChunkedArray, target: pa.DataType) -> tup
 
 
 def _checked_text(values: pa.Array) -> pa.Array:
-    """Turn all kinds of text and bytes into strings that are known to be UTF-8."""
+    """Turn all kinds of text and bytes into valid UTF-8 strings."""
     if values.type in (pa.large_string(), pa.string_view()):
         values = values.cast(pa.large_binary())
     elif values.type == pa.string():
@@ -208,7 +208,7 @@ def _cast_text(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _without_overflow(values: pa.Array, doubles: pa.Array) -> pa.Array:
-    """Turn infinities into nulls that are texts of other numbers, for example of 1e400."""
+    """Turn infinities into nulls if they are texts of other numbers, for example 1e400."""
     infinite = pc.fill_null(pc.is_inf(doubles), fill_value=False)
     if not pc.any(infinite).as_py():
         return doubles

@@ -53,7 +53,7 @@ class Records:
         return np.flatnonzero(np.frombuffer(self.content, np.uint8) == ord("\n")).astype(np.int64)
 
     def text(self, row: int) -> str:
-        """Return one record, blank lines not counted, cut if it is long. Bytes that are not UTF-8 become replacement characters."""
+        """Return a record, blank lines not counted, cut if it is long. Bytes outside of UTF-8 become replacement characters."""
         if self.unclosed:
             return raw_text(self.content.rstrip(b"\r\n"))
         starts, ends = self._spans
@@ -145,7 +145,7 @@ class _Cutter:
 
 
 def _records_end(content: bytes, at: int, stop: int) -> int:
-    """Give the end of the last of the records from `at` on that are whole before `stop`; 0 if none is."""
+    """Return the end of the last whole record from `at` on and before `stop`; 0 if there is none."""
     if content.find(b'"', at, stop) < 0:
         return content.rfind(b"\n", at, stop) + 1 or content.rfind(b"\r", at, stop) + 1
     found = _RECORDS.match(content, at, stop)
@@ -153,7 +153,7 @@ def _records_end(content: bytes, at: int, stop: int) -> int:
 
 
 def split_header(records: Records) -> tuple[bytes, Records]:
-    """Return the first record that isn't blank, and the records after it, which keep their line numbers."""
+    """Return the first non-blank record, and later records, with their line numbers."""
     for found in _RECORD.finditer(records.content):
         if found.group(1):
             lines = records.content.count(b"\n", 0, found.end())

@@ -88,7 +88,7 @@ def with_header(
 
 
 def _names(line: bytes) -> list[str]:
-    """Name the columns; of two with one name the first has it."""
+    """Name the columns; the first of two equal names has it."""
     try:
         found = next(csv.reader([line.decode(errors="replace")]), [])
     except csv.Error as error:
@@ -133,7 +133,7 @@ def _with_gaps(table: pa.Table, broken: dict[int, str]) -> pa.Table:
         return table
     good = np.ones(len(table) + len(broken), np.bool_)
     good[list(broken)] = False
-    # The k-th good row is row k of the table; a bad one is null.
+    # The k-th good row is row k of the table; a bad row is null.
     return table.take(pa.array(np.cumsum(good) - 1, mask=~good))
 
 
@@ -161,7 +161,7 @@ def _decode_records(header: list[str], records: Records, path: str, columns: Eve
     def decode(some: Records) -> Iterator[Decoded]:
         read, broken = read_text(header, some.content, wanted)
 
-        # Read again: a value that is not UTF-8 in a column that nobody needs must refuse no row.
+        # Read again: in an unneeded column a value outside of UTF-8 must refuse no row.
         @cache
         def every() -> pa.Table:
             return read_text(header, some.content, header)[0]

@@ -21,7 +21,7 @@ _SHOWN = 60
 WRONG_TYPE = "wrong type: "
 """The begin of error texts for rows that are refused only for values of wrong types."""
 NO_ROW = "no row in "
-"""The begin of the error texts of rows that are refused because a lookup found nothing for them."""
+"""The begin of error texts for rows without a match in a lookup."""
 
 _Part = TypeVar("_Part")
 Indices = npt.NDArray[np.integer[Any]]
@@ -131,7 +131,7 @@ def wrong_type(name: str, shown: str, kind: pa.DataType) -> str:
 
 
 def wrong_column(name: str) -> str:
-    """Return the begin of the error texts for values that are not of the column's type."""
+    """Return the begin of error texts for values of a wrong type."""
     return f"{WRONG_TYPE}{name} = "
 
 

@@ -20,7 +20,7 @@ from sessionlake.sources.decoding.pieces import WHOLE, Piece
 from sessionlake.sources.decoding.rows import BATCH, Origin, Rows, no_text, rank_of
 
 _FEW_BYTES, _FEW_ROWS = 256 << 10, 1000
-"""The bytes of a text file, and the rows of a Parquet file, that are decoded at once for a reader of a few rows."""
+"""Bytes of a text file, and rows of a Parquet file, decoded at once for a reader of a few rows."""
 
 
 def decode(
@@ -77,7 +77,7 @@ class FileDecoder:
     place: str
     """The source's path: local files are read only below it."""
     max_line_bytes: int = MAX_LINE_BYTES
-    """A line of a text file that is longer is refused."""
+    """A longer line of a text file is refused."""
     few: bool = False
     """Whether the reader needs the first rows only, so that they come in small parts."""
 
@@ -92,7 +92,7 @@ class FileDecoder:
                 yield Rows(found.table, found.error, found.raw, found.position, whole=found.whole)
 
     def decode_in_order(self, table: pa.Table, files: Mapping[str, int], part: int) -> Iterator[Rows]:
-        """Yield each file's rows, ordered by the file's rank, the part of the file, and within that as they stand."""
+        """Yield each file's rows, by the file's rank, by its part, and within a part as they stand."""
         del part
         for row in table.to_pylist():
             rank, piece = rank_of(files, row[PATH]), row.get(NUMBER) or 0

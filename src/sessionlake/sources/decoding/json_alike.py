@@ -29,7 +29,7 @@ class _NotAlikeError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """The common text of all lines: `before[i]` stands before value i, its opening quote included, and `end` after the last."""
+    """All lines' common text: `before[i]` stands before value i, its opening quote included, and `end` after the last."""
 
     before: tuple[bytes, ...]
     end: bytes

@@ -26,9 +26,9 @@ from sessionlake.sources.decoding.lines import Lines, index_lines
 from sessionlake.sources.decoding.long_lines import MAX_LINE_BYTES, LongLine, OpenLine, in_slices, too_long
 from sessionlake.sources.decoding.pieces import WHOLE, LineRange, Piece, line_range, open_stream, read_blocks
 
-# Below this many lines one call of Arrow costs less than numpy's many.
+# Below this many lines a call of Arrow costs less than numpy's many calls.
 _FEW_LINES = 512
-# Below this many lines one call of Arrow costs more than Python's parser on each line.
+# Below this many lines a call of Arrow costs more than Python's parser on each line.
 _LEAF_LINES = 48
 # If Arrow turns down this many pieces of a chunk, Python reads the rest of it.
 _CHUNK_LINES = 4096
@@ -49,7 +49,7 @@ def decode_json(
     max_line_bytes: int = MAX_LINE_BYTES,
     piece: Piece = WHOLE,
 ) -> Iterator[Decoded]:
-    """Decode a JSON lines file, or a part of a local one; each non-blank line is a row, bad or not."""
+    """Decode a JSON lines file, or a part of a local file; each non-blank line is a row, bad or not."""
     try:
         part = line_range(source, piece) if isinstance(source, str) and piece.parts > 1 else None
         for lines in json_lines(source, path, block_bytes, max_line_bytes, part):
@@ -136,7 +136,7 @@ class _Rewriting:
 
 
 def _values(pinned: pa.Schema, kind: pa.DataType, value: bytes) -> re.Pattern[bytes] | None:
-    """Return the pattern of values in columns of a type: their names first, then they themselves."""
+    """Return the pattern of values in columns of a type: their names, then the values."""
     names = [re.escape(field.name) for field in pinned if field.type == kind and _PLAIN_NAME.fullmatch(field.name)]
     if not names:
         return None
@@ -174,7 +174,7 @@ class _Reader:
     """Once Arrow has turned down a number in place of a text, or the other way round."""
 
     def read(self) -> pa.Table:
-        """Read all lines; the reasons of bad ones are in `errors`."""
+        """Read all lines; `errors` has the reasons of bad lines."""
         if self.all_utf8 and len(self.lines) >= _FEW_LINES:
             alike = read_alike(self.lines, self.schema)
             if alike is not None:
@@ -253,7 +253,7 @@ class _Reader:
             return self._second_opinion(row, f"bad JSON: {error}")
 
     def _second_opinion(self, row: int, reason: str) -> tuple[Row, str | None]:
-        """Ask Arrow for this line alone, so that a row's result never depends on its neighbours."""
+        """Give Arrow this line alone, so that a row's result never depends on other rows."""
         try:
             return self._fast(row, row + 1).to_pylist()[0], None
         except _RefusedError:
@@ -287,7 +287,7 @@ def _decode_lines(lines: Lines, path: str, columns: EventColumns, max_line_bytes
 def read_lines(
     lines: Lines, pinned: pa.Schema, max_line_bytes: int = MAX_LINE_BYTES
 ) -> tuple[pa.Table, dict[int, str]]:
-    """Read a row of each line, not yet of the pinned types; and the reasons of lines that are no JSON object."""
+    """Read each line's row, before it has the pinned types; and the reasons of lines that are no JSON object."""
     schema = pa.schema([(column.name, _transport(column.type)) for column in pinned])
     reader = _Reader(lines, schema, pinned, is_utf8(lines.block), max_line_bytes)
     return reader.read(), reader.errors

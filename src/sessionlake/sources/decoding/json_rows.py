@@ -1,4 +1,4 @@
-"""One JSON line parsed by Python: the slow path for lines that Arrow refused."""
+"""A JSON line parsed by Python: the slow path for lines that Arrow refused."""
 
 import json
 from collections import Counter
@@ -24,7 +24,7 @@ class Written(Decimal):
     text: str
 
     def __new__(cls, text: str) -> Self:
-        """Read a number; InvalidOperation if its exponent is out of all bounds."""
+        """Read a number; InvalidOperation if its exponent is out of bounds."""
         made = super().__new__(cls, text)
         made.text = text
         return made
@@ -70,7 +70,7 @@ def _object(pairs: list[tuple[str, Any]]) -> Row:
 
 @dataclass(frozen=True, slots=True)
 class Converter:
-    """Take the columns of a schema from parsed objects; reasons name the type that is pinned."""
+    """Take a schema's columns from parsed objects; reasons name the pinned type."""
 
     schema: pa.Schema
     pinned: pa.Schema
@@ -117,7 +117,7 @@ def _conversion(kind: pa.DataType, pinned: pa.DataType) -> Callable[[Any], Any]:
 
 
 def _text(value: Any) -> str | None:
-    """Return a text, or that of a number: a column of texts has numbers as they are written."""
+    """Return a text, or a number's text: a text column has numbers as written."""
     return written(value) if _is_number(value) and not isinstance(value, float) else _string(value)
 
 

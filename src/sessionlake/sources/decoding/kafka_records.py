@@ -41,7 +41,7 @@ A tombstone with a cause says that a keyed table's row has expired. It names the
 NO_CHANGE, TRUNCATED = "no change event", "truncate: the rows of the table are gone there, and not here"
 NULL_VALUE = "null value without the headers of a tombstone"
 BODY = "body"
-"""The column of records that hold changes: the row, as JSON."""
+"""The column of records of changes: the row, as JSON."""
 EVENT, REASON, TOMBSTONE = "event_", "reason", "tombstone"
 """Prefixes and names of columns besides a record's own: those of the Avro value have a prefix, and are null if the value could
 not be decoded; `reason` says why. The headers in HEADERS are a struct, if they are read."""
@@ -62,12 +62,12 @@ class Topic:
 
     @property
     def meta(self) -> Mapping[str, pa.DataType]:
-        """The columns of a record besides those of its value."""
+        """A record's columns besides its value's."""
         found = CHANGE_META if self.changes else META
         return {**found, TOPIC: pa.string()} if self.several else found
 
     def places(self, partitions: pa.Array) -> tuple[pa.Array, pa.Array]:
-        """Return for each number of a partition the topic, and the partition in its topic."""
+        """Return each partition number's topic, and its partition in this topic."""
         if not self.several:
             return pa.repeat(self.name, len(partitions)), partitions
         numbers = partitions.to_numpy()
@@ -147,7 +147,7 @@ class _Records:
 
 @dataclass(frozen=True, slots=True)
 class DecodedRecords:
-    """Typed rows of records, null if missing or wrong; `error` is null for good ones."""
+    """Records' typed rows, null if missing or wrong; `error` is null for good rows."""
 
     table: pa.Table
     error: pa.Array
@@ -188,7 +188,7 @@ def split_tombstones(records: pa.Table, topic: Topic) -> tuple[pa.Table, pa.Tabl
     expired = header["cause"].is_valid()
     numbers = {name: cast_each(header[name], pa.int64()) for name in ("revision", "offset")}
     columns = {
-        # A tombstone that was sent twice is two corrections; the second one is stale.
+        # A tombstone sent twice is two corrections; the second is stale.
         "correction_id": pc.coalesce(named, place),
         "kind": pc.if_else(expired, EXPIRY, TOMBSTONE_KIND),
         "key": header["key"],
@@ -252,7 +252,7 @@ def _decode_some(part: pa.Table, topic: Topic, columns: EventColumns, *, has_val
 
 
 def _without_row(records: pa.Table, topic: Topic, columns: EventColumns) -> dict[int, str]:
-    """Return the reasons of records that have no row."""
+    """Return the reasons of records without a row."""
     if topic.changes:
         changed = {at: TRUNCATED if op == "t" else NO_CHANGE for at, op in enumerate(records[OP].to_pylist())}
         return changed | _reasons(records)
@@ -264,7 +264,7 @@ def _no_columns(rows: int) -> pa.Table:
 
 
 def _read_avro(records: pa.Table) -> tuple[pa.Table, dict[int, str]]:
-    """Return the columns that Spark decoded, and the reasons of values that it could not decode."""
+    """Return the columns decoded by Spark, and the reasons of values that it could not decode."""
     names = [name for name in records.column_names if name.startswith(EVENT)]
     events = records.select(names).rename_columns([name.removeprefix(EVENT) for name in names])
     return events, _reasons(records)

@@ -35,7 +35,7 @@ class Lines:
     braced: npt.NDArray[np.bool_]
     lengths: Mapping[int, int] = field(default_factory=dict)
     within: LineRange | None = None
-    """The part of the file that `numbers` count from; None if that is the whole."""
+    """The part of the file in which `numbers` count; None for the whole file."""
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -48,11 +48,11 @@ class Lines:
         return Lines(self.block, *columns, lengths, self.within)
 
     def content(self, row: int) -> bytes:
-        """Give the bytes of one line."""
+        """Return a line's bytes."""
         return self.block[self.starts[row] : self.ends[row]]
 
     def text(self, row: int) -> str:
-        """Return one line, cut if it is long. Bytes that are not UTF-8 become replacement characters."""
+        """Return a line, cut if it is long. Bytes outside of UTF-8 become replacement characters."""
         return raw_text(self.content(row))
 
     def whole(self, at: Offsets) -> pa.Table:
@@ -102,7 +102,7 @@ def index_values(values: pa.Array) -> Lines:
     joined = pc.binary_join(pa.ListArray.from_arrays([0, count], values.cast(pa.binary())), b"\n")[0].as_buffer()
     block = joined.to_pybytes()
     lengths = pc.binary_length(values).to_numpy().astype(np.int64)
-    # Each value takes its length and one line break.
+    # Each value takes its length and a line break.
     ends = np.cumsum(lengths + 1) - 1
     starts = ends - lengths
     content = np.frombuffer(block, np.uint8)

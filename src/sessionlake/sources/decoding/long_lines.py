@@ -16,7 +16,7 @@ _SLICE_BYTES = 1 << 20
 
 
 def too_long(length: int, limit: int) -> str:
-    """Give the reason of a line that is too long."""
+    """Return the reason of a line beyond the limit."""
     return f"line too long: {length} bytes, source.max_line_bytes is {limit}"
 
 
@@ -32,11 +32,11 @@ class LongLine:
     part: LineRange | None = None
 
     def text(self, _row: int) -> str:
-        """Give the begin of the line, its length and hash."""
+        """Return the line's begin, length and hash."""
         return raw_text(self.head) if self.length <= MAX_RAW_BYTES else cut_text(self.head, self.length, self.sha256)
 
     def line(self, _row: int) -> int | None:
-        """Return the number of the line in its file; None if it is no longer known."""
+        """Return the line's number in its file; None if it is no longer known."""
         return in_file(self.number, self.part)
 
 
@@ -70,7 +70,7 @@ class OpenLine:
         return b"".join([*self._pieces, end])
 
     def past(self) -> LongLine:
-        """Return the known part of a line that is too long."""
+        """Return the known part of a line beyond the limit."""
         return LongLine(self._head, self.length, self._digest.hexdigest())
 
 

@@ -42,12 +42,12 @@ class _Batch:
     before: int
 
     def text(self, row: int) -> str:
-        """Give the needed columns of one row as a JSON object, cut if it is long."""
+        """Return a row's needed columns as a JSON object, cut if it is long."""
         values = {name: plain(self.table.column(name)[row]) for name in self.table.column_names}
         return raw_text(json.dumps(values, ensure_ascii=False, default=str).encode())
 
     def line(self, row: int) -> int:
-        """Give the 1-based number of one row."""
+        """Return a row's 1-based number."""
         return self.before + row + 1
 
 
@@ -62,7 +62,7 @@ def open_parquet(source: str | bytes, **options: Any) -> pq.ParquetFile:
 def decode_parquet(
     source: str | bytes, path: str, columns: EventColumns, piece: Piece = WHOLE, most_rows: int = MAX_ROWS
 ) -> Iterator[Decoded]:
-    """Decode the needed columns of a Parquet file, at most `most_rows` rows at a time; one error row for each damaged row group."""
+    """Decode a Parquet file's needed columns, at most `most_rows` rows at a time; an error row for each damaged row group."""
     try:
         with _opened(source, columns) as file:
             groups = piece.within(file.num_row_groups)
@@ -103,7 +103,7 @@ def _opened(source: str | bytes, columns: EventColumns) -> pq.ParquetFile:
 
 
 def _has_dictionary(file: pq.ParquetFile, name: str) -> bool:
-    """Say whether a column of text is a dictionary in the file, in row groups that are not small: a batch ends with each."""
+    """Say whether a text column is a dictionary in the file, in row groups that are not small: a batch ends with each."""
     found = file.metadata
     if not found.num_row_groups or found.num_rows / found.num_row_groups < _LARGE_GROUP:
         return False
@@ -114,7 +114,7 @@ def _has_dictionary(file: pq.ParquetFile, name: str) -> bool:
 
 
 def _rows_at_once(source: str | bytes, file: pq.ParquetFile, wanted: list[str], groups: range) -> int:
-    """Return how many rows to read at once. A long value that a dictionary has once may be that of every row."""
+    """Return how many rows to read at once. A long value that a dictionary has once may be every row's."""
     most, schema = MAX_ROWS, file.metadata.schema
     places = [at for at in range(file.metadata.num_columns) if schema.column(at).path.split(".")[0] in wanted]
     for group in groups:
@@ -144,7 +144,7 @@ def _longest(source: str | bytes, file: pq.ParquetFile, names: list[str], group:
 
 def _read(file: pq.ParquetFile, wanted: list[str], groups: list[int], most: int) -> Iterator[pa.Table]:
     for batch in file.iter_batches(most, row_groups=groups, columns=wanted, use_threads=False):
-        # By position, since a file may have two columns of one name.
+        # By position, since a file may have two columns of equal name.
         arrays = [batch.column(batch.schema.names.index(name)) for name in wanted]
         _check_indices(arrays)
         yield pa.table(arrays, names=wanted)
@@ -169,7 +169,7 @@ def _by_group(
     path: str,
     columns: EventColumns,
 ) -> Iterator[Decoded]:
-    """Read on after the file's first `given` rows, each row group by itself: damage to one costs no row of another."""
+    """Read on after the file's first `given` rows, each row group alone: damage to a group costs no row of another."""
     end = sum(file.metadata.row_group(group).num_rows for group in range(groups.start))
     for group in groups:
         before, end = end, end + file.metadata.row_group(group).num_rows

@@ -15,12 +15,12 @@ from sessionlake.errors import SourceError
 from sessionlake.warehouse.arrow_files import parquet_file
 
 BOM = b"\xef\xbb\xbf"
-# Small reads, so that of a truncated file almost all intact bytes are read.
+# Small reads, so that almost all intact bytes of a truncated file are read.
 _BLOCK_READ_BYTES = 256 << 10
 
 
 def closed_to_us(source: str | bytes, error: OSError) -> SourceError:
-    """Make the error of a local path that is missing or not permitted."""
+    """Return the error for a missing or unpermitted local path."""
     cause = "it doesn't exist" if isinstance(error, FileNotFoundError) else "permission denied"
     return SourceError(f"can't open {source!r}: {cause}. Check the source's path and its permissions.")
 
@@ -110,13 +110,13 @@ class LineRange:
 
 
 def in_file(number: int, part: LineRange | None) -> int | None:
-    """Return the number in its file of a line of a part; None if the lines before can't be counted any more."""
+    """Return a part's line number in its file; None if the lines before can't be counted any more."""
     before = 0 if part is None else part.lines_before
     return None if before is None else before + number
 
 
 def line_range(path: str, piece: Piece) -> LineRange:
-    """Return the lines that begin in a part of a file's bytes; SourceError if it is missing or not permitted."""
+    """Return the lines that begin in a part of a file; SourceError for a missing or unpermitted file."""
     try:
         with Path(path).open("rb") as file:
             cuts = piece.within(file.seek(0, io.SEEK_END))

@@ -16,30 +16,30 @@ from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.whole import Whole
 
 MAX_RAW_BYTES = 64 << 10
-"""The number of bytes that are kept of a longer row."""
+"""The number of kept bytes of a longer row."""
 _CUT = re.compile(r"\.\.\. \[cut: \d+ bytes in all, sha256 [0-9a-f]{64}\]\Z")
 
 
 def raw_text(content: bytes) -> str:
-    """Return a row as text: bytes that are not UTF-8 become replacement characters. For a long row: its begin, length and hash."""
+    """Return a row as text: bytes outside of UTF-8 become replacement characters. A long row has its begin, length and hash."""
     if len(content) <= MAX_RAW_BYTES:
         return content.decode(errors="replace")
     return cut_text(content, len(content), hashlib.sha256(content).hexdigest())
 
 
 def cut_text(head: bytes, length: int, sha256: str) -> str:
-    """Give the text of a row of `length` bytes that begins with `head`."""
+    """Return the text of a row of `length` bytes that begins with `head`."""
     return f"{head[:MAX_RAW_BYTES].decode(errors='replace')}... [cut: {length} bytes in all, sha256 {sha256}]"
 
 
 def is_cut(raw: str) -> bool:
-    """Say whether a text is only the begin of its row, and so can't be read as a row again."""
+    """Say whether a text is only its row's begin, and so can't be read as a row again."""
     return _CUT.search(raw[-120:]) is not None
 
 
 Texts = Callable[[Ints], pa.Array]
 BATCH = "batch_id"
-"""The column that says, of rows that are read again, which batch read them before."""
+"""The column with the earlier batch of rows that are read again."""
 
 
 @dataclass(frozen=True)

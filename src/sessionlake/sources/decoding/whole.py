@@ -72,7 +72,7 @@ def _objects(texts: Mapping[str, pa.Array], rows: int) -> pa.Array:
 
 
 def _texts(name: str, values: pa.Array) -> pa.Array:
-    """Return each value as text; a string that is not UTF-8 becomes null, as a value that nothing can read."""
+    """Return each value as text; a string outside of UTF-8 becomes null, as an unreadable value."""
     if values.type in _BYTES:
         texts = cast_each(values, pa.string())
         if texts.null_count > values.null_count:
@@ -104,7 +104,7 @@ def _escaped(texts: pa.Array) -> pa.Array:
 
 
 def slices(block: bytes, starts: Ints, ends: Ints) -> pa.Array:
-    """Return pieces of a block, which lie one behind the other, as binary values."""
+    """Return adjacent pieces of a block as binary values."""
     n = len(starts)
     if not n:
         return pa.array([], pa.large_binary())

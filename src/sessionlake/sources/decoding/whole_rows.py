@@ -39,7 +39,7 @@ class BatchesDecoder(ABC):
         return table, None
 
     def decode_in_order(self, table: pa.Table, files: Mapping[str, int], part: int) -> Iterator[Rows]:
-        """Raise NotImplementedError: the archive does not keep the order of its rows."""
+        """Raise NotImplementedError: the archive does not keep row order."""
         raise NotImplementedError
 
     def decode_again(self, table: pa.Table) -> Iterator[tuple[int, Rows]]:
@@ -50,7 +50,7 @@ class BatchesDecoder(ABC):
 
 
 def places(table: pa.Table) -> Texts:
-    """Return the places of the archive's rows, which are their batches."""
+    """Return the places of the archive's rows, their batches."""
     batch = combined(table[BATCH]).to_numpy()
     return lambda at: pa.array([f"archive: batch {each}" for each in batch[at].tolist()], pa.string())
 

@@ -34,7 +34,7 @@ keys of one hash."""
 _SALT = b"salt"
 """The metadata of a version of a release whose hashes had no secret."""
 _TYPES = b"types"
-"""The metadata that has the types of the columns which make the key; files of before rule 465 lack it."""
+"""The metadata with the types of the key's columns; files from before rule 465 lack it."""
 _TRIES = 4
 _BATCH_ROWS = 1 << 20
 _SAMPLE = 1 << 16
@@ -150,7 +150,7 @@ class Dimension:
         return np.where(codes < 0, -1, row[codes])
 
     def take(self, rows: Ints, columns: Mapping[str, str]) -> dict[str, pa.Array]:
-        """Return columns at rows, by the names that they are to have; null for a row of -1."""
+        """Return columns at rows, by their new names; null for a row of -1."""
         index = pa.array(rows, mask=rows < 0)
         return {name: combined(self.table[column].take(index)) for name, column in columns.items()}
 
@@ -161,12 +161,12 @@ class Dimension:
                 writer.write_table(self.table.slice(at, _BATCH_ROWS).combine_chunks(), max_chunksize=_BATCH_ROWS)
 
     def _runs(self, keys: pa.Array) -> tuple[Ints, Ints]:
-        """Return the first row of each key and the one after its last; -1 for keys that have none."""
+        """Return each key's first row and the row after its last; -1 for keys without rows."""
         hashes = self._hashed(keys)
-        # Sorted hashes are found four times faster: each search begins in memory that the one before it has read.
+        # Sorted hashes are found four times faster: each search begins in memory that the last search has read.
         order = np.argsort(hashes)
         first, last = np.empty(len(hashes), np.int64), np.empty(len(hashes), np.int64)
-        # A key's rows have one hash and lie together, from its first place to the one after its last.
+        # A key's rows have an equal hash and lie together, from its first place to the place after its last.
         first[order] = np.searchsorted(self._hashes, hashes[order], "left")
         last[order] = np.searchsorted(self._hashes, hashes[order], "right") if self.is_timed else first[order] + 1
         at = np.minimum(first, self.table.num_rows - 1)
@@ -177,7 +177,7 @@ class Dimension:
         return np.where(same, first, -1), last
 
     def _at(self, first: Ints, last: Ints, time_us: Ints) -> Ints:
-        """Return the row of each run [first, last) that is valid at a time; -1 if none is."""
+        """Return the row of each run [first, last) valid at a time; -1 if there is none."""
         low, high = (
             first.copy(),
             last.copy(),
@@ -198,7 +198,7 @@ _mapped: dict[str, tuple[tuple[str, int], Dimension]] = {}
 
 
 def mapped(path: str) -> Dimension:
-    """Return the version in a local file, which stays mapped until another one of its folder is: processes of one machine share its memory."""
+    """Return the version in a local file, mapped until another file of its folder is: a machine's processes share its memory."""
     folder = os.path.dirname(path)  # noqa: PTH120 (for each part of a task)
     known, file = _mapped.get(folder), (path, os.stat(path).st_ino)  # noqa: PTH116 (for each part of a task)
     if known is None or known[0] != file:
@@ -208,7 +208,7 @@ def mapped(path: str) -> Dimension:
 
 
 def _as_compared(values: pa.Array, with_type: str) -> pa.Array:
-    """Return values of dates or times in the type of the column that they are compared with: a date is its midnight, and no other time is a date."""
+    """Return dates or times in the type of the column of the comparison: a date is its midnight, and no other time is a date."""
     if pa.types.is_date(values.type) and with_type.startswith("timestamp"):
         return values.cast(INSTANT)
     if pa.types.is_timestamp(values.type) and with_type.startswith("date"):
@@ -232,7 +232,7 @@ def _coded(keys: pa.Array) -> tuple[Ints, pa.Array]:
 
 
 def _with_times(rows: pa.Table) -> pa.Table:
-    """Return rows with FROM and UNTIL as numbers; those that are never valid are left out."""
+    """Return rows with FROM and UNTIL as numbers, without rows that are never valid."""
     valid_from = pc.fill_null(combined(rows[FROM]), EVER)
     until = combined(rows[UNTIL]) if UNTIL in rows.column_names else pa.nulls(rows.num_rows, pa.int64())
     until = pc.fill_null(until, FOREVER)
@@ -250,7 +250,7 @@ def _sorted(rows: pa.Table, secret: bytes) -> pa.Table:
 
 
 def _begins(keys: pa.ChunkedArray) -> Bools:
-    """Say of each row whether its key is not that of the row before."""
+    """Say for each row whether its key differs from the row before."""
     flat = combined(keys)
     new = np.ones(len(flat), bool)
     if len(flat) > 1:
@@ -273,14 +273,14 @@ def _refuse_twins(rows: pa.Table, new_key: Bools) -> None:
 
 
 def _until_the_next(rows: pa.Table, new_key: Bools) -> pa.Table:
-    """Return rows each of which ends when the key's next one begins."""
+    """Return rows that each end when the key's next row begins."""
     until = np.full(rows.num_rows, FOREVER)
     until[:-1] = np.where(new_key[1:], FOREVER, _numbers(rows[FROM])[1:])
     return rows.set_column(rows.column_names.index(UNTIL), UNTIL, pa.array(until))
 
 
 def _disjoint(rows: pa.Table, new_key: Bools) -> pa.Table:
-    """Return rows with times such that at each time one row of a key is valid at most."""
+    """Return rows with times such that at each time at most a single row of a key is valid."""
     row, begin, end = disjoint(_numbers(rows[FROM]), _numbers(rows[UNTIL]), new_key)
     found = rows.take(pa.array(row))
     for name, values in ((FROM, begin), (UNTIL, end)):

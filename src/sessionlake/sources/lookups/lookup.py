@@ -30,11 +30,11 @@ from sessionlake.sources.lookups.dimension import Dimension, mapped
 from sessionlake.warehouse.arrow_files import file_system, local_path
 
 FILE, REFUSED = ".arrow", ".refused"
-"""The ends of the names of a version's rows, and of the reason for which a version is not used."""
+"""Name endings of a version's rows, and of the reason against a version."""
 UNFINISHED = ".tmp"
-"""The end of the name of a file that a task writes, or that one has left which was killed."""
+"""Name ending of a file that a task writes, or that a killed task has left."""
 MARK = ".forget"
-"""The end of the name of a file that marks another one, which holds an erased key: the driver removes both if no batch runs."""
+"""Name ending of a mark on a file with an erased key: the driver removes both if no batch runs."""
 
 AGAIN = ".again"
 """The end of the name of a file that marks another one, which was made again for a batch of before; it has the time of that,
@@ -113,7 +113,7 @@ def opened(folder: str, file: str, copies: str) -> Dimension:
 
 
 def _is_left(path: Path) -> bool:
-    """Say whether a task that was killed has left a copy that is not whole: nothing is copied for a day."""
+    """Say whether a killed task has left an incomplete copy: nothing is copied for a day."""
     try:
         return path.name.startswith(".") and path.stat().st_mtime < time.time() - 86_400
     except FileNotFoundError:
@@ -121,7 +121,7 @@ def _is_left(path: Path) -> bool:
 
 
 def _copied(uri: str, copy: Path) -> None:
-    """Copy a file, in one step for all that look for it."""
+    """Copy a file, in a single step for all its readers."""
     temporary = copy.with_name(f".{uuid.uuid4().hex}")
     try:
         system, source = file_system(uri)
@@ -144,20 +144,20 @@ class Lookup:
 
     name: str
     on: tuple[str, ...]
-    """The columns of the event that are compared."""
+    """The event's columns of the comparison."""
     columns: Mapping[str, pa.DataType]
-    """The columns that events get and something reads, by their names in events, with their types."""
+    """The columns that events get and something reads, by their event names, with types."""
     of_table: Mapping[str, str]
     """Their names in the table."""
     time: str | None = None
-    """The column of the event's time, if the row counts that was valid then."""
+    """The column of the event's time, if the row valid at this time counts."""
     time_unit: str | None = None
     refuses: bool = False
     """Whether an event without a row is refused."""
     folder: str = ""
     """The files of the versions."""
     copies: str = ""
-    """The directory of copies of them on this machine, if the folder is not on its disks; variables are not yet replaced."""
+    """The directory of their copies on this machine, if the folder is not on its disks; variables are not yet replaced."""
     held: Dimension | None = None
     """The one version, in runs without files."""
     casts: tuple[bool, ...] = ()
@@ -177,7 +177,7 @@ class Lookup:
             times = parse_times(table[self.time], self.time_unit)
         version = opened(self.folder, str(file), self.copies) if self.held is None else self.held
         found = version.find(version.keys_of(as_texts([table[name] for name in self.on], self.casts)), *times)
-        # A file that can't be made again lacks the columns that the config did not have then.
+        # A file that can't be made again lacks columns that the config did not have then.
         known = {*version.table.column_names}
         names = {name: self.of_table[name] for name in self.columns if self.of_table[name] in known}
         values = {name: pa.nulls(len(found), type_) for name, type_ in self.columns.items()}
@@ -208,19 +208,19 @@ class Lookups:
 
     each: tuple[Lookup, ...] = ()
     columns: EventColumns | None = None
-    """The columns of rows with all that is looked up; None without lookups."""
+    """The columns of rows with all look-ups; None without lookups."""
 
     def added(self, rows: Rows, pins: Pins) -> tuple[Rows, dict[str, int]]:
-        """Return the rows with the columns of all lookups, and the numbers of rows that found one or not, by lookup."""
+        """Return rows with all lookups' columns, and the numbers of rows with and without a match, by lookup."""
         counts: dict[str, int] = {}
         for lookup in self.each:
             rows, more = lookup.added(rows, pins.get(lookup.name))
             counts |= more
-        # In the order of `needed`, as decoders give them: rows that travel whole have no names of columns.
+        # In the order of `needed`, as decoders give them: whole rows travel without column names.
         return rows if self.columns is None else replace(rows, table=rows.table.select(self.columns.needed)), counts
 
     def under(self, missing: Mapping[str, str]) -> "Lookups":
-        """Return them with other settings of what an event gets that finds no row, by lookup."""
+        """Return them with other settings for events without a match, by lookup."""
         each = (replace(one, refuses=missing.get(one.name) == DEAD_LETTER) for one in self.each)
         return replace(self, each=tuple(each))
 

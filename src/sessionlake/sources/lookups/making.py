@@ -1,4 +1,4 @@
-"""The file of a version, made by one task of Spark."""
+"""The file of a version, made by a Spark task."""
 
 import os
 import uuid
@@ -17,7 +17,7 @@ from sessionlake.sources.lookups.lookup import UNFINISHED
 from sessionlake.warehouse.arrow_files import file_system, local_path
 
 UNREAD = "__sessionlake_unread"
-"""The column that has the place of a row that can't be read, null for others."""
+"""The column with an unreadable row's place, null for others."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Making:
     of_table: tuple[str, ...]
     """The columns that make the key."""
     columns: Mapping[str, str]
-    """The columns that events get, by the names that the config calls them, with their names among the rows."""
+    """The columns that events get, by their names in the config, with their names in the rows."""
     valid_from: str | None
     valid_to: str | None
     max_rows: int
@@ -36,7 +36,7 @@ class Making:
 
     @classmethod
     def of(cls, section: LookupSection, called: Callable[[str], str] = str) -> "Making":
-        """Return that of a lookup; `called` says how rows call a column."""
+        """Return a lookup's; `called` gives rows' names for columns."""
         return cls(
             tuple(map(called, section.of_table)),
             {column: called(column) for column in section.columns},
@@ -56,7 +56,7 @@ class Making:
         return [*before, self.casts] if is_other else before
 
     def make(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, uri: str) -> Iterator[pa.RecordBatch]:
-        """Make the file of rows with a schema, and yield one row: why the version must not be used, or null."""
+        """Make a file of rows with a schema, and yield a row: the reason against the version, or null."""
         bad = None
         try:
             self.write(pa.concat_tables([schema.empty_table(), *self._gathered(batches, schema)]), uri)
@@ -80,7 +80,7 @@ class Making:
         return with_key(columns, as_texts([rows[name] for name in self.of_table], self.casts))
 
     def write(self, rows: pa.Table, uri: str) -> None:
-        """Write the file of a version with these rows: under another name first, so that one that is there is whole."""
+        """Write a version's file with these rows, first under another name, so that an existing file is whole."""
         found, here = self.dimension(rows), local_path(uri)
         if here is None:
             system, path = file_system(uri)

@@ -1,4 +1,4 @@
-"""Rows of one key that are valid at one time: the row that begins last counts (docs/rules.md, rule 280)."""
+"""Rows of a key valid at the same time: the row that begins last counts (docs/rules.md, rule 280)."""
 
 from collections.abc import Iterator
 
@@ -35,7 +35,7 @@ def disjoint(begin: Ints, end: Ints, new_key: Bools) -> tuple[Ints, Ints, Ints]:
 
 
 def _pieces(begin: Ints, end: Ints, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-    """Yield (row, begin, end) for each time in which one of a key's rows, first to last exclusive, counts."""
+    """Yield (row, begin, end) for each time in which a row of a key's, first to last exclusive, counts."""
     valid: list[int] = []  # the one that counts is the last
     at = 0
     for row in range(first, last + 1):

@@ -1,4 +1,4 @@
-"""The newest version of a table that is looked up, and its rows, by Spark."""
+"""The newest version of a lookup table, and its rows, by Spark."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -29,7 +29,7 @@ from sessionlake.warehouse.views import merged_rows, pinned_versions
 
 
 class ChangedError(SourceError):
-    """Files have changed since their version was named: what was read of them may be of both."""
+    """Files have changed since their version was named: rows read from them may be from both."""
 
 
 class Reader(Protocol):
@@ -54,7 +54,7 @@ def reader_of(spark: SparkSession, table: TableToLookUp) -> Reader:
 
 
 class DeltaReader:
-    """Reads a Delta table by the versions of its log; see `Reader` for the methods."""
+    """Reads a Delta table by its log's versions; see `Reader` for the methods."""
 
     def __init__(self, spark: SparkSession, table: TableToLookUp) -> None:
         self._of, self._table = table, Table(Tables.of(spark, table.config), table.config.source.path)
@@ -109,26 +109,26 @@ class PipelineReader:
 
 
 class FilesReader:
-    """Reads a directory of files, whose version is the hash of their names, sizes and times; see `Reader` for the methods."""
+    """Reads a directory of files, with the hash of their names, sizes and times as version; see `Reader` for the methods."""
 
     def __init__(self, spark: SparkSession, table: TableToLookUp) -> None:
         self._spark, self._of, self._path = spark, table, table.config.source.path
 
     def newest(self) -> str:
-        """Return the version of the files that are there; SourceError if there are none: a table that is gone has no rows either."""
+        """Return the version of the existing files; SourceError if there are none: a missing table has no rows either."""
         if not (listed := self._listed()):
             raise SourceError(f"{self._of.place_at}: {self._of.place!r} has no files; write one, or correct the path")
         return hashlib.sha256("\n".join(sorted(map(str, listed))).encode()).hexdigest()[:16]
 
     def rows(self, version: str, types: Mapping[str, pa.DataType]) -> DataFrame:
-        """Return the rows of the files, if they are still those of the version."""
+        """Return the files' rows, if the files are still the version's."""
         paths = [path for path, *_ in self._listed()]
         self.check(version)
         schema = pa.schema([*types.items(), (UNREAD, pa.string())])
         return map_in_arrow(self._files(paths).coalesce(1), _decoding(self._of, types, schema), spark_schema(schema))
 
     def check(self, version: str) -> None:
-        """Raise ChangedError if the files are not those of the version."""
+        """Raise ChangedError if the files are not the version's."""
         if self.newest() != version:
             raise ChangedError(
                 f"{self._of.place_at}: files of {self._of.place!r} have changed since the version {version!r}"
@@ -168,7 +168,7 @@ def _stat(path: str) -> tuple[int, int]:
 def _decoding(
     table: TableToLookUp, types: Mapping[str, pa.DataType], schema: pa.Schema
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that decodes files as a source of them does, in a task."""
+    """Return the function for a task that decodes files as a source of files does."""
     columns = EventColumns(None, None, None, None, tuple(types), types)
     decoder = cast("FileDecoder", table.source.decoder(columns))
 
@@ -190,7 +190,7 @@ def _typed(rows: DataFrame, types: Mapping[str, pa.DataType]) -> DataFrame:
 
 
 def _read(table: TableToLookUp, action: Callable[[], DataFrame]) -> DataFrame:
-    """Return a DataFrame; a table or version that Spark can't read is an error in one line."""
+    """Return a DataFrame; an unreadable table or version is a one-line error."""
     try:
         return action()
     except (AnalysisException, Py4JJavaError) as error:

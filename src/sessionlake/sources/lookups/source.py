@@ -1,4 +1,4 @@
-"""A source whose rows have the columns of its lookups, too."""
+"""A source whose rows also have its lookups' columns."""
 
 from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -23,7 +23,7 @@ AnySource = TypeVar("AnySource", bound=TypedSource)
 
 
 class LookupTable(Protocol):
-    """A table that is looked up, as far as its columns go; it needs no Spark."""
+    """A lookup table's columns, without Spark."""
 
     @property
     def place(self) -> str:
@@ -31,15 +31,15 @@ class LookupTable(Protocol):
 
     @property
     def texts_of_keys(self) -> Collection[str]:
-        """The columns that have the texts of another pipeline's keys, which are compared with values of any type by their texts."""
+        """The columns with another pipeline's key texts, which equal any type's values by their texts."""
 
     def types(self) -> Mapping[str, pa.DataType]:
-        """Return the types of its columns, by the names that a config may call them; an error if it can't be read."""
+        """Return its column types, by their names for a config; an error if it can't be read."""
 
 
 @dataclass(frozen=True)
 class WithLookups:
-    """A source, and the tables that its rows are looked up in; see `TypedSource` for the methods."""
+    """A source, and its lookup tables; see `TypedSource` for the methods."""
 
     source: TypedSource
     config: Config
@@ -47,7 +47,7 @@ class WithLookups:
     tables: Mapping[str, LookupTable]
     """By the name of the lookup."""
     held: Mapping[str, Dimension] | None = None
-    """The only versions, in runs without files; events get nulls of a lookup that has none."""
+    """The only versions, in runs without files; a lookup without a version gives events nulls."""
 
     def __getattr__(self, name: str) -> Any:
         """Return all else as the source has it."""
@@ -56,7 +56,7 @@ class WithLookups:
         return getattr(self.source, name)
 
     def columns(self) -> list[str]:
-        """Return the columns of the source, and those that are looked up."""
+        """Return the source's columns, and the looked-up columns."""
         return list(dict.fromkeys((*self.source.columns(), *self.looked_up)))
 
     def types(self, needed: Sequence[str], identity: AbstractSet[str] = frozenset()) -> dict[str, pa.DataType]:
@@ -73,22 +73,22 @@ class WithLookups:
 
     @cached_property
     def looked_up(self) -> dict[str, str]:
-        """The columns that are looked up, each with the name of its lookup."""
+        """The looked-up columns, each with its lookup's name."""
         return {name: section.name for section in self.config.lookup for name in section.names}
 
     @property
     def compared(self) -> list[str]:
-        """The columns of the source that lookups compare."""
+        """The source's columns that lookups compare."""
         names = (name for section in self.config.lookup for name in section.of_event)
         return list(dict.fromkeys(name for name in names if name not in self.looked_up))
 
     def lookups(self, columns: EventColumns) -> Lookups:
-        """Return the workers' half, which adds to rows the columns that are looked up; `columns` are those of the whole rows."""
+        """Return the workers' half, which adds the looked-up columns to rows; `columns` are whole rows' columns."""
         self.check_equal(columns)
         return Lookups(tuple(self._lookup(section, columns) for section in self.config.lookup), columns)
 
     def _lookup(self, section: LookupSection, columns: EventColumns) -> Lookup:
-        # A lookup below this one may compare a column that nothing else reads.
+        # A lookup below may compare a column that nothing else reads.
         compared = {name for one in self.config.lookup for name in one.of_event}
         read = [name for name in section.names if name in columns.needed or name in compared]
         types = {name: columns.types[name] if name in columns.types else self.types_of(section)[name] for name in read}
@@ -125,14 +125,14 @@ class WithLookups:
                     check_pair(at, one, Compared(right, of_table[right], right_cast))
 
     def _type_of(self, name: str, columns: EventColumns) -> pa.DataType:
-        """Return the type of a column that is compared: of the source, or of a lookup above."""
+        """Return a compared column's type: the source's, or a lookup's above."""
         if name in columns.types:
             return columns.types[name]
         section = next(one for one in self.config.lookup if one.name == self.looked_up[name])
         return self.types_of(section)[name]
 
     def types_of(self, section: LookupSection) -> dict[str, pa.DataType]:
-        """Return the types of the columns that events get; InvalidConfigError for columns that the table lacks, or that no event can have."""
+        """Return the types of the columns for events; InvalidConfigError for missing columns, or types that no event can have."""
         table = self.tables[section.name]
         known, at = table.types(), f"{self.config.lookup_at}.{section.name}"
         named = {"on": section.of_table, "columns": tuple(section.columns)}
@@ -187,5 +187,5 @@ def _is_plain(type_: pa.DataType) -> bool:
 
 
 def with_lookups(source: AnySource, config: Config, tables: Mapping[str, LookupTable]) -> AnySource:
-    """Return a source with the lookups of its input; itself if there are none."""
+    """Return a source with its input's lookups; the source itself if there are none."""
     return cast("AnySource", WithLookups(source, config, tables)) if config.lookup else source

@@ -1,4 +1,4 @@
-"""The tables that events are looked up in, as sources of their own: Delta tables, directories of files, tables of other pipelines."""
+"""Lookup tables as sources: Delta tables, directories of files, other pipelines' tables."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ from sessionlake.sources.decoding.rows import TypedSource
 from sessionlake.warehouse.changelog import Changelog
 
 Opened = Callable[[Config], TypedSource]
-"""Opens the source of a config that has a table to look up in place of its source."""
+"""Opens a config's source, with a lookup table in the source's place."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class TableToLookUp:
     at: str
     """The place of the section in the config."""
     config: Config
-    """The pipeline's config with the table in place of its source."""
+    """The pipeline's config with the table as its source."""
     upstream: LookedUpTable | None
     """The pipeline whose table it is."""
     source: TypedSource
@@ -67,7 +67,7 @@ class TableToLookUp:
         return f"{self.at}.path" if self.upstream is None else f"{self.at}.table"
 
     def types(self) -> Mapping[str, pa.DataType]:
-        """Return the types of its columns; SourceError if it can't be read."""
+        """Return its column types; SourceError if it can't be read."""
         try:
             found = self.source.types(self.source.columns(), self._identity)
         except SourceError as error:
@@ -85,12 +85,12 @@ class TableToLookUp:
 
     @property
     def texts_of_keys(self) -> tuple[str, ...]:
-        """The columns of the key of a pipeline that is looked up, as a config and as rows call them."""
+        """The key's columns of a looked-up pipeline, as a config and as rows name them."""
         return () if self.upstream is None else (*self.upstream.key, self.upstream.entry.rows.key)
 
     @property
     def _identity(self) -> frozenset[str]:
-        """The columns that are compared, and those that make keys or ids of events."""
+        """The compared columns, and the columns of events' keys or ids."""
         event = self.config.event
         own = {*event.key_columns, *event.id_columns, *chain.from_iterable(self.config.keys.values())}
         return frozenset((*self.section.of_table, *(self.section.names[name] for name in own & {*self.section.names})))
@@ -101,14 +101,14 @@ class TableToLookUp:
 
     @property
     def wanted(self) -> list[str]:
-        """The columns that a version is made of, as the config calls them."""
+        """The columns of a version, by their names in the config."""
         section = self.section
         times = (name for name in (section.valid_from, section.valid_to) if name is not None)
         return list(dict.fromkeys((*section.of_table, *section.columns, *times)))
 
 
 def changelog_of_table(upstream: LookedUpTable) -> Changelog:
-    """Return the changelog of a pipeline that is looked up."""
+    """Return a looked-up pipeline's changelog."""
     changelog: Changelog = named(upstream.entry.changelog)
     return replace(changelog, key_columns=upstream.key) if len(upstream.key) > 1 else changelog
 

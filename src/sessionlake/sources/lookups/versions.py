@@ -1,4 +1,4 @@
-"""The driver's part of lookups: it looks for newer versions of tables, has their files made, and says which ones a batch reads."""
+"""The driver's part of lookups: newer versions of tables, the making of their files, and the files for a batch."""
 
 import hashlib
 import json
@@ -38,16 +38,16 @@ from sessionlake.warehouse.spark_columns import map_in_arrow
 from sessionlake.warehouse.tables import Tables
 
 KEPT = 10
-"""The newest files of a table that stay: a batch that is repeated, and a backfill, find those that were read."""
+"""The number of a table's newest files that stay: a repeated batch, and a backfill, find the files read before."""
 _ERASE_EVERY_S = 5
 _TRIES = 3
 _DAY_US = 86_400_000_000
-"""How long files stay that a killed task has left, or that were made again for a batch of before."""
+"""How long files stay that a killed task has left, or that were made again for an earlier batch."""
 _log = logging.getLogger("sessionlake")
 
 
 class Versions:
-    """The versions of one table that is looked up, each a file: `<when it was made>-<version>-<hashes of the settings>.arrow`."""
+    """A lookup table's versions, a file each: `<when it was made>-<version>-<hashes of the settings>.arrow`."""
 
     def __init__(self, spark: SparkSession, table: TableToLookUp, lookup: Lookup) -> None:
         self._table, self._lookup, self._reader = table, lookup, reader_of(spark, table)
@@ -65,7 +65,7 @@ class Versions:
         self._closed = True
 
     def newest(self) -> str:
-        """Return the file of the newest version that may be used; SourceError if there is none."""
+        """Return the newest usable version's file; SourceError if there is none."""
         if self._file not in self.erase_marked():
             self._file = None
             self._look()
@@ -83,7 +83,7 @@ class Versions:
             self._thread.start()
 
     def erase_marked(self) -> list[str]:
-        """Remove the files that hold an erased key, and return the names that stay; called if no batch runs."""
+        """Remove the files with an erased key, and return the remaining names; called if no batch runs."""
         names = self._files.names(self._folder)
         erased = marked(names)
         for name in erased:
@@ -199,7 +199,7 @@ class Versions:
         return result[0].bad if result else None
 
     def _clean(self, names: list[str], every: list[str]) -> None:
-        """Remove all but the newest files and those that batches read, and what tasks have left that were killed."""
+        """Remove all files but the newest and batches' own, and leftovers of killed tasks."""
         again = {name.removesuffix(AGAIN): name for name in every if name.endswith(AGAIN)}
         old = [name for name in names[:-KEPT] if name not in (*self._used, self._file)]
         old = [name for name in old if name not in again or self._is_old(self._read(again[name]))]
@@ -214,7 +214,7 @@ class Versions:
         return at_us < time.time_ns() // 1000 - _DAY_US
 
     def _tell(self, told: str) -> None:
-        """Warn once of a version, and of a table, that can't be used."""
+        """Warn once of an unusable version, and of an unusable table."""
         if told != self._told:
             self._told = told
             if self._file is not None and not self._closed:
@@ -226,7 +226,7 @@ class Versions:
 
     @cached_property
     def _settings(self) -> str:
-        """Hashes of all that a file depends on besides the table's version."""
+        """Hashes of everything behind a file besides the table's version."""
         types = self._table.types()
         return self._origin + _hash(
             self._making.settings([types[name] for name in self._table.section.of_table if name in types])
@@ -234,7 +234,7 @@ class Versions:
 
     @cached_property
     def _origin(self) -> str:
-        """A hash of all that says what a version is a version of."""
+        """A hash of everything that identifies the versioned table."""
         source = self._table.config.source
         return _hash([source.path, source.format, dict(source.types)])
 
@@ -244,12 +244,12 @@ def _hash(settings: list[Any]) -> str:
 
 
 class Pins:
-    """The versions that a pipeline's batches read, of all its lookups."""
+    """Versions of all lookups for a pipeline's batches."""
 
     def __init__(
         self, spark: SparkSession, sources: Mapping[str, object], lookups: Mapping[str, Iterable[Lookup]]
     ) -> None:
-        """`sources` and `lookups` are those of each event input."""
+        """`sources` and `lookups` are each event input's."""
         self._versions = {
             lookup.name: Versions(spark, table, lookup)
             for name, source in sources.items()
@@ -260,7 +260,7 @@ class Pins:
         self._erased = 0.0
 
     def of_batch(self, before: Mapping[str, str] | None) -> dict[str, str]:
-        """Return the files that a batch reads, by lookup: those that an interrupted attempt of it has read, else the newest."""
+        """Return a batch's files, by lookup: an interrupted attempt's files, else the newest."""
         if before is None:
             return {name: versions.newest() for name, versions in self._versions.items()}
         for name, file in before.items():
@@ -269,7 +269,7 @@ class Pins:
         return dict(before)
 
     def erase_marked(self) -> None:
-        """Remove the files that hold an erased key, unless that was done a moment ago; called if no batch runs."""
+        """Remove the files with an erased key, unless this was done a moment ago; called if no batch runs."""
         if time.monotonic() - self._erased >= _ERASE_EVERY_S:
             self._erased = time.monotonic()
             for versions in self._versions.values():
