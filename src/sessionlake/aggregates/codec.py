@@ -123,11 +123,11 @@ class StateCodec:
         """Return one row of state columns. `decode` reads many; for a few, numpy's overhead takes longer than this."""
         if not self.types:
             return []
-        valid, *found = unpack_from(self._one, packed)
-        row: list[Scalar] = found
+        valid, *values = unpack_from(self._one, packed)
+        row: list[Scalar] = values
         at = calcsize(self._one)
         for i in self._texts:
-            end = at + found[i]
+            end = at + values[i]
             row[i] = packed[at:end]
             at = end
         if valid != self._all_valid:
@@ -182,11 +182,11 @@ def _unpacked_rare(data: npt.NDArray[np.uint8], at: Ints, left: Ints) -> dict[in
     some = np.flatnonzero(left)
     entries = offsets_of(byte_slices(data, at[some], left[some]))[1].view(_RARE)
     row = np.repeat(some, left[some] // _RARE.itemsize)
-    found = {}
+    rare = {}
     for number in np.unique(entries["column"]).tolist():
         mine = entries["column"] == number
-        found[number] = row[mine], entries["value"][mine].tobytes()
-    return found
+        rare[number] = row[mine], entries["value"][mine].tobytes()
+    return rare
 
 
 RELATIVE, ABSOLUTE = 1e-9, 1e-9

@@ -45,19 +45,19 @@ def broken_law(aggregate: Merging, rows: pa.Table, *, key: str | None = None, se
     for law in (_order, _grown, _inverse):
         for name, some in _by_key(rows, key):
             trial = _Trial(aggregate, name, until, draw)
-            found = law(trial, trial.lifted(some))
-            if found is not None:
-                return found
+            counterexample = law(trial, trial.lifted(some))
+            if counterexample is not None:
+                return counterexample
     return None
 
 
 def _by_key(rows: pa.Table, key: str | None) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Yield each key's rows for keys with two or more; without such a key, all rows as a single key's."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    by_key: dict[str, list[dict[str, Any]]] = {}
     every = rows.to_pylist()
     for row in every if key is not None else ():
-        found.setdefault(str(row[key]), []).append(row)
-    several = {name: some for name, some in found.items() if len(some) > 1}
+        by_key.setdefault(str(row[key]), []).append(row)
+    several = {name: some for name, some in by_key.items() if len(some) > 1}
     yield from several.items() if several else [("key", every)]
 
 
@@ -139,9 +139,9 @@ def _order(trial: _Trial, lifted: Sequence[tuple[dict[str, Any], _Part]]) -> str
             return None
         count = 2 if at < _TRIALS // 3 else trial.draw.randint(2, _MOST)
         chosen = [trial.draw.choice(parts) for _ in range(count)]
-        found = _differs(trial, chosen, trial.draw.random())
-        if found is not None:
-            return _fewest(trial, chosen) or found
+        difference = _differs(trial, chosen, trial.draw.random())
+        if difference is not None:
+            return _fewest(trial, chosen) or difference
     return None
 
 
@@ -173,9 +173,9 @@ def _fewest(trial: _Trial, parts: Sequence[_Part]) -> str | None:
     for count in range(2, len(parts) + 1):
         for at in range(40 * count):
             draw = random.Random(at)  # noqa: S311
-            found = _differs(trial, draw.sample(list(parts), count), draw.random())
-            if found is not None:
-                return found
+            difference = _differs(trial, draw.sample(list(parts), count), draw.random())
+            if difference is not None:
+                return difference
     return None
 
 
@@ -187,7 +187,7 @@ def _grown(trial: _Trial, lifted: Sequence[tuple[dict[str, Any], _Part]]) -> str
     aggregate = trial.aggregate
     if not isinstance(aggregate, Folded) or len(lifted) < 2:
         return None
-    found: str | None = None
+    difference: str | None = None
     notices = False
     for _ in range(_TRIALS // 3):
         if trial.is_over:
@@ -196,13 +196,13 @@ def _grown(trial: _Trial, lifted: Sequence[tuple[dict[str, Any], _Part]]) -> str
         updated = trial.part_of(aggregate.user.aggregator, trial.key, row, trial.load(grown.stored))
         after, merged = trial.value(updated), trial.value(trial.merged(grown, part))
         notices |= not _same(after, trial.value(part))
-        if found is None and not _same(after, merged):
-            found = (
+        if difference is None and not _same(after, merged):
+            difference = (
                 f"aggregator({_shown(row)}, {grown.text}) {_gives(after)}, and merger({grown.text}, {part.text}) "
                 f"{_gives(merged)}, where {part.text} is that of the event alone; a pipeline gives aggregator no "
                 "grown aggregate, so let merger do the rest, or write evaluate"
             )
-    return found if notices else None
+    return difference if notices else None
 
 
 def _inverse(trial: _Trial, lifted: Sequence[tuple[dict[str, Any], _Part]]) -> str | None:
@@ -218,8 +218,8 @@ def _inverse(trial: _Trial, lifted: Sequence[tuple[dict[str, Any], _Part]]) -> s
             return None
         if left == none:
             continue
-        told = _gives(left if isinstance(left, _Raised) else trial.load(left.stored))
-        return f"merger({part.text}, inverse({part.text})) {told}, and initializer() gives {none.text}; make them equal, or remove inverse"
+        result = _gives(left if isinstance(left, _Raised) else trial.load(left.stored))
+        return f"merger({part.text}, inverse({part.text})) {result}, and initializer() gives {none.text}; make them equal, or remove inverse"
     return None
 
 

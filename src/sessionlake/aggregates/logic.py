@@ -62,8 +62,8 @@ class Bits(Aggregate):
         operation, neutral = _BITWISE[self.function]
         values, valid = numbers(states[0], neutral)
         # Nulls are the neutral element here, so the operation over a group's rows ignores them.
-        found = operation.reduceat(values, groups.starts)
-        return [nullable(found, None if valid is None else groups.any(valid))]
+        combined = operation.reduceat(values, groups.starts)
+        return [nullable(combined, None if valid is None else groups.any(valid))]
 
     def value(self, states: States) -> pa.Array:
         """Return the bits."""

@@ -15,14 +15,14 @@ def range_max(values: Ints, low: Ints, high: Ints) -> Ints:
     """
     # A sparse table: level j has the maxima of `width` = 2^j consecutive values. Two maxima, one from each end, cover any
     # range whose length is in [width, 2 * width). They may overlap, which does not change a maximum.
-    found = np.empty(len(low), np.int64)
+    greatest = np.empty(len(low), np.int64)
     length = high - low
     level, width = values, 1
     while True:
         at = np.flatnonzero((length >= width) & (length < 2 * width))
-        found[at] = np.maximum(level[low[at]], level[high[at] - width])
+        greatest[at] = np.maximum(level[low[at]], level[high[at] - width])
         if 2 * width > length.max(initial=0):
-            return found
+            return greatest
         level = np.maximum(level[:-width], level[width:])
         width *= 2
 

@@ -245,10 +245,10 @@ class IdOrder:
         keys += [np.where(part.is_null().to_numpy(zero_copy_only=False), ranks(texts), 0) for part in parts[:1]]
         order = np.lexsort(keys[::-1])
         changed = np.any([key[order][1:] != key[order][:-1] for key in keys], axis=0)
-        found = np.empty(len(order), np.int64)
+        rank = np.empty(len(order), np.int64)
         # In sorted order the rank grows by one at each change; equal ids share it.
-        found[order] = np.concatenate([[1], 1 + np.cumsum(changed)])
-        return found
+        rank[order] = np.concatenate([[1], 1 + np.cumsum(changed)])
+        return rank
 
     def compared(self, new: pa.Array, old: pa.Array) -> Ints:
         """Return for each pair 1 if the new id is greater, -1 if it is less, 0 if they are equal."""

@@ -73,8 +73,8 @@ class Expression:
             return pa.array([], type_)
         query = f"select {self.sql} as value from rows"  # noqa: S608 (it is made of a tree that was checked)
         table = _registered(self.columns, columns, rows)
-        found = _answer(query, table, {CLOCK: clock_us} if self.uses_clock else None)
-        return _of_type(combined(found["value"]), type_)
+        answer = _answer(query, table, {CLOCK: clock_us} if self.uses_clock else None)
+        return _of_type(combined(answer["value"]), type_)
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,8 @@ class Computation:
         if not rows or not self.outputs:
             return {name: pa.array([], type_) for name, type_ in self.types.items()}
         given = {**columns, **dict.fromkeys(self.unknown, pa.nulls(rows))}
-        found = _answer(self._query, _registered(self.columns, given, rows), None)
-        return {name: _of_type(combined(found[f"k{step}"]), self.types[name]) for name, step in self.outputs.items()}
+        answer = _answer(self._query, _registered(self.columns, given, rows), None)
+        return {name: _of_type(combined(answer[f"k{step}"]), self.types[name]) for name, step in self.outputs.items()}
 
     @cached_property
     def _query(self) -> str:

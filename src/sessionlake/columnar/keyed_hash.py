@@ -41,7 +41,7 @@ def keyed_hashes(texts: pa.Array, secret: bytes) -> Hashes:
     starts[long], sizes[long] = len(data) + 32 * np.arange(len(long)), 32
     # A text's last word may be read beyond its end.
     data = np.concatenate([data, np.frombuffer(b"".join(d.digest() for d in digests) + bytes(8), np.uint8)])
-    found = np.empty(len(lengths), np.uint64)
+    hashes = np.empty(len(lengths), np.uint64)
     few = np.ones(len(lengths), bool)
     for size in distinct(sizes).tolist():
         same = np.flatnonzero(sizes == size)
@@ -49,7 +49,7 @@ def keyed_hashes(texts: pa.Array, secret: bytes) -> Hashes:
             few[same] = False
             for first in range(0, len(same), _WORDS):
                 rows = same[first : first + _WORDS]
-                found[rows] = _of_one_size(data, starts[rows], size, lengths[rows], secret)
+                hashes[rows] = _of_one_size(data, starts[rows], size, lengths[rows], secret)
     rows = np.flatnonzero(few)
     # The words of the texts so far, to cut the rows into pieces of about _WORDS.
     ends = np.cumsum(sizes[rows] // 4 + 1)
@@ -59,9 +59,9 @@ def keyed_hashes(texts: pa.Array, secret: bytes) -> Hashes:
         # At least one text, however long.
         last = max(first + 1, int(np.searchsorted(ends, done + _WORDS, "right")))
         some = rows[first:last]
-        found[some] = _of_all_sizes(data, starts[some], sizes[some], lengths[some], secret)
+        hashes[some] = _of_all_sizes(data, starts[some], sizes[some], lengths[some], secret)
         first = last
-    return found
+    return hashes
 
 
 def _of_one_size(data: Bytes, starts: Ints, size: int, lengths: Ints, secret: bytes) -> Hashes:

@@ -75,10 +75,10 @@ def _tokens(text: str) -> Iterator[_Token]:
 
 
 def _next(tokens: Iterator[_Token]) -> _Token:
-    found = next(tokens, None)
-    if found is None:
+    token = next(tokens, None)
+    if token is None:
         raise _WrongError
-    return found
+    return token
 
 
 def _name(token: _Token, tokens: Iterator[_Token]) -> str:

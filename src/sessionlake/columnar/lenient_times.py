@@ -79,25 +79,25 @@ def lenient_dates(texts: pa.ChunkedArray) -> pa.Array:
 
 
 def _days_of(text: str) -> int | None:
-    found = _DATE_TEXT.fullmatch(text.strip(_BLANKS))
-    days = None if found is None else _days(*found.groups()[:4])
+    match = _DATE_TEXT.fullmatch(text.strip(_BLANKS))
+    days = None if match is None else _days(*match.groups()[:4])
     return days if days is not None and -_MOST_DAYS - 1 <= days <= _MOST_DAYS else None
 
 
 def time_us(text: str) -> int | None:
     """Return a text's microseconds."""
-    found = _TIME_TEXT.fullmatch(text.strip(_BLANKS))
-    days = None if found is None else _days(*found.groups()[:4])
-    if found is None or days is None:
+    match = _TIME_TEXT.fullmatch(text.strip(_BLANKS))
+    days = None if match is None else _days(*match.groups()[:4])
+    if match is None or days is None:
         return None
-    hours, minutes, seconds = (int(part or 0) for part in found.groups()[4:7])
+    hours, minutes, seconds = (int(part or 0) for part in match.groups()[4:7])
     if hours > 23 or minutes > 59 or seconds > 59:
         return None
     local_s = days * 86_400 + hours * 3600 + minutes * 60 + seconds
-    offset_s = _offset_s((found["zone"] or "Z").strip(_BLANKS), local_s)
+    offset_s = _offset_s((match["zone"] or "Z").strip(_BLANKS), local_s)
     if offset_s is None:
         return None
-    us = (local_s - offset_s) * 1_000_000 + int(((found[8] or "") + "000000")[:6])
+    us = (local_s - offset_s) * 1_000_000 + int(((match[8] or "") + "000000")[:6])
     return us if -_MOST_US - 1 <= us <= _MOST_US else None
 
 
@@ -117,10 +117,10 @@ def _days(sign: str, year: str, month: str | None, day: str | None) -> int | Non
 @lru_cache(maxsize=1000)
 def _fixed(zone: str) -> int | None:
     """Return the seconds of an offset; None if a zone is none."""
-    found = _OFFSET.fullmatch(zone)
-    if found is None:
+    match = _OFFSET.fullmatch(zone)
+    if match is None:
         return None
-    sign, one, two, minutes, hours, *rest = found.groups()
+    sign, one, two, minutes, hours, *rest = match.groups()
     parts = [int(part or 0) for part in (one or two or hours, minutes or rest[0] or rest[2], rest[1] or rest[3])]
     total = parts[0] * 3600 + parts[1] * 60 + parts[2]
     if parts[1] > 59 or parts[2] > 59 or total > _MOST_OFFSET_S:

@@ -113,13 +113,13 @@ def _sources() -> Iterator[Shape]:
 
 def _sides() -> Iterator[Shape]:
     """Yield a shape for each input of operators with several inputs; inputs of equal name share a class."""
-    found: dict[str, dict[str, list[Any]]] = {}
+    places_by_class: dict[str, dict[str, list[Any]]] = {}
     for section in SECTIONS:
         for model in _members(section_type(section)):
             for name in model.SIDES:
-                places = found.setdefault(name, {})
+                places = places_by_class.setdefault(name, {})
                 places.setdefault(f"{section}.{name}", []).extend(leaves(model.model_fields[name].annotation))
-    for name, places in found.items():
+    for name, places in places_by_class.items():
         sides = tuple(one for some in places.values() for one in some)
         at, *also = places
         yield Shape(class_name(name), Section, at, sides, also=tuple(also))

@@ -79,5 +79,5 @@ def _file(jars: Sequence[Path]) -> Path:
 
 
 def _version(file: Path) -> str:
-    found = file.stat()
-    return f"{file} {found.st_size} {found.st_mtime_ns}"
+    status = file.stat()
+    return f"{file} {status.st_size} {status.st_mtime_ns}"

@@ -127,8 +127,8 @@ class _Bounds:
         for name in table.column_names:
             if not pa.types.is_timestamp(table.schema.field(name).type):
                 continue
-            found = pc.min_max(table[name].cast(pa.int64()))
-            low, high = found["min"].as_py(), found["max"].as_py()
+            extremes = pc.min_max(table[name].cast(pa.int64()))
+            low, high = extremes["min"].as_py(), extremes["max"].as_py()
             if low is None:
                 continue
             if low < YEAR_1_US or high > YEAR_9999_US:

@@ -166,28 +166,28 @@ def spread(
 def awaited(look: Callable[[], tuple[str, ...]], many: int, seconds: float) -> tuple[str, ...]:
     """Return what `look` finds, as soon as that is so many or the time is over."""
     until = time.monotonic() + seconds
-    while len(found := look()) < many and time.monotonic() < until:
+    while len(executors := look()) < many and time.monotonic() < until:
         time.sleep(_LOOK_SECONDS)
-    return found
+    return executors
 
 
 def _executors(spark: SparkSession) -> tuple[str, ...]:
     """Return the live executors as locations; wait for the first one."""
-    found = _registered(spark)
-    while not found:
+    registered = _registered(spark)
+    while not registered:
         spark.sparkContext.parallelize([0], 1).count()
-        found = _registered(spark)
-    return found
+        registered = _registered(spark)
+    return registered
 
 
 def _registered(spark: SparkSession) -> tuple[str, ...]:
     jvm: Any = spark._jvm  # noqa: SLF001
     status = jvm.org.apache.spark.SparkEnv.get().blockManager().master().getMemoryStatus()
     managers = jvm.scala.jdk.javaapi.CollectionConverters.asJava(status.keySet())
-    found = [(m.host(), m.executorId()) for m in managers if not m.isDriver()]
+    executors = [(m.host(), m.executorId()) for m in managers if not m.isDriver()]
     # By host first: a new driver on the same hosts gives most shards the host that they had.
-    found.sort(key=lambda each: (each[0], len(each[1]), each[1]))
-    return tuple(f"executor_{host}_{number}" for host, number in found)
+    executors.sort(key=lambda each: (each[0], len(each[1]), each[1]))
+    return tuple(f"executor_{host}_{number}" for host, number in executors)
 
 
 def anchor_of(spark: SparkSession, held: Mapping[str, Sequence[int]]) -> DataFrame:

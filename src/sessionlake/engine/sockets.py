@@ -34,8 +34,8 @@ def remove_abandoned(parent: Path) -> None:
     """Remove this user's folders whose process has ended: nobody holds their lock. Young folders stay, as they may have no lock yet."""
     for folder in parent.glob(f"{_PREFIX}*"):
         try:
-            found = folder.lstat()
-            if found.st_uid != os.getuid() or time.time() - found.st_mtime < _YOUNG_SECONDS:
+            status = folder.lstat()
+            if status.st_uid != os.getuid() or time.time() - status.st_mtime < _YOUNG_SECONDS:
                 continue
             with (folder / _LOCK).open("r+") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -87,14 +87,14 @@ def _take(jar: Jar, work: Path, folder: Path) -> list[str]:
     if not got.exists():
         return []
     with got.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found == jar.sha256:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest == jar.sha256:
         got.replace(folder / jar.file)
         return []
     got.unlink()
     # Else Ivy would take it from there again.
     shutil.rmtree(work / "ivy", ignore_errors=True)
-    return [f"{jar.name} came with SHA-256 {found}, but {jar.sha256} is pinned"]
+    return [f"{jar.name} came with SHA-256 {digest}, but {jar.sha256} is pinned"]
 
 
 def _compile(sources: Sequence[Path], folder: Path, jar: Path, work: Path) -> None:

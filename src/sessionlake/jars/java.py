@@ -19,22 +19,22 @@ _REMEDY = (
 def java_command() -> str:
     """Return Java's path: of $JAVA_HOME, else of PATH; ConfigError if there is none."""
     home = os.environ.get("JAVA_HOME")
-    found = shutil.which(Path(home, "bin", "java") if home else "java")
-    if found is None:
+    path = shutil.which(Path(home, "bin", "java") if home else "java")
+    if path is None:
         where = f"JAVA_HOME={home} holds none" if home else "none on PATH, and no JAVA_HOME"
         raise ConfigError(f"Java: {where}; {_REMEDY}")
-    return str(found)
+    return str(path)
 
 
 def check_java() -> None:
     """Raise ConfigError if Java is missing, or too old for Spark. Java starts only if its files do not show its version."""
     java = java_command()
     release = Path(java).resolve().parent.parent / "release"
-    found = re.search(r'^JAVA_VERSION="(\d+)', release.read_text(), re.MULTILINE) if release.is_file() else None
-    if found is None:
+    version = re.search(r'^JAVA_VERSION="(\d+)', release.read_text(), re.MULTILINE) if release.is_file() else None
+    if version is None:
         require_java()
     else:
-        _check_version(java, int(found[1]))
+        _check_version(java, int(version[1]))
 
 
 def pyspark_home() -> Path:
@@ -49,11 +49,11 @@ def require_java() -> None:
     """Raise ConfigError if Java is missing, does not start or is too old for Spark. It starts Java, which takes a moment."""
     java = java_command()
     done = subprocess.run([java, "-version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    found = re.search(r'version "(\d+)', done.stderr)
-    if done.returncode or found is None:
+    version = re.search(r'version "(\d+)', done.stderr)
+    if done.returncode or version is None:
         said = next(iter(done.stderr.strip().splitlines()), "nothing")
         raise ConfigError(f"Java: {java} does not run (it said: {said}); {_REMEDY}")
-    _check_version(java, int(found[1]))
+    _check_version(java, int(version[1]))
 
 
 def _check_version(java: str, found: int) -> None:

@@ -188,11 +188,11 @@ def set_disks(readings: Readings, config: Config) -> None:
         places["warehouse"] = config.pipeline.warehouse
     for place, path in places.items():
         try:
-            found = shutil.disk_usage(_existing(Path(path)))
+            usage = shutil.disk_usage(_existing(Path(path)))
         except OSError:
             continue
-        readings.set(metrics.DISK_FREE, found.free, place)
-        readings.set(metrics.DISK_SIZE, found.total, place)
+        readings.set(metrics.DISK_FREE, usage.free, place)
+        readings.set(metrics.DISK_SIZE, usage.total, place)
 
 
 def _existing(path: Path) -> Path:

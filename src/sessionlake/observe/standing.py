@@ -46,18 +46,18 @@ class Failing:
 
 def failing(config: Config) -> Failing | None:
     """Return the failure of a pipeline whose driver waits to start it again; None if there is none, or if it was started again."""
-    found = _read(config)
-    if found is None or found.again_us is None:
+    record = _read(config)
+    if record is None or record.again_us is None:
         return None
-    waits = time.time_ns() // 1000 < found.again_us + _STARTS_US and _lives(found.pid)
-    return found if waits else None
+    waits = time.time_ns() // 1000 < record.again_us + _STARTS_US and _lives(record.pid)
+    return record if waits else None
 
 
 def last_failure(config: Config) -> Failing | None:
     """Return the last failure of a pipeline's run; None if a later run was well, or one is at work."""
-    found = _read(config)
+    record = _read(config)
     # An earlier release left its record when the pipeline was well again.
-    return found if found is not None and found.at_us and driver(config) is None else None
+    return record if record is not None and record.at_us and driver(config) is None else None
 
 
 def failed(config: Config, error: BaseException, wait_s: float | None = None) -> None:
@@ -67,12 +67,12 @@ def failed(config: Config, error: BaseException, wait_s: float | None = None) ->
     ours = isinstance(error, SessionlakeError) and not isinstance(error, AggregateError)
     told = hide(first_line(error) if ours else without_values(error))
     again_us = None if wait_s is None else now_us + round(wait_s * 1e6)
-    found = Failing(" ".join(told.split())[:_LONGEST], again_us, os.getpid(), now_us)
+    failure = Failing(" ".join(told.split())[:_LONGEST], again_us, os.getpid(), now_us)
     for file in _files(config):
         with suppress(OSError):
             make_private(file.parent)
             if file.name == _FILE or _own(file.parent):
-                file.write_text(json.dumps(asdict(found)))
+                file.write_text(json.dumps(asdict(failure)))
                 return
 
 

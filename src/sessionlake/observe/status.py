@@ -135,11 +135,11 @@ def status_of(config: Config, lake: Lake, database: DuckDBPyConnection) -> Statu
 
 
 def _last_batches(database: DuckDBPyConnection, last_id: int) -> list[dict[str, Any]]:
-    found = database.execute(
+    rows = database.execute(
         f"select * from batches where batch_id <= {last_id} order by batch_id desc limit {LAST_BATCHES}"
     )
-    names = [column[0] for column in found.description]
-    return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+    names = [column[0] for column in rows.description]
+    return [dict(zip(names, row, strict=True)) for row in rows.fetchall()]
 
 
 def _rows_add_up(

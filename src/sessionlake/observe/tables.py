@@ -83,12 +83,12 @@ def _by_reason(database: DuckDBPyConnection) -> dict[str, int]:
 
 def _last_runs(lake: Lake, database: DuckDBPyConnection) -> dict[str, dict[str, int]]:
     """Return the last time by event and job."""
-    found: dict[str, dict[str, int]] = {}
+    runs: dict[str, dict[str, int]] = {}
     if lake[schemas.JOB_RUNS].exists():
         last = database.execute('select event, job, max(epoch_us("at")) from job_runs group by event, job')
         for event, job, at_us in last.fetchall():
-            found.setdefault(event, {})[job] = at_us
-    return found
+            runs.setdefault(event, {})[job] = at_us
+    return runs
 
 
 def _failed_checks(lake: Lake, database: DuckDBPyConnection) -> dict[tuple[str, str], int]:
@@ -134,9 +134,9 @@ def readings_of(config: Config, state: TablesState) -> Readings:
 
 def _set_followers(readings: Readings, followers: Sequence[FollowerState]) -> None:
     now_us = time.time_ns() // 1000
-    for one in followers:
-        readings.set(metrics.FOLLOWER_READABLE, int(one.unreadable is None), one.name)
-        behind_s = one.behind_s(now_us)
-        if one.behind is not None and behind_s is not None:
-            readings.set(metrics.FOLLOWER_BATCHES, one.behind, one.name)
-            readings.set(metrics.FOLLOWER_SECONDS, behind_s, one.name)
+    for follower in followers:
+        readings.set(metrics.FOLLOWER_READABLE, int(follower.unreadable is None), follower.name)
+        behind_s = follower.behind_s(now_us)
+        if follower.behind is not None and behind_s is not None:
+            readings.set(metrics.FOLLOWER_BATCHES, follower.behind, follower.name)
+            readings.set(metrics.FOLLOWER_SECONDS, behind_s, follower.name)

@@ -28,14 +28,16 @@ class UpstreamState:
 
 def upstream_of(config: Config, last: BatchCommit) -> list[UpstreamState]:
     """Return the pipelines that the last batch has read, by the inputs."""
-    found = []
+    states = []
     for side in config.inputs.values():
         upstream, pin = config.upstream.get(side.source.AT), last.pins.get(side.source.place_at)
         if upstream is not None and pin is not None:
             newest = find_last_batch(Lake(upstream.warehouse, upstream.changelog))
             batch_id = Visible.read(pin).batch_id
-            found.append(UpstreamState(upstream.name, batch_id, None if newest is None else newest.batch_id - batch_id))
-    return found
+            states.append(
+                UpstreamState(upstream.name, batch_id, None if newest is None else newest.batch_id - batch_id)
+            )
+    return states
 
 
 @dataclass(frozen=True)

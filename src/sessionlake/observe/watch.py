@@ -36,9 +36,9 @@ class Watch(Generic[Found]):
         versions = {name: self._lake[name].latest_version() for name in names}
         if self._seen is None or self._seen[0] != versions:
             self._seen = None
-            found = self._read(self._config)
-            self._seen = (versions, found)
-            return found
+            result = self._read(self._config)
+            self._seen = (versions, result)
+            return result
         return self._again(self._config, self._seen[1])
 
 

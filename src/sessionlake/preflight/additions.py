@@ -165,12 +165,12 @@ class Additions:
 
 def archived_batches(lake: Lake) -> dict[int, bool]:
     """Say for each batch whether its events were archived."""
-    found: dict[int, bool] = {}
+    archived: dict[int, bool] = {}
     after = -1
     if lake[BATCH_INPUTS].exists():
         with closing(duckdb.connect()) as database:
             saved = database.from_arrow(TableScan(lake[BATCH_INPUTS].open()))
             for batch, version, settings in saved.select("batch_id, changelog_version, settings").fetchall():
-                found[batch] = bool(json.loads(settings).get("archive"))
+                archived[batch] = bool(json.loads(settings).get("archive"))
                 after = max(after, version)
-    return found | {batch.batch_id: bool(batch.settings.live.get("archive")) for batch in batches_after(lake, after)}
+    return archived | {batch.batch_id: bool(batch.settings.live.get("archive")) for batch in batches_after(lake, after)}

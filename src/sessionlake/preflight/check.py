@@ -65,11 +65,11 @@ def _with_texts(problems: list[Problem], file: ConfigFile | None) -> list[Proble
         return problems
     from sessionlake.preflight.texts import text_problems  # noqa: PLC0415 (as below)
 
-    found = Gathered()
-    found.add(*problems)
+    gathered = Gathered()
+    gathered.add(*problems)
     for problem in file.located(text_problems(file.merged())):
-        found.add_other(problem)
-    return sorted(found.problems, key=lambda problem: problem.line or 0)
+        gathered.add_other(problem)
+    return sorted(gathered.problems, key=lambda problem: problem.line or 0)
 
 
 def check_loaded(config: Config, file: ConfigFile | None) -> Checked:
@@ -98,11 +98,11 @@ def check_loaded(config: Config, file: ConfigFile | None) -> Checked:
 
 def misfits() -> list[Problem]:
     """Return the problems of the packages' versions. With such a problem nothing else can be checked."""
-    found = Gathered()
+    gathered = Gathered()
     for spark in (False, True):
-        with found.one():
+        with gathered.one():
             require_versions(spark=spark)
-    return found.problems
+    return gathered.problems
 
 
 def require_ready(config: Config, file: str | Path | None, needs: Needs = OF_STREAM) -> None:

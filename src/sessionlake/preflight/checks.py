@@ -29,21 +29,21 @@ def problems_of_pipeline(
     config: Config, needs: Needs = OF_STREAM, sources: Mapping[str, Source] | None = None
 ) -> list[Problem]:
     """Return all problems of a pipeline; `sources` are from `sources_without_spark`, if open."""
-    found = Gathered()
-    _check_sql(config, found)
+    gathered = Gathered()
+    _check_sql(config, gathered)
     if needs.room:
-        found.add(*unwritable(config))
+        gathered.add(*unwritable(config))
     if needs.tables or needs.source:
-        _check_data(config, needs, found, sources_without_spark(config) if sources is None else sources)
-    return found.problems
+        _check_data(config, needs, gathered, sources_without_spark(config) if sources is None else sources)
+    return gathered.problems
 
 
 def java_problems() -> list[Problem]:
     """Return the problems of this machine's Java."""
-    found = Gathered()
-    with found.one():
+    gathered = Gathered()
+    with gathered.one():
         check_java()
-    return found.problems
+    return gathered.problems
 
 
 def _check_sql(config: Config, found: Gathered) -> None:

@@ -30,14 +30,14 @@ _MOST_ROWS, _MOST_BYTES = 100_000, 16 << 20
 
 def lookup_problems(sources: Mapping[str, Source], known: Collection[str] = ()) -> list[Problem]:
     """Return the problems of all lookups' tables and columns, except `known` lookups."""
-    found = Gathered()
+    gathered = Gathered()
     with_tables = [source for source in sources.values() if isinstance(source, WithLookups)]
     for source in with_tables:
         for section in source.config.lookup:
             if section.name not in known:
-                with found.one(), suppress(UnseenError):
+                with gathered.one(), suppress(UnseenError):
                     source.types_of(section)
-    return found.problems
+    return gathered.problems
 
 
 def held_lookups(sources: Mapping[str, Source]) -> dict[str, Any]:

@@ -78,14 +78,14 @@ def read_plan(config: Config, path: str | None = None) -> Plan:
     kept = grace_told(config, last) if keeps_zero(config, last) else None
     config = of_warehouse(config, last)
     made, unequal = _made(config, kind, last)
-    found = changes(config, last, kind.bound_settings(), None if made is None else _store_layout(made, last))
+    changed = changes(config, last, kind.bound_settings(), None if made is None else _store_layout(made, last))
     extents = Extents(lake)
-    found += unequal
-    if any(change.adds for change in found):
-        found = Additions(config, last, lake, extents, made, path).told(found)
-    restores = any(change.of in _RESTORING for change in found)
+    changed += unequal
+    if any(change.adds for change in changed):
+        changed = Additions(config, last, lake, extents, made, path).told(changed)
+    restores = any(change.of in _RESTORING for change in changed)
     restored = _restored_bytes(config, kind, extents, last) if restores else None
-    return Plan(config.pipeline.name, last.batch_id, last.watermark_us, tuple(found), restored, kept)
+    return Plan(config.pipeline.name, last.batch_id, last.watermark_us, tuple(changed), restored, kept)
 
 
 def _made(config: Config, kind: type[Kind], last: BatchCommit) -> tuple[Made | None, list[Change]]:

@@ -59,22 +59,22 @@ class CheckedProject:
 
 def check_project(directory: str | Path, on_count: OnCount = lambda *_: None) -> CheckedProject:
     """Return all problems of all files of a project. Starts no JVM. `on_count` gets the numbers of checked and of all pipelines."""
-    found = Gathered()
+    gathered = Gathered()
     try:
         loaded = read_project(directory)
     except SessionlakeError as error:
         return CheckedProject(None, tuple(problems_of(error)), {})
-    found.add(*loaded.problems)
+    gathered.add(*loaded.problems)
     if packages := misfits():
-        return CheckedProject(loaded.project, (*found.problems, *packages), {})
+        return CheckedProject(loaded.project, (*gathered.problems, *packages), {})
     checked: dict[str, Checked] = {}
     for name, member in loaded.project.members.items():
         one = check_loaded(member.config, member.file)
         left = tuple(_without_awaited(loaded.project, name, one.problems))
         checked[name] = replace(one, problems=left, summary=one.summary or summary_of(member.config))
-        found.add(*left, *member.file.located(_unknown_jobs(member.config.airflow.schedules)))
+        gathered.add(*left, *member.file.located(_unknown_jobs(member.config.airflow.schedules)))
         on_count(len(checked), len(loaded.project.members), "pipelines")
-    return CheckedProject(loaded.project, tuple(found.problems), checked)
+    return CheckedProject(loaded.project, tuple(gathered.problems), checked)
 
 
 def unready(project: Project, on_count: OnCount = lambda *_: None) -> dict[str, Exception]:
@@ -82,17 +82,17 @@ def unready(project: Project, on_count: OnCount = lambda *_: None) -> dict[str, 
 
     Starts no JVM. `on_count` is that of `check_project`.
     """
-    found: dict[str, Exception] = {}
+    errors: dict[str, Exception] = {}
     for number, (name, member) in enumerate(project.members.items(), 1):
         try:
             problems = _without_awaited(project, name, problems_of_pipeline(member.config))
         except Exception as error:  # noqa: BLE001 (whatever it is, the other pipelines run)
-            found[name] = error
+            errors[name] = error
         else:
             if problems:
-                found[name] = InvalidConfigError(member.file.located(problems))
+                errors[name] = InvalidConfigError(member.file.located(problems))
         on_count(number, len(project.members), "pipelines")
-    return found
+    return errors
 
 
 def _without_awaited(project: Project, name: str, problems: Iterable[Problem]) -> list[Problem]:

@@ -83,15 +83,15 @@ def try_rows(config: Config, sources: Mapping[str, Source]) -> Tried:
     Neither tables nor sinks are touched, and no watermark of earlier batches counts. It ends after ten seconds, whatever a
     source does. What users' classes print goes to standard error.
     """
-    found: list[Tried] = []
+    tried: list[Tried] = []
     thread = threading.Thread(
-        target=lambda: found.append(_tried(config, sources)), name="sessionlake-sample", daemon=True
+        target=lambda: tried.append(_tried(config, sources)), name="sessionlake-sample", daemon=True
     )
     # Not in the thread, which may go on when the command ends.
     with redirect_stdout(sys.stderr):
         thread.start()
         thread.join(SECONDS)
-    return found[0] if found else Tried(told={"sample": f"none: the source gave no rows within {SECONDS:.0f} seconds"})
+    return tried[0] if tried else Tried(told={"sample": f"none: the source gave no rows within {SECONDS:.0f} seconds"})
 
 
 def _tried(config: Config, sources: Mapping[str, Source]) -> Tried:

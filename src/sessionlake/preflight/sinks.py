@@ -14,23 +14,23 @@ from sessionlake.warehouse.sink_position import position_of, table_in
 
 def sink_problems(config: Config) -> list[Problem]:
     """Return unreadable secrets, and a table that no step can go on from. A stream needs none of them, `publish` does."""
-    found, sink = Gathered(), config.sink.kafka
+    gathered, sink = Gathered(), config.sink.kafka
     if sink is not None:
-        with found.one():
+        with gathered.one():
             reveal("sink.kafka.bootstrap_servers", sink.bootstrap_servers)
-        with found.one():
+        with gathered.one():
             reveal_all("sink.kafka.options", option_texts(sink.options))
     if config.sink.postgres is not None:
-        with found.one():
+        with gathered.one():
             reveal("sink.postgres.url", config.sink.postgres.url)
             url_of(postgres_of(config))
     if config.sink.python is not None:
-        with found.one():
+        with gathered.one():
             load_function("sink.python.call", config.sink.python.call, config.pipeline.code)
     if config.sink.delta is not None:
-        with found.one():
+        with gathered.one():
             require_table(config)
-    return found.problems
+    return gathered.problems
 
 
 def require_table(config: Config, *, resync: bool = False) -> None:

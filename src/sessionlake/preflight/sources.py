@@ -115,15 +115,15 @@ class LoggedTable(DeltaSource):
             fields = pa.schema(table.schema().to_arrow())
             # The results of another pipeline are trusted like the warehouse.
             trusted = source.shallow_clones or isinstance(self, ResultsSource)
-            found = None if trusted else outside_of_opened(table, source.path)
+            outside = None if trusted else outside_of_opened(table, source.path)
         except TableNotFoundError as error:
             raise SourceError(
                 f"{source.AT}.path: {source.path!r} is no readable Delta table; create it or correct the path"
             ) from error
         except (DeltaError, OSError, ValueError) as error:
             raise UnseenError from error
-        if found is not None:
-            raise outside_error(self._config, found)
+        if outside is not None:
+            raise outside_error(self._config, outside)
         return pa.schema([(field.name, _plain(field.type)) for field in fields])
 
     def look(self) -> None:
@@ -239,17 +239,17 @@ class DeclaredTopic:
         options = {name.removeprefix(_OF_KAFKA): text for name, text in given.items() if name.startswith(_OF_KAFKA)}
         reader = TopicReader(source.place_at, servers, topic, _PATIENCE_S / len(topics), options)
         try:
-            found = reader.newest(_NEWEST // len(topics), _NEWEST_BYTES)
+            records = reader.newest(_NEWEST // len(topics), _NEWEST_BYTES)
         except SessionlakeError as error:
             raise UnsampledError(str(error).removeprefix(f"{source.place_at}: ")) from error
         first = 0 if source.topics is None else first_partition(topic)
-        values = [_without_header(one.value) if source.confluent_header else one.value for one in found]
-        times = pa.array([one.time_ms * 1000 for one in found], pa.int64()).cast(TIMESTAMP)
+        values = [_without_header(record.value) if source.confluent_header else record.value for record in records]
+        times = pa.array([record.time_ms * 1000 for record in records], pa.int64()).cast(TIMESTAMP)
         columns = {
             "value": pa.array(values, pa.binary()),
-            "key": pa.array([one.key for one in found], pa.binary()),
-            "partition": pa.array([first + one.partition for one in found], pa.int32()),
-            "offset": pa.array([one.offset for one in found], pa.int64()),
+            "key": pa.array([record.key for record in records], pa.binary()),
+            "partition": pa.array([first + record.partition for record in records], pa.int32()),
+            "offset": pa.array([record.offset for record in records], pa.int64()),
             "timestamp": times,
         }
         return pa.table(columns)
@@ -263,12 +263,12 @@ class DeclaredTopic:
 
     def _unknown(self, names: Sequence[str]) -> Mapping[str, pa.DataType]:
         """Return the types that columns have in the newest records; UnseenError if it was not looked at."""
-        found = types_of(self._kinds())
-        if (missing := next((name for name in names if name not in found), None)) is not None:
+        kinds = types_of(self._kinds())
+        if (missing := next((name for name in names if name not in kinds), None)) is not None:
             raise UnsampledError(
                 f"column {missing!r} is in none of the newest records; declare it in [{self._source.AT}.types]"
             )
-        return {name: kind for name in names if (kind := found[name]) is not None}
+        return {name: kind for name in names if (kind := kinds[name]) is not None}
 
 
 def sources_without_spark(config: Config) -> dict[str, Source]:

@@ -16,20 +16,20 @@ from sessionlake.warehouse.grace import grace_told, of_warehouse
 def summary_of(config: Config, last: BatchCommit | None = None) -> dict[str, str]:
     """Return a pipeline's input, computation and output, one sentence each, by subject; `last` is its last commit, if any."""
     late, config = grace_told(config, last), of_warehouse(config, last)
-    found = dict(_inputs(config))
-    found["computes"] = config.section.in_words()
+    sentences = dict(_inputs(config))
+    sentences["computes"] = config.section.in_words()
     if config.aggregates:
-        found["columns"] = ", ".join(f"{name} = {text}" for name, text in config.aggregates.items())
+        sentences["columns"] = ", ".join(f"{name} = {text}" for name, text in config.aggregates.items())
     if late is not None:
-        found["late events"] = late
+        sentences["late events"] = late
     if config.section.EXPIRES and changelog_of(config).has_times:
-        found["older events"] = (
+        sentences["older events"] = (
             f"more than {spoken_duration(config.retention_us)} before the watermark: {_BEYOND[config.beyond_retention]}"
         )
-    found["writes"] = _written(config)
+    sentences["writes"] = _written(config)
     if sent := [*_sent(config)]:
-        found["publishes"] = "; ".join(sent)
-    return found
+        sentences["publishes"] = "; ".join(sent)
+    return sentences
 
 
 _BEYOND = {
@@ -70,8 +70,8 @@ def _looked_up(section: LookupSection) -> str:
 def _followed(source: SourceSection, upstream: Upstream) -> str:
     rows = "all rows, and their changes" if source.takes_back else "rows that are final"
     sooner = source.takes_back and upstream.section.knows_replaced and not upstream.keeps_replaced
-    found = f" (which it finds sooner with pipeline.keep_replaced = true in {upstream.name})" if sooner else ""
-    return f"{upstream.changelog.live} of {upstream.name} in {upstream.warehouse}: {rows}{found}"
+    hint = f" (which it finds sooner with pipeline.keep_replaced = true in {upstream.name})" if sooner else ""
+    return f"{upstream.changelog.live} of {upstream.name} in {upstream.warehouse}: {rows}{hint}"
 
 
 def _read(source: SourceSection) -> str:

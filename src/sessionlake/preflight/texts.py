@@ -10,9 +10,9 @@ from sessionlake.config.problems import Gathered, Problem
 
 def text_problems(raw: Mapping[str, Any]) -> list[Problem]:
     """Return what is wrong with the texts of aggregates, `where` and computed columns in a config's content, as far as these are texts."""
-    found = Gathered()
+    gathered = Gathered()
     for name, text in _texts(raw.get("aggregates")):
-        with found.one():
+        with gathered.one():
             AggregateSpec.parse(name, text)
     for at, event in _events(raw):
         given = [
@@ -21,9 +21,9 @@ def text_problems(raw: Mapping[str, Any]) -> list[Problem]:
         ]
         for name, sql in given:
             if isinstance(sql, str):
-                with found.one():
+                with gathered.one():
                     parse(f"{at}.{name}", sql)
-    return found.problems
+    return gathered.problems
 
 
 def _events(raw: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

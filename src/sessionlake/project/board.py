@@ -94,35 +94,35 @@ class Board:
             return Overview(name, config, State.UNREADABLE, None, f"{type(error).__name__}: {first_line(error)}")
 
     def _pipeline(self, name: str, now_us: int) -> dict[str, Any]:
-        config, one = self._configs[name], self._seen.get(name)
+        config, seen = self._configs[name], self._seen.get(name)
         known = {"name": name, "operator": config.operator, "reads": self.graph.upstream(name)}
-        if one is None:
+        if seen is None:
             return {**known, "state": "unknown", "ended": None, "advice": "", "history": []}
         history = list(self._followers[name].history)[-SHOWN:]
-        lag_s, state = one.lag_s(now_us), _state(config, one, history, now_us)
+        lag_s, state = seen.lag_s(now_us), _state(config, seen, history, now_us)
         lag = "" if lag_s is None else rough_duration(round(lag_s * 1e6))
-        advice = one.last_run or _ADVICE.get(state, "").format(
-            directory=self._directory, told=one.told, lag=lag, ended=_ENDED[one.ended]
+        advice = seen.last_run or _ADVICE.get(state, "").format(
+            directory=self._directory, told=seen.told, lag=lag, ended=_ENDED[seen.ended]
         )
-        if one.status is not None and not one.status.reconciles:
+        if seen.status is not None and not seen.status.reconciles:
             advice = f"the counts and the tables' rows differ: sessionlake status of {name} says more"
-        elif not advice and one.verdict is False:
+        elif not advice and seen.verdict is False:
             advice = "the last quality run is red: its rows are in quality_results"
-        counts = one.status.counts if one.status else {}
+        counts = seen.status.counts if seen.status else {}
         return {
             **known,
             "state": state,
-            "ended": one.ended,
+            "ended": seen.ended,
             "advice": advice,
-            "batch_id": one.status.batch_id if one.status else None,
+            "batch_id": seen.status.batch_id if seen.status else None,
             "lag_us": None if lag_s is None else round(lag_s * 1e6),
             "events_per_second": _rate(history, now_us),
             "history": [[row["committed_at"], row["input"] / _seconds(row)] for row in history],
             "counts": {what: counts.get(what, 0) for what in ("input", *schemas.OUTCOMES)},
-            "store_bytes": one.status.store_bytes if one.status else 0,
-            "reconciles": one.status.reconciles if one.status else None,
-            "jobs": [{"job": run.job, "at": run.at, "finished": run.finished} for run in one.jobs],
-            "quality": one.verdict,
+            "store_bytes": seen.status.store_bytes if seen.status else 0,
+            "reconciles": seen.status.reconciles if seen.status else None,
+            "jobs": [{"job": run.job, "at": run.at, "finished": run.finished} for run in seen.jobs],
+            "quality": seen.verdict,
         }
 
 

@@ -147,9 +147,9 @@ def unregistered(catalog: Catalog, place: Place, ours: str) -> list[Step]:
     """Return the steps, not yet done, that drop our entries, and the schema if it was made for them and has no others."""
     if not catalog.has_schema():
         return []
-    found = catalog.found()
-    steps = _dropped(place, found, ours)
-    if len(steps) == len(found) and catalog.made_schema(ours):
+    entries = catalog.found()
+    steps = _dropped(place, entries, ours)
+    if len(steps) == len(entries) and catalog.made_schema(ours):
         steps.append(Step(place.name, Action.DROPPED, (f"drop schema if exists {place.name} restrict",)))
     return steps
 

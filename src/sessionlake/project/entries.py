@@ -72,16 +72,16 @@ class Entry:
 
 def entries_of(configs: Iterable[Config], place: Place) -> list[Entry]:
     """Return the entries of pipelines, each after the entries it reads; ConfigError for two of equal name."""
-    found: dict[str, tuple[Entry, str]] = {}
+    entries: dict[str, tuple[Entry, str]] = {}
     for config in configs:
         for entry in _entries(config, place):
-            if entry.name in found:
+            if entry.name in entries:
                 raise ConfigError(
-                    f"pipeline.name: {config.pipeline.name!r} and {found[entry.name][1]!r} both have a {place.named(entry.name)!r}; "
+                    f"pipeline.name: {config.pipeline.name!r} and {entries[entry.name][1]!r} both have a {place.named(entry.name)!r}; "
                     "rename one of them, or pass a --schema of its own for it"
                 )
-            found[entry.name] = entry, config.pipeline.name
-    return [entry for entry, _ in found.values()]
+            entries[entry.name] = entry, config.pipeline.name
+    return [entry for entry, _ in entries.values()]
 
 
 def mark_of(config: Config) -> str:

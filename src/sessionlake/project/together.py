@@ -113,7 +113,7 @@ class Together(Generic[Result]):
             self.failed(name, error, None)
 
     def _again_and_again(self, name: str, restart: bool) -> None:  # noqa: FBT001
-        pause_s, told = 1.0, False
+        pause_s, reported = 1.0, False
         while not self.asked.is_set():
             began = time.monotonic()
             self.ended.pop(name, None)
@@ -122,9 +122,9 @@ class Together(Generic[Result]):
             except KeyboardInterrupt:
                 break
             except AwaitedError as error:
-                if not told:
+                if not reported:
                     self.waits(name, error)
-                told = True
+                reported = True
                 self.asked.wait(_LOOK_S)
                 continue
             except Exception as error:  # noqa: BLE001 (as above)

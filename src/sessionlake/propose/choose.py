@@ -97,8 +97,8 @@ def choose(sample: Sample, key: str | None = None, time: str | None = None) -> C
 
 def time_candidates(sample: Sample, head: pa.Table) -> dict[str, str | None]:
     """Return the columns of times, each with the unit of its numbers; None for timestamps and text."""
-    found = {name: unit_of(head[name], name, strict=True) for name in sample.types}
-    return {name: unit for name, unit in found.items() if unit != ""}
+    units = {name: unit_of(head[name], name, strict=True) for name in sample.types}
+    return {name: unit for name, unit in units.items() if unit != ""}
 
 
 def key_candidates(sample: Sample, head: pa.Table) -> list[str]:

@@ -160,8 +160,8 @@ def _sample(
 def _files(root: Path) -> list[Path]:
     """Return the files that a stream would read, in its order: by time of modification."""
     hidden: Callable[[Path], bool] = lambda file: any(p.startswith((".", "_")) for p in file.relative_to(root).parts)  # noqa: E731
-    found = [(file.stat().st_mtime_ns, file) for file in root.rglob("*") if file.is_file() and not hidden(file)]
-    return [file for _, file in sorted(found)]
+    files = [(file.stat().st_mtime_ns, file) for file in root.rglob("*") if file.is_file() and not hidden(file)]
+    return [file for _, file in sorted(files)]
 
 
 def _ending(file: Path) -> Format | None:

@@ -238,9 +238,9 @@ def _aggregates(choice: Choice) -> Iterator[str]:
         yield f"{name} = {quoted(function)}"
     for name, function in choice.others.items():
         yield f"# {name} = {quoted(function)}"
-    for column, found in choice.nearly_numbers.items():
-        name, function = found.aggregate
-        yield f"# {column} is text: {found.others:.2%} of its values are no numbers, for example {quoted(found.example[:40])}."
+    for column, nearly in choice.nearly_numbers.items():
+        name, function = nearly.aggregate
+        yield f"# {column} is text: {nearly.others:.2%} of its values are no numbers, for example {quoted(nearly.example[:40])}."
         yield f'# With {column} = "double" in [source.types], rows whose value is no number (in JSON: quoted text) become dead'
         yield "# letters, and this can be computed:"
         yield f"# {name} = {quoted(function)}"

@@ -113,9 +113,11 @@ def measure_table(sample: Sample, choice: Choice, columns: EventColumns) -> Meas
         if name.lower() not in names and is_plain(sample.types[name]):
             kept.append(name)
             names.add(name.lower())
-    found = lateness("1 day", lambda retention, _: refused_share(batches, retention)) if seen.events else None
+    lateness_of_table = (
+        lateness("1 day", lambda retention, _: refused_share(batches, retention)) if seen.events else None
+    )
     left_out = [name for name in rest if name not in kept]
-    return MeasuredTable(seen, kept, left_out, found or Lateness({}, USUAL_GRACE, USUAL_GRACE))
+    return MeasuredTable(seen, kept, left_out, lateness_of_table or Lateness({}, USUAL_GRACE, USUAL_GRACE))
 
 
 def refused_share(batches: Sequence[Batch], retention: str) -> float:

@@ -78,8 +78,8 @@ def rows_of(
 ) -> list[dict[str, Any]]:
     """Return a row an expectation."""
     return [
-        {"run_id": run_id, "table": table, "version": checked.version, "at": at_us, **_row(one)}
-        for one in result.results
+        {"run_id": run_id, "table": table, "version": checked.version, "at": at_us, **_row(validation)}
+        for validation in result.results
     ]
 
 
@@ -87,9 +87,9 @@ def _row(result: ExpectationValidationResult) -> dict[str, Any]:
     config = result.expectation_config
     assert config is not None  # noqa: S101 (a validation sets it)
     kwargs = config.kwargs
-    found = result.result or {}
+    details = result.result or {}
     error = _error(result.exception_info)
-    seen = {name: found[name] for name in OBSERVED if found.get(name) is not None}
+    seen = {name: details[name] for name in OBSERVED if details.get(name) is not None}
     return {
         "name": kwargs.get("name", config.type),
         "expectation": config.type,
@@ -97,7 +97,7 @@ def _row(result: ExpectationValidationResult) -> dict[str, Any]:
         "severity": config.severity.value,
         "success": bool(result.success),
         "observed": json.dumps({"error": error} if error else seen, default=str),
-        "unexpected_count": found.get("unexpected_count"),
+        "unexpected_count": details.get("unexpected_count"),
     }
 
 

@@ -95,8 +95,8 @@ def _counted(
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         table = pa.Table.from_batches(list(batches) or [pa.RecordBatch.from_pylist([], schema=schema)])
-        found = count({name: table[name].to_numpy() for name in schema.names}) if table.num_rows else (0, 0)
-        yield pa.RecordBatch.from_pydict({"first": [found[0]], "second": [found[1]]})
+        counts = count({name: table[name].to_numpy() for name in schema.names}) if table.num_rows else (0, 0)
+        yield pa.RecordBatch.from_pydict({"first": [counts[0]], "second": [counts[1]]})
 
     schema = pa.schema([(name, pa.int64()) for name in columns])
     tasks = max(tables.spark.sparkContext.defaultParallelism, -(-rows // _ROWS_A_TASK))

@@ -227,5 +227,5 @@ def _offset_of(text: str | None, number: int) -> dict[str, Any] | None:
     """Return an offset file's entry for an event input; None if nothing of it was read yet."""
     lines = (text or "").splitlines()[2:]
     line = lines[number] if len(lines) > number else "-"
-    found: dict[str, Any] | None = None if line == "-" else json.loads(line)
-    return found
+    offset: dict[str, Any] | None = None if line == "-" else json.loads(line)
+    return offset

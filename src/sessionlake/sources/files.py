@@ -230,13 +230,13 @@ def names_of_no_utf8(root: Path) -> list[str]:
 
     Entries inside of such a directory are left out. So are hidden files, which Spark does not read.
     """
-    found = []
+    names = []
     for folder, folders, files in os.walk(os.fsencode(root)):
         folders[:] = [name for name in folders if not name.startswith(_HIDDEN)]
         bad = [name for name in (*folders, *files) if not is_utf8(name) and not name.startswith(_HIDDEN)]
         folders[:] = [name for name in folders if name not in bad]
-        found += [os.path.join(folder, name) for name in bad]  # noqa: PTH118 (bytes)
-    return sorted(map(_printable, found))
+        names += [os.path.join(folder, name) for name in bad]  # noqa: PTH118 (bytes)
+    return sorted(map(_printable, names))
 
 
 def _printable(path: bytes) -> str:

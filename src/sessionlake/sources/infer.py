@@ -125,9 +125,9 @@ def types_of(
 
 def infer_values(values: Sequence[bytes]) -> InferredTypes:
     """Infer the columns of JSON values by the same rules; values that are no objects are passed over."""
-    found: InferredTypes = {}
-    _add_objects(index_values(pa.array(values, pa.binary())), found, None)
-    return found
+    types: InferredTypes = {}
+    _add_objects(index_values(pa.array(values, pa.binary())), types, None)
+    return types
 
 
 def all_columns(paths: list[str], format: Format) -> list[str]:  # noqa: A002
@@ -149,19 +149,19 @@ def _scan(paths: list[str], file_format: Format, max_files: int, needed: Abstrac
     }
     if file_format not in scanners:
         raise SourceError(f"unknown format {file_format!r}: write json, csv or parquet")
-    found: InferredTypes = {}
+    types: InferredTypes = {}
     failure = "there are no files"
     readable = False
     for path in _spread(paths, max_files):
         try:
             for name, kind in scanners[file_format](path, needed).items():
-                found[name] = found.get(name, _NO_KINDS) | kind
+                types[name] = types.get(name, _NO_KINDS) | kind
             readable = True
         except (OSError, pa.ArrowException, SourceError) as error:
             failure = f"{path}: {error}"
     if not readable:
         raise SourceError(f"no readable {file_format} file ({failure}): check the source's path and format")
-    return found
+    return types
 
 
 def _spread(paths: list[str], most: int) -> Iterator[str]:
@@ -200,19 +200,19 @@ def _one_type(types: AbstractSet[pa.DataType]) -> pa.DataType:
 
 
 def _json(path: str, needed: AbstractSet[str] | None) -> InferredTypes:
-    found: InferredTypes = {}
+    types: InferredTypes = {}
     lines_read = bytes_read = objects = 0
     for lines in json_lines(path, path, SAMPLE_BYTES, most_blocks=_MOST_BLOCKS):
         if isinstance(lines, LongLine):
             continue
-        objects += _add_objects(lines, found, needed)
+        objects += _add_objects(lines, types, needed)
         lines_read += len(lines)
         bytes_read += len(lines.block)
         if bytes_read >= SAMPLE_BYTES // 2:
             break
     if lines_read and not objects:
         raise OSError("no line is a JSON object")
-    return found
+    return types
 
 
 def _add_objects(lines: Lines, found: InferredTypes, needed: AbstractSet[str] | None) -> int:
@@ -313,10 +313,10 @@ def _whole_texts(values: pa.ChunkedArray) -> Kinds:
 
 def _parquet(path: str, needed: AbstractSet[str] | None) -> InferredTypes:
     with open_parquet(path) as file:
-        found = {column.name: _parquet_kinds(column.type) for column in file.schema_arrow}
+        types = {column.name: _parquet_kinds(column.type) for column in file.schema_arrow}
         return {
             name: kinds | _bounds(file, name) if (needed is None or name in needed) and pa.int64() in kinds else kinds
-            for name, kinds in found.items()
+            for name, kinds in types.items()
         }
 
 
@@ -325,7 +325,12 @@ def _bounds(file: pq.ParquetFile, name: str) -> Kinds:
     at = next((at for at in range(file.metadata.num_columns) if file.metadata.schema.column(at).path == name), None)
     groups = range(0 if at is None else file.metadata.num_row_groups)
     told = [file.metadata.row_group(group).column(at).statistics for group in groups]
-    bounds = [bound for one in told if one is not None and one.has_min_max for bound in (one.min, one.max)]
+    bounds = [
+        bound
+        for group_statistics in told
+        if group_statistics is not None and group_statistics.has_min_max
+        for bound in (group_statistics.min, group_statistics.max)
+    ]
     return _NO_KINDS.union(*(_whole_kinds(bound) for bound in bounds if isinstance(bound, int)))
 
 
@@ -353,7 +358,7 @@ def declared_and_inferred(
     declared = {**{name: schemas.COLUMN_TYPES[text] for name, text in source.types.items()}, **fixed}
     to_find = [name for name in needed if name not in declared]
     try:
-        found = find(to_find) if to_find else {}
+        inferred = find(to_find) if to_find else {}
     except MissingColumnsError as error:
         raise MissingColumnsError(
             f"{source.AT}.path: {source.path!r}: {error}" if source.path else str(error),
@@ -363,4 +368,4 @@ def declared_and_inferred(
     except SourceError as error:
         where = "" if "source." in str(error) else f"{source.AT}.path: {source.path!r}: "
         raise SourceError(f"{where}{error}") from error
-    return {**dict.fromkeys(needed, pa.string()), **found, **{n: t for n, t in declared.items() if n in needed}}
+    return {**dict.fromkeys(needed, pa.string()), **inferred, **{n: t for n, t in declared.items() if n in needed}}

@@ -265,18 +265,18 @@ def _sample(spark: SparkSession, source: SourceSection) -> InferredTypes:
     else:
         records = records.select(_value(source).alias("value"))
     values = [bytes(row[0]) for row in records.select("value").where("value is not null").limit(SAMPLED).collect()]
-    found = infer_values(values) if values else {}
-    if not found:
+    types = infer_values(values) if values else {}
+    if not types:
         state = "is empty" if not values else "has no JSON object among its first records"
         raise SourceError(
             f"{source.place_at}: {source.place!r} {state}, so that no column types can be learnt; declare each in [{source.AT}.types]"
         )
-    return found
+    return types
 
 
 def _enveloped(spark: SparkSession, source: SourceSection) -> tuple[Column, list[Column]]:
     """Return a record's envelope as JSON, and for Avro the reason why there is none."""
     if source.format != "avro":
         return _value(source), []
-    found = AvroValues(spark, source).as_json(F.col("value"))
-    return found["value"], [found["error"].alias(REASON)]
+    decoded = AvroValues(spark, source).as_json(F.col("value"))
+    return decoded["value"], [decoded["error"].alias(REASON)]

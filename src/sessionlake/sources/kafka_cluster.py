@@ -119,10 +119,10 @@ class Cluster:
                 latest, wanted = jvm.org.apache.kafka.clients.admin.OffsetSpec.latest(), jvm.java.util.HashMap()
                 for partition in described.partitions():
                     wanted.put(jvm.org.apache.kafka.common.TopicPartition(topic, partition.partition()), latest)
-                found = admin.listOffsets(wanted).all().get()
+                offsets = admin.listOffsets(wanted).all().get()
             except Py4JJavaError as error:
                 raise self._explained(topic, str(error.java_exception)) from error
-            return {place.partition(): found.get(place).offset() for place in wanted.keySet()}
+            return {place.partition(): offsets.get(place).offset() for place in wanted.keySet()}
 
     def write(self, records: DataFrame, topic: str) -> None:
         """Produce records (key, value, and headers and partition if there are); SourceError if Kafka is the cause of a failure."""

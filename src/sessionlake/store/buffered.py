@@ -73,8 +73,8 @@ class BufferedSegments(OfObjects):
         if pending is None:
             return self._db.get(segment, keys)
         rest = [key for key in keys if key not in pending.values] if self._is_stored(segment) else []
-        found = dict(zip(rest, self._db.get(segment, rest), strict=True)) if rest else {}
-        return [pending.values[key] if key in pending.values else found.get(key) for key in keys]
+        stored = dict(zip(rest, self._db.get(segment, rest), strict=True)) if rest else {}
+        return [pending.values[key] if key in pending.values else stored.get(key) for key in keys]
 
     def items(
         self, segment: int, low: bytes | None = None, high: bytes | None = None, limit: int | None = None

@@ -53,13 +53,13 @@ def claim(path: Path, of_format: int = FORMAT, earlier: Collection[int] = ()) ->
     make_private(path)
     if not (path / MARKER).exists():
         _mark(path, ROCKSDB_FORMAT if _is_unmarked_store(path) else of_format)
-    found = _format(path)
-    if found == _NO_STORE:
+    format_ = _format(path)
+    if format_ == _NO_STORE:
         _mark(path, of_format)
         return of_format
-    if not isinstance(found, int) or found not in (of_format, *earlier):
-        raise LayoutError(f"store: {str(path)!r} has format {found}, not {of_format}; it is removed and restored")
-    return found
+    if not isinstance(format_, int) or format_ not in (of_format, *earlier):
+        raise LayoutError(f"store: {str(path)!r} has format {format_}, not {of_format}; it is removed and restored")
+    return format_
 
 
 def hold(path: Path, of_format: int = FORMAT, earlier: Collection[int] = EARLIER) -> int:

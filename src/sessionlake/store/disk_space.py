@@ -44,8 +44,8 @@ def is_full(text: str, path: Path) -> bool:
     """Say whether a message about a store means that a disk or a quota is full, or was full at an earlier write."""
     if not path.exists():
         return False
-    told = any(os.strerror(number) in text for number in _NO_SPACE)
-    return told or (_REFUSED in text and free_bytes(path) < needed_bytes(path))
+    says_full = any(os.strerror(number) in text for number in _NO_SPACE)
+    return says_full or (_REFUSED in text and free_bytes(path) < needed_bytes(path))
 
 
 def is_no_space(error: OSError) -> bool:
@@ -55,8 +55,8 @@ def is_no_space(error: OSError) -> bool:
 
 def free_bytes(path: Path) -> int:
     """Return how many bytes this user may still write."""
-    found = os.statvfs(path)
-    return found.f_bavail * found.f_frsize
+    status = os.statvfs(path)
+    return status.f_bavail * status.f_frsize
 
 
 def needed_bytes(path: Path) -> int:
@@ -66,14 +66,14 @@ def needed_bytes(path: Path) -> int:
 
 def sizes(path: Path) -> list[tuple[str, int]]:
     """Return a store's files of values, and their sizes; files removed meanwhile are left out."""
-    found = []
+    file_sizes = []
     for file in os.scandir(path):
         if file.name.endswith(".sst"):
             try:
-                found.append((file.name, file.stat().st_size))
+                file_sizes.append((file.name, file.stat().st_size))
             except FileNotFoundError:
                 continue
-    return sorted(found)
+    return sorted(file_sizes)
 
 
 def _full(path: Path, free: int, needed: int) -> DiskFullError:

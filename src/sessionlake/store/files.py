@@ -72,7 +72,7 @@ class Manifest(NamedTuple):
 
 def _levels(segments: Any, part: Callable[..., Any]) -> dict[int, Any]:
     return {
-        number: [(tier, merges, [part(*one) for one in parts]) for tier, merges, parts in levels]
+        number: [(tier, merges, [part(*run) for run in parts]) for tier, merges, parts in levels]
         for number, levels in segments
     }
 
@@ -177,8 +177,8 @@ class FileSegments:
 
     def get(self, segment: int, keys: list[bytes]) -> list[bytes | None]:
         """Return the values of distinct keys in a live segment."""
-        found: list[bytes | None] = self.find(segment, as_array(keys)).to_pylist()
-        return found
+        values: list[bytes | None] = self.find(segment, as_array(keys)).to_pylist()
+        return values
 
     def find(self, segment: int, keys: pa.Array) -> pa.Array:
         """Return the values of distinct keys in a live segment, both bytes, null if there is none."""

@@ -257,7 +257,7 @@ class Cut:
             if reach < stop or len(spans) > 1 or is_large
         ]
         last = min(cuts, default=None)  # without a cut all that is left is taken
-        found: list[Rows] = []
+        taken: list[Rows] = []
         is_hidden = False
         for spans in reversed(self._spans):
             if spans:
@@ -265,10 +265,10 @@ class Cut:
                 end = stop if last is None else min(part.run.place(last + b"\0", start), stop)
                 ends_there = start < end and last is not None and part.run.key(end - 1) == last
                 # Values may be large, and a key's newest value counts.
-                found.append(part.run.between(start, end - (ends_there and is_hidden)))
+                taken.append(part.run.between(start, end - (ends_there and is_hidden)))
                 is_hidden |= ends_there
                 spans[:1] = [(part, end, stop)] if end < stop else []
-        return found[::-1]
+        return taken[::-1]
 
     def take_last(self, step: int) -> list[Rows]:
         """Return the rows of the last range of keys, as `take` returns the first range."""
@@ -280,17 +280,17 @@ class Cut:
             if reach > start or len(spans) > 1 or is_large
         ]
         first = max(cuts, default=None)
-        found: list[Rows] = []
+        taken: list[Rows] = []
         is_hidden = False
         for spans in reversed(self._spans):
             if spans:
                 part, start, stop = spans[-1]
                 begin = start if first is None else min(part.run.place(first, start), stop)
                 begins_there = begin < stop and first is not None and part.run.key(begin) == first
-                found.append(part.run.between(begin + (begins_there and is_hidden), stop))
+                taken.append(part.run.between(begin + (begins_there and is_hidden), stop))
                 is_hidden |= begins_there
                 spans[-1:] = [(part, start, begin)] if start < begin else []
-        return found[::-1]
+        return taken[::-1]
 
     def left(self) -> list[tuple[Part, ...]]:
         """Return by level the parts that are left."""

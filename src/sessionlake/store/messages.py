@@ -55,8 +55,8 @@ class Messages:
 
     def has(self, flag: int) -> Bools:
         """Say which messages have a flag."""
-        found: Bools = (self.head["flags"] & flag) > 0
-        return found
+        has_flag: Bools = (self.head["flags"] & flag) > 0
+        return has_flag
 
     @classmethod
     def empty(cls) -> "Messages":
@@ -171,15 +171,15 @@ class MessageStore(BlockStore):
 
     def lists(self, kind: bytes, last: bytes | None = None) -> tuple[list[bytes], ListedMessages]:
         """Return the names and entries of lists of a kind, or of all kinds up to a last one; an entry may occur more than once."""
-        found = []
+        listed = []
         if LISTS in self._db.segments:
-            found = self._db.items(LISTS, kind, (kind if last is None else last) + b"\xff" * 12)
+            listed = self._db.items(LISTS, kind, (kind if last is None else last) + b"\xff" * 12)
         empty = pa.table(
             {"side": pa.array([], pa.string()), "x": np.zeros(0, np.int64), "key": pa.array([], pa.string())}
         )
-        table = pa.concat_tables([empty, *(pa.ipc.open_stream(value).read_all() for _, value in found)])
+        table = pa.concat_tables([empty, *(pa.ipc.open_stream(value).read_all() for _, value in listed)])
         named = ListedMessages(combined(table["side"]), table["x"].to_numpy(), combined(table["key"]))
-        return [name for name, _ in found], named
+        return [name for name, _ in listed], named
 
     @staticmethod
     def list_deletes(names: Sequence[bytes]) -> pa.Table:
@@ -202,10 +202,10 @@ class MessageStore(BlockStore):
             if first <= segment <= last
             for item in self._blocks_in(segment, side, low // self.block, high // self.block, key)
         ]
-        found = Messages(*unpack_heads(pa.array([value for _, value in items], pa.binary()), HEAD))
-        rows = np.flatnonzero((found["x"] >= low) & (found["x"] <= high))
-        rows = rows[np.lexsort((found["position"][rows], found["x"][rows]))]
-        return [key_of(name)[0] for name, _ in items], found.take(rows)
+        messages = Messages(*unpack_heads(pa.array([value for _, value in items], pa.binary()), HEAD))
+        rows = np.flatnonzero((messages["x"] >= low) & (messages["x"] <= high))
+        rows = rows[np.lexsort((messages["position"][rows], messages["x"][rows]))]
+        return [key_of(name)[0] for name, _ in items], messages.take(rows)
 
     def _blocks_in(self, segment: int, side: str, low: int, high: int, key: bytes | None) -> list[tuple[bytes, bytes]]:
         """Return a side's blocks from a number to another in a segment, of a given key or all."""

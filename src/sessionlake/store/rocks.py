@@ -78,13 +78,13 @@ class RocksSegments(OfObjects):
 
     def get(self, segment: int, keys: list[bytes]) -> list[bytes | None]:
         """Return the values of distinct keys in a live segment; ascending keys are about twice as fast."""
-        found: list[bytes | None] = []
+        values: list[bytes | None] = []
         with mark_damage(self.path):
             family = self._family(segment)
             for first in range(0, len(keys), _KEYS_PER_CALL):
                 some = cast(list[str | int | float | bytes | bool], keys[first : first + _KEYS_PER_CALL])
-                found += cast(list[bytes | None], family.get(some))
-        return found
+                values += cast(list[bytes | None], family.get(some))
+        return values
 
     def write(self, writes: SegmentWrites, meta: Mapping[str, bytes]) -> None:
         """Write values (None deletes) and metadata atomically; a segment that is not there is made first."""

@@ -116,11 +116,11 @@ def rocks_may_hold(path: Path, keys: list[bytes], matches: Callable[[pa.Array], 
             # A removal, which takes that file first, may have been interrupted.
             return any(name.endswith((".sst", ".log")) for name in before)
         try:
-            found = _has(path, keys, matches)
+            holds = _has(path, keys, matches)
         except Exception:  # noqa: BLE001 (rocksdict raises plain Exception)
-            found = None
-        if found or _files(path) == before:
-            return found is not False
+            holds = None
+        if holds or _files(path) == before:
+            return holds is not False
         time.sleep(_PAUSE_S)
     return True
 
@@ -152,11 +152,11 @@ def _keys(family: Rdict) -> Iterator[list[bytes]]:
 
 def _files(path: Path) -> dict[str, tuple[int, int]]:
     """Return size and modification time of each file of a store, by name; none if the store is gone."""
-    found = {}
+    files = {}
     with suppress(FileNotFoundError):
         for file in path.iterdir():
             with suppress(FileNotFoundError):
                 status = file.stat()
                 if is_data(file.name):
-                    found[file.name] = (status.st_size, status.st_mtime_ns)
-    return found
+                    files[file.name] = (status.st_size, status.st_mtime_ns)
+    return files

@@ -146,17 +146,17 @@ class RowStore(BlockStore):
         return _WRITTEN + written_us // self._row_interval
 
     def _looked_up(self, segments: list[int], keys: pa.Array, codes: Ints) -> Stored:
-        found = [self._stored(number, keys, codes) for number in segments]
-        found = [part for part in found if len(part)]
-        if len(found) == 1:
-            return found[0]
-        if not found:
+        parts = [self._stored(number, keys, codes) for number in segments]
+        parts = [part for part in parts if len(part)]
+        if len(parts) == 1:
+            return parts[0]
+        if not parts:
             return stored_of(codes[:0], [])
-        codes = np.concatenate([part.codes for part in found])
+        codes = np.concatenate([part.codes for part in parts])
         # A key is found once at most, so no two codes are equal.
         order = np.argsort(codes)
-        head = np.concatenate([part.head for part in found])[order]
-        return Stored(codes[order], head, pa.concat_arrays([part.values for part in found]).take(pa.array(order)))
+        head = np.concatenate([part.head for part in parts])[order]
+        return Stored(codes[order], head, pa.concat_arrays([part.values for part in parts]).take(pa.array(order)))
 
     def _stored(self, segment: int, keys: pa.Array, codes: Ints) -> Stored:
         asked = keys if len(codes) == len(keys) else keys.take(pa.array(codes))

@@ -104,8 +104,8 @@ class SecondarySegments:
         levels = self._state.segments.get(segment, Levels())
         if len(keys) == 1:  # an array would take longer than the look-up
             return [levels.get(keys[0])]
-        found: list[bytes | None] = levels.find(as_array(keys)).to_pylist()
-        return found
+        values: list[bytes | None] = levels.find(as_array(keys)).to_pylist()
+        return values
 
     def items(
         self, segment: int, low: bytes | None = None, high: bytes | None = None, *, backward: bool = False
@@ -138,13 +138,13 @@ class OverlaidSegments:
 
     def get(self, segment: int, keys: list[bytes]) -> list[bytes | None]:
         """Return the values of distinct keys in a segment."""
-        found = self._base.get(segment, keys)
+        values = self._base.get(segment, keys)
         rows = self._rows.get(segment, range(0))
         for place, key in enumerate(keys):
             at = bisect_left(rows, key, key=self._key)
             if at < len(rows) and self._key(rows[at]) == key:
-                found[place] = self._values[rows[at]].as_py()
-        return found
+                values[place] = self._values[rows[at]].as_py()
+        return values
 
     def items(
         self, segment: int, low: bytes | None = None, high: bytes | None = None, *, backward: bool = False
@@ -174,6 +174,6 @@ def identity(path: Path | str) -> tuple[int, int] | None:
     a later time.
     """
     with suppress(OSError):
-        found = os.stat(f"{path}/{IDENTITY}")  # noqa: PTH116 (asked for each look-up)
-        return found.st_ino, found.st_ctime_ns
+        status = os.stat(f"{path}/{IDENTITY}")  # noqa: PTH116 (asked for each look-up)
+        return status.st_ino, status.st_ctime_ns
     return None

@@ -134,9 +134,9 @@ class SegmentedSessionStore:
             wanted = np.flatnonzero(first <= segment)
             if len(wanted):
                 every = len(wanted) == len(keys)
-                found = self.unpack(self._db.find(segment, keys if every else keys.take(pa.array(wanted))))
-                owner = found.codes if every else wanted[found.codes]
-                parts.append((replace(found, codes=owner), segment))
+                records = self.unpack(self._db.find(segment, keys if every else keys.take(pa.array(wanted))))
+                owner = records.codes if every else wanted[records.codes]
+                parts.append((replace(records, codes=owner), segment))
         return _concatenated(parts)
 
     def page(self, after: tuple[int, bytes] | None, limit: int, latest_end_us: int) -> Page:
@@ -253,8 +253,8 @@ class SegmentedSessionStore:
     def scan(self, oldest_end_us: int) -> tuple[list[bytes], Records]:
         """Return the keys and sessions that end at or after `oldest_end_us`; for inspection, not for the hot path."""
         items = [item for segment in self.segments for item in self._db.items(segment)]
-        found = self.unpack(as_array([value for _, value in items]))
-        return [key for key, _ in items], found.take(np.flatnonzero(found.end >= oldest_end_us))
+        records = self.unpack(as_array([value for _, value in items]))
+        return [key for key, _ in items], records.take(np.flatnonzero(records.end >= oldest_end_us))
 
     @property
     def is_empty(self) -> bool:
@@ -272,6 +272,8 @@ class SegmentedSessionStore:
 
 def _concatenated(parts: list[tuple[Records, int]]) -> FoundSessions:
     """Return the records found in several segments as one result."""
-    found = [records for records, _ in parts]
-    segment = np.repeat([segment for _, segment in parts], [len(records) for records in found]).astype(np.int64)
-    return FoundSessions(concat(found), segment)
+    records_of_parts = [records for records, _ in parts]
+    segment = np.repeat([segment for _, segment in parts], [len(records) for records in records_of_parts]).astype(
+        np.int64
+    )
+    return FoundSessions(concat(records_of_parts), segment)

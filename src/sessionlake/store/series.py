@@ -49,10 +49,10 @@ class SeriesStore(ListedStore):
             if number == LISTS:
                 continue
             left = np.flatnonzero(place == _NOWHERE)
-            found = self._db.find(number, series.take(pa.array(left)))
-            there = left[found.is_valid().to_numpy(zero_copy_only=False)]
+            stored = self._db.find(number, series.take(pa.array(left)))
+            there = left[stored.is_valid().to_numpy(zero_copy_only=False)]
             place[there] = number
-            values.append(found.drop_null())
+            values.append(stored.drop_null())
             owners.append(there)
         if not values:
             return Slices(np.zeros(0, np.int64), np.zeros(0, COUNTED), pa.array([], pa.binary())), place

@@ -325,13 +325,13 @@ def _typed(config: Config, last: BatchCommit) -> Iterator[Change]:
 def _equal(config: Config, last: BatchCommit) -> Iterator[Change]:
     """Yield the keys, ids and equal fields with texts from before rule 465 in the tables."""
     for other in other_texts(config, last):
-        told = f"{other.column} is {other.type}, and equal values have one text now (1.0 and 1.00 are 1)"
+        reason = f"{other.column} is {other.type}, and equal values have one text now (1.0 and 1.00 are 1)"
         refused = (
-            f"{other.setting}: {told}, which the tables of an earlier release do not have; "
+            f"{other.setting}: {reason}, which the tables of an earlier release do not have; "
             f"rebuild the tables: `{rebuild_command(config)}`, then switch readers"
         )
         yield Change(
-            Class.REBUILD, other.setting, other.type, other.type, f"{told}: `{rebuild_command(config)}`", refused
+            Class.REBUILD, other.setting, other.type, other.type, f"{reason}: `{rebuild_command(config)}`", refused
         )
 
 
@@ -343,8 +343,8 @@ def _looked_up(config: Config, last: BatchCommit) -> Iterator[Change]:
         before = last.settings.rebuild.get(side.lookup_at) or {}
         now = {section.name: section.bound for section in side.lookup}
         for name in sorted(before.keys() - now.keys()):
-            told = "- events are looked up no more"
-            yield Change(Class.LIVE, f"{side.lookup_at}.{name}", before[name], None, told)
+            change = "- events are looked up no more"
+            yield Change(Class.LIVE, f"{side.lookup_at}.{name}", before[name], None, change)
         missing = live.get(MISSING) or {}
         for section in side.lookup:
             key, old = f"{side.lookup_at}.{section.name}", missing.get(section.name)
@@ -383,11 +383,11 @@ def _live(config: Config, last: BatchCommit) -> Iterator[Change]:
         if name in _NOT_OF_THE_CONFIG or (not before.get(name) and not now.get(name)):
             continue
         for key, old, new in _differences(name, before.get(name), now.get(name)):
-            told = f"{_spoken(key, old)} -> {_spoken(key, new)}"
+            change = f"{_spoken(key, old)} -> {_spoken(key, new)}"
             written = _key_in(config, key)
             # None is a setting to which only tables of some kinds are bound.
             if bound.get(written) is None and last.settings.rebuild.get(written) is None:
-                yield Change(Class.LIVE, written, old, new, told)
+                yield Change(Class.LIVE, written, old, new, change)
 
 
 def _without_lookups(live: Mapping[str, Any]) -> dict[str, Any]:
@@ -401,14 +401,14 @@ def _without_lookups(live: Mapping[str, Any]) -> dict[str, Any]:
 
 def _restored(config: Config, last: BatchCommit, layout: str | None) -> Iterator[Change]:
     """Yield the changes after which the stores are restored."""
-    told = "the stores are restored from the tables"
+    reason = "the stores are restored from the tables"
     shards, engine = config.pipeline.shards, config.pipeline.store_engine
     settings = {"shards": (len(last.shards), shards), "store_engine": (engine_in(last.layout), engine)}
     changed = {name: pair for name, pair in settings.items() if pair[0] != pair[1]}
     for name, (before, now) in changed.items():
-        yield Change(Class.RESTORE, f"pipeline.{name}", before, now, f"{before} -> {now}: {told}")
+        yield Change(Class.RESTORE, f"pipeline.{name}", before, now, f"{before} -> {now}: {reason}")
     if not changed and layout is not None and last.layout != (now_layout := layout_of(shards, layout, engine)):
-        yield Change(Class.RESTORE, "pipeline.store", last.layout, now_layout, told)
+        yield Change(Class.RESTORE, "pipeline.store", last.layout, now_layout, reason)
 
 
 def _key_in(config: Config, key: str) -> str:

@@ -86,9 +86,9 @@ class Comparison:
     @cached_property
     def differs(self) -> Bools:
         """By group: whether a row of it is wrong."""
-        found = np.zeros(len(self.at), bool)
-        found[self.groups.ids[self.wrong]] = True
-        return found
+        differing = np.zeros(len(self.at), bool)
+        differing[self.groups.ids[self.wrong]] = True
+        return differing
 
     @cached_property
     def named(self) -> Ints:
@@ -181,8 +181,8 @@ def are_forgotten(codes: Ints, batch: Ints, forgotten: Mapping[str, int], keys: 
         return np.zeros(len(codes), bool)
     hashes = (hashlib.sha256(key.encode()).hexdigest() for key in keys.to_pylist())
     until = np.array([forgotten.get(hashed, -1) for hashed in hashes], np.int64)
-    found: Bools = batch <= until[codes]
-    return found
+    forgotten_rows: Bools = batch <= until[codes]
+    return forgotten_rows
 
 
 def _have_twins(of: Comparison) -> Bools:

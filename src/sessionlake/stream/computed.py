@@ -51,13 +51,13 @@ def meanings(at: str, columns: Columns) -> dict[str, Meaning]:
     >>> one["a"] == two["a"], one["b"] == two["b"], sorted(one["b"].of)
     (True, False, ['a', 'b'])
     """
-    found: dict[str, Meaning] = {}
+    meanings_so_far: dict[str, Meaning] = {}
     for name, text in columns.items():
-        read = {other: found[other] for other in _named(f"{at}.{name}", text) if other in found}
+        read = {other: meanings_so_far[other] for other in _named(f"{at}.{name}", text) if other in meanings_so_far}
         told = json.dumps([text, {other: meaning.digest for other, meaning in sorted(read.items())}])
         of = frozenset({name}).union(*(meaning.of for meaning in read.values()))
-        found[name] = Meaning(hashlib.sha256(told.encode()).hexdigest(), of)
-    return found
+        meanings_so_far[name] = Meaning(hashlib.sha256(told.encode()).hexdigest(), of)
+    return meanings_so_far
 
 
 def _named(setting: str, text: str) -> Collection[str]:

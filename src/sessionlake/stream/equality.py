@@ -43,13 +43,13 @@ def other_texts(config: Config, last: BatchCommit) -> Iterator[OtherText]:
 
 def _on_instants(config: Config, known: Mapping[str, pa.DataType]) -> set[tuple[str, str]]:
     """Return the dates, each with its input, that a join compares with times."""
-    found: set[tuple[str, str]] = set()
+    columns: set[tuple[str, str]] = set()
     if not config.section.sides:
-        return found
+        return columns
     (left, ones), (right, others) = config.keys.items()
     for one, other in zip(ones, others, strict=True):
         types = known.get(column_of(left, one)), known.get(column_of(right, other))
         if types[0] is not None and types[1] is not None:
-            found |= {(left, one)} if instant(*types) else set()
-            found |= {(right, other)} if instant(*types[::-1]) else set()
-    return found
+            columns |= {(left, one)} if instant(*types) else set()
+            columns |= {(right, other)} if instant(*types[::-1]) else set()
+    return columns

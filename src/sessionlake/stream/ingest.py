@@ -112,7 +112,9 @@ class EventSpec:
 
     def read_at(self, batch_id: int) -> frozenset[str]:
         """Return the columns among `inputs` that a batch's late and archived events have."""
-        layout = next((one for one in reversed(self.layouts) if one.since <= batch_id), None)
+        layout = next(
+            (layout_before for layout_before in reversed(self.layouts) if layout_before.since <= batch_id), None
+        )
         every = frozenset(self.columns.inputs)
         return every if layout is None else every & {*layout.columns}
 

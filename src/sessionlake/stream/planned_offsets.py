@@ -49,8 +49,8 @@ class PlannedOffsets:
         # Spark passes no offsets to a batch, so they are read from the query. Each call is a round trip to the JVM, so there
         # are few.
         if self._running is None or not self._running.isActive():
-            found = next((q for q in self._spark.streams.active if q.name == self._query), None)
-            self._running = None if found is None else found._jsq.streamingQuery()  # noqa: SLF001
+            query = next((q for q in self._spark.streams.active if q.name == self._query), None)
+            self._running = None if query is None else query._jsq.streamingQuery()  # noqa: SLF001
         if self._running is None or offsets is None:
             return
         _, settings, *logged = offsets.splitlines()

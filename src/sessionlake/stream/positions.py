@@ -107,10 +107,10 @@ class Numbering:
     def of(cls, inputs: Inputs, state: Mapping[str, Any], name: str) -> "Numbering":
         """Return the numbering, from the rows that report chunks and from the state before the batch."""
         before = {int(p): int(n) for p, n in state.get(POSITIONS, {}).get(name, {}).items()}
-        told = inputs.get(CHUNKS, CHUNKS_SCHEMA.empty_table())
-        told = told.filter(pa.compute.equal(told["input"], name))
-        chunk, partition, accepted = (combined(told[c]).to_numpy() for c in (CHUNK, "partition", "accepted"))
-        order = np.lexsort([combined(told[c]).to_numpy() for c in (*reversed(_ORDER), "partition")])
+        chunks = inputs.get(CHUNKS, CHUNKS_SCHEMA.empty_table())
+        chunks = chunks.filter(pa.compute.equal(chunks["input"], name))
+        chunk, partition, accepted = (combined(chunks[c]).to_numpy() for c in (CHUNK, "partition", "accepted"))
+        order = np.lexsort([combined(chunks[c]).to_numpy() for c in (*reversed(_ORDER), "partition")])
         chunk, partition, accepted = chunk[order], partition[order], accepted[order]
         running = starts_of(accepted)
         numbers, starts = np.unique(partition, return_index=True)

@@ -313,8 +313,8 @@ class _Run:
             try:
                 query()
             except StreamingQueryException as error:
-                told = str(error)
-                harmless = kafka.only_the_report_failed(told) or any(s.grew(told) for s in self.sources.values())
+                text = str(error)
+                harmless = kafka.only_the_report_failed(text) or any(s.grew(text) for s in self.sources.values())
                 if failures or before == self.batches or not harmless:
                     raise
                 before = self.batches

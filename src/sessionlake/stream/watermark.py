@@ -27,8 +27,8 @@ def max_time_of(name: str) -> StateStat:
 
 def watermark_of(state: Mapping[str, Any], name: str | None = None) -> int:
     """Return a state's watermark, or an input's of several; NO_WATERMARK before the first accepted event."""
-    found = state.get(WATERMARK) if name is None else state.get(BY_INPUT, {}).get(name)
-    return NO_WATERMARK if found is None else int(found)
+    watermark = state.get(WATERMARK) if name is None else state.get(BY_INPUT, {}).get(name)
+    return NO_WATERMARK if watermark is None else int(watermark)
 
 
 def advanced(state: Mapping[str, Any], stats: Mapping[str, int], inputs: Sequence[str] = (EVENTS,)) -> dict[str, Any]:

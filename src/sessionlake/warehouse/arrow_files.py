@@ -48,8 +48,8 @@ class ArrowFiles(LogFiles):
     def names(self, uri: str) -> list[str]:
         """Return the names in a directory; none if it is not there."""
         system, path = file_system(uri)
-        found = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
-        return [info.base_name for info in found]
+        infos = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
+        return [info.base_name for info in infos]
 
     def read_text(self, uri: str) -> str | None:
         """Return a file's text, or None if there is none."""

@@ -66,13 +66,13 @@ class Extents:
 
     def first_batch(self, name: str) -> int | None:
         """Return the first batch whose rows a table has; None if it has none, or a file does not say it."""
-        return _all([one.batch for one in self._files(name)], min)
+        return _all([file.batch for file in self._files(name)], min)
 
     def _unfolded(self, of: Changelog) -> list[_File]:
         """Return the files of the changelog that the snapshot has not taken in."""
         fold = self._lake[of.snapshot].app_version(FOLD)
         files = self._files(of.changes, of)
-        return files if fold is None else [one for one in files if one.batch is None or one.batch > fold]
+        return files if fold is None else [file for file in files if file.batch is None or file.batch > fold]
 
     def _files(self, name: str, of: Changelog | None = None) -> list[_File]:
         """Return the live files of a table; `of` is the changelog that it belongs to."""
@@ -99,5 +99,5 @@ def _live_files(table: LakeTable, times: tuple[str, str]) -> list[_File]:
 
 def _all(values: Iterable[int | None], of: Any) -> int | None:
     """Return the sum, least or greatest of values; None if there are none, or a value is not known."""
-    found = [*values]
-    return None if not found or None in found else int(of(found))
+    known = [*values]
+    return None if not known or None in known else int(of(known))

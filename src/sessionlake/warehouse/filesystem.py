@@ -95,11 +95,11 @@ class Files(LogFiles):
         fs, path = self.file_system(uri)
         if not fs.exists(path):
             return []
-        found, listing = [], fs.listFiles(path, True)
+        files, listing = [], fs.listFiles(path, True)
         while listing.hasNext():
             status = listing.next()
-            found.append(Entry(status.getPath().toString(), int(status.getLen())))
-        return found
+            files.append(Entry(status.getPath().toString(), int(status.getLen())))
+        return files
 
     def is_parquet(self, entry: Entry) -> bool:
         """Return whether a file was written completely; a file that is gone counts as complete."""

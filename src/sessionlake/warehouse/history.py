@@ -47,8 +47,8 @@ def user_metadata(metadata: Mapping[str, Any]) -> str:
     """Return a commit's userMetadata; it names the format."""
     settings = metadata.get("settings") or {}
     has_secret = settings.get("unique_secret") and settings.get("unique_since")
-    found = ((_SECRETS, has_secret), (_SHAPES, settings.get("shapes")), (_LAYOUTS, settings.get("layouts")))
-    number = next((format_ for format_, is_used in found if is_used), OLDEST_FORMAT)
+    present = ((_SECRETS, has_secret), (_SHAPES, settings.get("shapes")), (_LAYOUTS, settings.get("layouts")))
+    number = next((format_ for format_, is_used in present if is_used), OLDEST_FORMAT)
     return json.dumps({_KEY: {**metadata, **stamp(number)}})
 
 
@@ -74,16 +74,16 @@ def stamp(number: int = OLDEST_FORMAT) -> dict[str, Any]:
 
 def check_format(written: Mapping[str, Any], where: str) -> None:
     """Raise PipelineStateError if something carries a format that this package does not read."""
-    found = written.get("format", 0)
-    if found < OLDEST_FORMAT:
+    format_ = written.get("format", 0)
+    if format_ < OLDEST_FORMAT:
         raise PipelineStateError(
-            f"{where}: is of format {found}, and sessionlake {installed_version('sessionlake')} reads formats from {OLDEST_FORMAT} on, "
+            f"{where}: is of format {format_}, and sessionlake {installed_version('sessionlake')} reads formats from {OLDEST_FORMAT} on, "
             "those of version 0.2 and later; build the tables again from the events with `sessionlake rebuild CONFIG --warehouse NEW`"
         )
-    if found > FORMAT:
+    if format_ > FORMAT:
         needed = written.get("written_by", "a newer version")
         raise PipelineStateError(
-            f"{where}: is of format {found}, and sessionlake {installed_version('sessionlake')} knows formats up to {FORMAT}; "
+            f"{where}: is of format {format_}, and sessionlake {installed_version('sessionlake')} knows formats up to {FORMAT}; "
             f"install sessionlake {needed} or later"
         )
 
@@ -95,22 +95,22 @@ def foreign_change(table: str, commits: Iterable[tuple[int, str]], good: int) ->
     foreign change undoes it. Commits that change no row (OPTIMIZE, VACUUM, properties) may be anybody's.
     """
     # Versions from same_since to good have the rows that we wrote last: whichever of them is restored, nothing is lost.
-    found: ForeignChange | None = None
+    change: ForeignChange | None = None
     same_since = good
     for version, text in commits:
         commit = _Commit.of(text, f"table {table!r}, version {version}")
         if not commit.changes_rows:
-            good = good if found else version
+            good = good if change else version
         elif commit.is_ours(table):
-            if found:
-                found = ForeignChange(table, found.version, found.operation, None)
+            if change:
+                change = ForeignChange(table, change.version, change.operation, None)
             else:
                 same_since = good = version
-        elif commit.restores is not None and same_since <= commit.restores <= good and not _is_final(found):
-            found, good = None, version
-        elif found is None:
-            found = ForeignChange(table, version, commit.operation, good if good >= 0 else None)
-    return found
+        elif commit.restores is not None and same_since <= commit.restores <= good and not _is_final(change):
+            change, good = None, version
+        elif change is None:
+            change = ForeignChange(table, version, commit.operation, good if good >= 0 else None)
+    return change
 
 
 def _is_final(found: ForeignChange | None) -> bool:

@@ -42,9 +42,9 @@ def outside_of_snapshot(table: Table, version: int) -> str | None:
     place = F.when(_is_vector_outside(vector), vector["pathOrInlineDv"]).when(
         _is_path_outside(F.col("path")), F.col("path")
     )
-    found = files.select(place.alias("place")).where("place is not null").head()
-    if found is not None:
-        return str(found[0])
+    outside = files.select(place.alias("place")).where("place is not null").head()
+    if outside is not None:
+        return str(outside[0])
     paths = (str(row[0]) for row in files.select("path").toLocalIterator()) if _has_links(table.uri) else ()
     return next((path for path in paths if is_link_out(table.uri, path)), None)
 
@@ -53,8 +53,8 @@ def _has_links(table: str) -> bool:
     """Say if a local table's directory has a link: few have, and without one the paths need no single check."""
     if is_remote(table):
         return False
-    found = (Path(at, name) for at, *names in os.walk(normal_path(table)) for name in chain(*names))
-    return any(path.is_symlink() for path in found)
+    paths = (Path(at, name) for at, *names in os.walk(normal_path(table)) for name in chain(*names))
+    return any(path.is_symlink() for path in paths)
 
 
 def _outside(action: Mapping[str, Any], table: str) -> str | None:

@@ -132,12 +132,12 @@ class Replacement:
             # Nobody reads these, and they would keep the least and greatest texts of rows that `forget` removes.
             removed.pop("stats", None)
             actions.append({"remove": removed})
-        found = [delta.actions.Action.fromJson(json.dumps(action)) for action in actions]
+        made = [delta.actions.Action.fromJson(json.dumps(action)) for action in actions]
         none, metadata_option = self._none, self._jvm.scala.Option.apply(user_metadata(metadata))
         operation = getattr(self._jvm, "org.apache.spark.sql.delta.DeltaOperations$Write")(
             self._jvm.org.apache.spark.sql.SaveMode.Overwrite, *(none, none, metadata_option, *(none,) * 5)
         )
-        return self._committed(self._seq(found), operation, None if app else {_name(path) for path in replaced})
+        return self._committed(self._seq(made), operation, None if app else {_name(path) for path in replaced})
 
     def _committed(self, found: Any, operation: Any, replaced: set[str] | None) -> int:
         """Commit, on top of others' commits if they left the `replaced` files alone; None leaves all conflicts to Delta."""
@@ -171,9 +171,9 @@ class Replacement:
         return [self._known[path] for path in paths if path in self._known]
 
     def _look_up(self, condition: Column) -> list[Any]:
-        found = list(files_of(self._spark, self._transaction.snapshot()).filter(condition._jc).collect())
-        self._known |= {str(file.path()): file for file in found}
-        return found
+        rows = list(files_of(self._spark, self._transaction.snapshot()).filter(condition._jc).collect())
+        self._known |= {str(file.path()): file for file in rows}
+        return rows
 
     def _seq(self, items: list[Any]) -> Any:
         """Return a list as Scala's."""

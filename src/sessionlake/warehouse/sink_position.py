@@ -138,16 +138,16 @@ def position_of(table: DeltaLog, config: Config) -> Position | None:
     """
     if not table.exists():
         return None
-    found = newest_position(table)
-    if found is None and table.app_version(STEPS) is None:
+    position = newest_position(table)
+    if position is None and table.app_version(STEPS) is None:
         raise ConfigError(f"{_AT}: {table.uri!r} is a table that publish has not made; move it, or write another path")
-    if found is None:
+    if position is None:
         raise PipelineStateError(
             f"{_AT}: {table.uri!r} has its position no longer in its log; move it, and publish again"
         )
-    if found.pipeline != config.pipeline.name:
-        raise ConfigError(f"{_AT}: {table.uri!r} is the table of pipeline {found.pipeline!r}; write another path")
-    return found
+    if position.pipeline != config.pipeline.name:
+        raise ConfigError(f"{_AT}: {table.uri!r} is the table of pipeline {position.pipeline!r}; write another path")
+    return position
 
 
 def newest_position(table: DeltaLog) -> Position | None:

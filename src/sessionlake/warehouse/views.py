@@ -186,8 +186,8 @@ def meets(of: Changelog, low_us: int, high_us: int | None = None) -> Column:
 
 def first_start(rows: DataFrame, of: Changelog) -> int | None:
     """Return the earliest start of some versions of rows, in microseconds; None if there are none."""
-    found: int | None = rows.agg(F.min(F.unix_micros(of.start))).collect()[0][0]
-    return found
+    first: int | None = rows.agg(F.min(F.unix_micros(of.start))).collect()[0][0]
+    return first
 
 
 def starting(of: Changelog, first_us: int | None, high_us: int | None, rows: DataFrame) -> DataFrame:

@@ -77,14 +77,14 @@ class View:
         made = [one.metadata for one in batches if one is not None and not one.metadata.get("copied")]
         if not table.exists() or not all(metadata.get("keeps_replaced") for metadata in made):
             return None
-        found: list[str] = []
+        files_added: list[str] = []
         for commit in table.batch_commits():
             if commit.metadata["batch_id"] <= before.batch_id:
-                return found
+                return files_added
             if commit.metadata["batch_id"] <= now.batch_id:
-                found += added(table, commit.version)
+                files_added += added(table, commit.version)
         # The first version, which has no batch, is the table's creation.
-        return found if table.has(0) else None
+        return files_added if table.has(0) else None
 
     def difference(self, before: Visible | None, now: Visible, columns: Sequence[str]) -> DataFrame:
         """Return the rows that are added and taken back between two batches: some columns, and SIGN.
@@ -278,5 +278,5 @@ def _with_doubles(row: DataType) -> list[str]:
 def _least(files: Sequence[str], column: str) -> str | None:
     """Return a column's least value by the files' statistics, which cut times to milliseconds; None if a file has none."""
     stats = [json.loads(json.loads(file)["add"].get("stats") or "{}") for file in files]
-    found = [one.get("minValues", {}).get(column) for one in stats]
-    return None if None in found else min(found, default=None)
+    least = [one.get("minValues", {}).get(column) for one in stats]
+    return None if None in least else min(least, default=None)

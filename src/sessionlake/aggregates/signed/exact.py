@@ -216,6 +216,6 @@ def root(number: int, exponent: int, divisor: int) -> float:
     shift = max(0, _PRECISION + divisor.bit_length() - number.bit_length())
     shift += shift % 2
     square, rest = divmod(number << shift, divisor)
-    found = isqrt(square)
+    floor = isqrt(square)
     # As in `rounded`, a last bit says that there is more.
-    return quotient(found << 1 | (rest > 0 or found * found < square), (exponent - shift) // 2 - 1, 1)
+    return quotient(floor << 1 | (rest > 0 or floor * floor < square), (exponent - shift) // 2 - 1, 1)

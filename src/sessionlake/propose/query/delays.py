@@ -29,9 +29,9 @@ def delays_in(text: str) -> Iterator[Delay]:
     tokens = Spark().tokenize(text)
     for at, token in enumerate(tokens):
         if _is(token, "watermark"):
-            found = _delay(text, tokens[at:])
-            if found is not None:
-                yield found
+            delay = _delay(text, tokens[at:])
+            if delay is not None:
+                yield delay
 
 
 def without_delays(text: str) -> str:

@@ -195,11 +195,11 @@ def free_name(wish: str, taken: Sequence[str]) -> str:
     """Return a name that is a word and not taken, in whatever case: as wished, or with `_` and a number."""
     name = re.sub(r"[^A-Za-z0-9_]+", "_", wish).strip("_")
     name = name if _WORD.fullmatch(name) else f"column_{name}".rstrip("_")
-    used, number, found = {one.lower() for one in taken}, 1, name
-    while found.lower() in used:
+    used, number, free = {one.lower() for one in taken}, 1, name
+    while free.lower() in used:
         number += 1
-        found = f"{name}_{number}"
-    return found
+        free = f"{name}_{number}"
+    return free
 
 
 def quoted_name(name: str) -> str:

@@ -99,8 +99,8 @@ def _named(tree: exp.Expression, scope: Scope) -> Visible | None:
     """Return an expression's column of a scope, alone or behind its table's name; None for other expressions."""
     if not isinstance(tree, exp.Column) or (tree.table and _table(tree) not in scope.names):
         return None
-    found = scope.columns.get(unmasked(tree.name).lower())
-    return None if found is None or found.twice else found
+    column = scope.columns.get(unmasked(tree.name).lower())
+    return None if column is None or column.twice else column
 
 
 def _table(tree: exp.Column) -> str:
@@ -110,11 +110,11 @@ def _table(tree: exp.Column) -> str:
 
 def starred(query: Query, item: Item, scope: Scope) -> list[Visible]:
     """Return the columns of `*`, `t.*` or `* except (a)`; QueryError if several share a name, or for another table's."""
-    found = _starred(query, item, scope)
-    twice = next((one.name for one in found if one.twice), None)
+    columns = _starred(query, item, scope)
+    twice = next((one.name for one in columns if one.twice), None)
     if twice is not None:
         raise query.refusal("select", item.tokens, f"has several columns {twice!r}; give each its own alias")
-    return found
+    return columns
 
 
 def _starred(query: Query, item: Item, scope: Scope) -> list[Visible]:

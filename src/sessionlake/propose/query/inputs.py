@@ -146,16 +146,20 @@ class Input:
         """Return the input's column of a name in a comment, which may be a subquery's name; None if the input has none."""
         table, _, column = name.replace("`", "").rpartition(".")
         for scope in self.fields.scope.within():
-            one = scope.columns.get(column.lower())
-            if one is not None and (not table or table.lower() in scope.names):
-                plain = _plain_time(self.fields.piece(one.tokens, scope=one.scope))[0] if one.tokens else None
-                return plain or self.fields.column_of(one)
+            column_of_scope = scope.columns.get(column.lower())
+            if column_of_scope is not None and (not table or table.lower() in scope.names):
+                plain = (
+                    _plain_time(self.fields.piece(column_of_scope.tokens, scope=column_of_scope.scope))[0]
+                    if column_of_scope.tokens
+                    else None
+                )
+                return plain or self.fields.column_of(column_of_scope)
         return None
 
 
 def hints_in(query: Query) -> list[Hint]:
     """Return comments about watermarks and duplicates, and clauses about watermarks; QueryError for an unreadable one."""
-    found = []
+    hints = []
     for match in _HINTS.finditer(query.text):
         if any(token.start <= match.start() <= token.end for token in query.tokens):
             continue  # Within a text in quotes.
@@ -169,9 +173,9 @@ def hints_in(query: Query) -> list[Hint]:
         except ConfigError as error:
             raise QueryError(word, str(error).removeprefix(f"{word}: "), place) from error
         columns = tuple(name.strip() for name in parts["columns"].split(","))
-        found.append(Hint(word, columns, parts["length"], place))
+        hints.append(Hint(word, columns, parts["length"], place))
     clauses = [Hint("watermark", (one.column,), one.length, query.place_at(one.start)) for one in delays_in(query.text)]
-    return [*found, *clauses]
+    return [*hints, *clauses]
 
 
 def take_all_hints(query: Query, inputs: Sequence[Input], found: Found) -> None:

@@ -66,8 +66,8 @@ class Pairs:
 
 def pairs_of(query: Query, block: Block, samples: Sequence[Sample]) -> Pairs:
     """Return the pipeline for a join of two tables; QueryErrors with all that no pipeline can have."""
-    found = Found(refused(query, block))
-    with found.kept():
+    errors = Found(refused(query, block))
+    with errors.kept():
         table, condition, type_ = _joined(query, block)
         if len(samples) != 2:
             told = f"joins two tables; samples: {len(samples)}; pass that of FROM and that of JOIN, in this order"
@@ -80,8 +80,8 @@ def pairs_of(query: Query, block: Block, samples: Sequence[Sample]) -> Pairs:
             Side(left, _called(left, "left")),
             Side(right, _called(right, "right")),
         )
-        return _Reader(query, block, Pairs(*sides, type_), condition, found).pairs()
-    raise found.all
+        return _Reader(query, block, Pairs(*sides, type_), condition, errors).pairs()
+    raise errors.all
 
 
 def _joined(query: Query, block: Block) -> tuple[Tokens, Tokens, str]:

@@ -43,19 +43,19 @@ def rank_of(query: Query, block: Block, inner: Block | None, items: Sequence[Ite
     `items` are SELECT's items with row numbers: `inner`'s, or without a subquery `block`'s.
     """
     named = {item.alias.lower(): item.tokens for item in items if isinstance(item.tree, exp.Window) and item.alias}
-    found, rest = None, []
+    rank, rest = None, []
     for tokens in [*conjuncts(block.qualify), *(conjuncts(block.where) if inner is not None else [])]:
         number = _number(parsed(query.said(tokens)))
-        if found is None and isinstance(number, exp.Column) and unmasked(number.name).lower() in named:
-            found = named[unmasked(number.name).lower()]
-        elif found is None and isinstance(number, exp.Window):
-            found = tokens
+        if rank is None and isinstance(number, exp.Column) and unmasked(number.name).lower() in named:
+            rank = named[unmasked(number.name).lower()]
+        elif rank is None and isinstance(number, exp.Window):
+            rank = tokens
         else:
             rest.append(tokens)
-    if found is None:
+    if rank is None:
         place = (block.qualify or block.where or [block.start])[0]
         raise QueryError("row_number", f"no condition keeps the first row of each key; {_FORM}", query.place(place))
-    partition, order = _parts(query, found)
+    partition, order = _parts(query, rank)
     return Rank(partition, order, frozenset(named), rest)
 
 

@@ -160,14 +160,14 @@ class Results:
             return self._aggregate(item, wish) if is_aggregate(item) else self._bound(item.tree)
 
         def of_column(node: exp.Column) -> Value:
-            found = self._bound(node) or self._column(node, tokens)
+            value = self._bound(node) or self._column(node, tokens)
             alias = aliases.get(unmasked(node.name).lower())
-            if found is None and alias is not None and not node.table:
+            if value is None and alias is not None and not node.table:
                 return self._computed(alias.tokens, wish)
-            if found is None:
+            if value is None:
                 told = f"is no expression of GROUP BY, and no aggregate of docs/aggregates.md; {_ALLOWED}"
                 raise self._query.refusal("select", tokens, told)
-            return found
+            return value
 
         return computed(self._query, tokens, of_call, of_column)
 

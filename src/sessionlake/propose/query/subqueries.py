@@ -31,8 +31,8 @@ def subquery_of(query: Query, source: Tokens, named: Mapping[str, Subquery]) -> 
     source = without_stream(source)
     if not source or (len(source) > 1 and source[1].token_type == TokenType.DOT):
         return None
-    found = named.get(name_of(source[0]))
-    return None if found is None else select_of(query, found.tokens, found.named)
+    subquery = named.get(name_of(source[0]))
+    return None if subquery is None else select_of(query, subquery.tokens, subquery.named)
 
 
 def names_of(query: Query, source: Tokens) -> tuple[str, ...]:

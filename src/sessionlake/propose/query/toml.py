@@ -25,7 +25,7 @@ _KEPT_FOR_EVER = "30 days"
 def query_toml(query: Query, made: Made, *, name: str, directory: Path, output: str) -> str:
     """Return a config that loads from a file in `directory`; `output` is the file's name in comments."""
     if isinstance(made, Pairs):
-        seen = [measured_input(one)[1] for one in made.inputs]
+        seen = [measured_input(read)[1] for read in made.inputs]
         blocks = [*_join(made, directory, seen)]
     else:
         patience = groups_patience(made) if isinstance(made, Groups) else table_patience(made.input)

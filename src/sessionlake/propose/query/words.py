@@ -150,9 +150,9 @@ class Query:
 
     def check_known(self) -> None:
         """Raise QueryError for the query's first unread part."""
-        found = unread_in(self.tree)
-        if found is not None:
-            node, what = found
+        unknown = unread_in(self.tree)
+        if unknown is not None:
+            node, what = unknown
             start = start_of(node)
             told = (
                 f"{shown(unmasked(node.sql('spark')))!r} has {unmasked(what)!r}, which a pipeline has not; leave it out"
@@ -191,15 +191,15 @@ class Query:
 
         `instead` has other words for some tokens, by the number of their first character.
         """
-        found: list[str] = []
+        words: list[str] = []
         end = tokens[0].start if tokens else 0
         for token in tokens:
             gap = self.text[end : token.start]
-            found.append(gap if not gap.strip() and "\n" not in gap else " ")
+            words.append(gap if not gap.strip() and "\n" not in gap else " ")
             word = self.text[token.start : token.end + 1]
-            found.append(word if instead is None else instead.get(token.start, word))
+            words.append(word if instead is None else instead.get(token.start, word))
             end = token.end + 1
-        return "".join(found).strip()
+        return "".join(words).strip()
 
 
 @dataclass(frozen=True)
@@ -254,11 +254,11 @@ def name_of(token: Token) -> str:
 
 def _once(tokens: Tokens) -> list[Token]:
     """Return each token once: a number such as 1.5D has several at the same place."""
-    found: list[Token] = []
+    once: list[Token] = []
     for token in tokens:
-        if not found or token.start > found[-1].end:
-            found.append(token)
-    return found
+        if not once or token.start > once[-1].end:
+            once.append(token)
+    return once
 
 
 def _is_window(token: Token, text: str) -> bool:

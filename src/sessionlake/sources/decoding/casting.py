@@ -133,10 +133,10 @@ def _mixed_text(values: pa.Array, unit: str | None) -> tuple[Micros, Mask]:
 
 
 def _matches(text: pa.Array, pattern: str) -> Mask:
-    found: Mask = (
+    matches: Mask = (
         pc.match_substring_regex(text, pattern).fill_null(pa.scalar(value=False)).to_numpy(zero_copy_only=False)
     )
-    return found
+    return matches
 
 
 def _put(micros: Micros, bad: Mask, rows: Mask, parsed: tuple[Micros, Mask]) -> None:

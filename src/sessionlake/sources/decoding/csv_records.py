@@ -100,12 +100,12 @@ class _Cutter:
     def feed(self, block: bytes) -> Iterator[tuple[bytes | LongLine, bool]]:
         """Return the records that are complete so far."""
         if self._long is not None:
-            found = _BREAK.search(block)
-            self._long.add(block[: found.start()] if found else block)
-            if not found:
+            line_break = _BREAK.search(block)
+            self._long.add(block[: line_break.start()] if line_break else block)
+            if not line_break:
                 return
             yield self._long.past(), False
-            self._long, block = None, block[found.start() :]
+            self._long, block = None, block[line_break.start() :]
         yield from self._records(self._rest + block, ended=False)
 
     def end(self) -> Iterator[tuple[bytes | LongLine, bool]]:
@@ -125,17 +125,17 @@ class _Cutter:
                 break
             if at > start:
                 yield content[start:at], False
-            found = _BREAK.search(content, at)
-            line = content[at : found.start() if found else len(content)]
-            start = at = found.end() if found else len(content)
+            line_break = _BREAK.search(content, at)
+            line = content[at : line_break.start() if line_break else len(content)]
+            start = at = line_break.end() if line_break else len(content)
             if len(line) <= self._limit:
-                yield content[start - len(line) - len(found.group() if found else b"") : start], True
+                yield content[start - len(line) - len(line_break.group() if line_break else b"") : start], True
                 continue
             long = OpenLine(self._limit)
             long.add(line)
-            if found:
+            if line_break:
                 # The break stays, as a blank line that counts.
-                start = at = found.start()
+                start = at = line_break.start()
                 yield long.past(), False
             else:
                 self._long = long
@@ -154,8 +154,8 @@ def _records_end(content: bytes, at: int, stop: int) -> int:
 
 def split_header(records: Records) -> tuple[bytes, Records]:
     """Return the first non-blank record, and later records, with their line numbers."""
-    for found in _RECORD.finditer(records.content):
-        if found.group(1):
-            lines = records.content.count(b"\n", 0, found.end())
-            return found.group(1), Records(records.content[found.end() :], records.lines_before + lines)
+    for match in _RECORD.finditer(records.content):
+        if match.group(1):
+            lines = records.content.count(b"\n", 0, match.end())
+            return match.group(1), Records(records.content[match.end() :], records.lines_before + lines)
     return b"", Records(b"", records.lines_before)

@@ -178,14 +178,14 @@ def _comes_before(columns: EventColumns, name: str, told: str) -> bool:
 def shown(value: pa.Scalar) -> str:
     """Show a value as it stands in the source, text in quotes."""
     try:
-        found = value.as_py()
+        shown_value = value.as_py()
     except (ValueError, OverflowError):  # not UTF-8, or a time that Python has no date for
         if pa.types.is_large_string(value.type):
             return repr(value.cast(pa.large_binary()).as_py())
         # Not str(value), which asks Python for the date once more.
         bare = value.cast(pa.binary() if pa.types.is_string(value.type) else pa.string()).as_py()
         return bare if isinstance(bare, str) else repr(bare)
-    return repr(found) if isinstance(found, (str, bytes)) else str(found)
+    return repr(shown_value) if isinstance(shown_value, (str, bytes)) else str(shown_value)
 
 
 def plain(value: pa.Scalar) -> object:

@@ -88,24 +88,24 @@ class FileDecoder:
     def decode(self, table: pa.Table) -> Iterator[Rows]:
         """Yield each file's rows, piece by piece."""
         for row in table.to_pylist():
-            for found in self._decoded(**row):
-                yield Rows(found.table, found.error, found.raw, found.position, whole=found.whole)
+            for decoded in self._decoded(**row):
+                yield Rows(decoded.table, decoded.error, decoded.raw, decoded.position, whole=decoded.whole)
 
     def decode_in_order(self, table: pa.Table, files: Mapping[str, int], part: int) -> Iterator[Rows]:
         """Yield each file's rows, by the file's rank, by its part, and within a part as they stand."""
         del part
         for row in table.to_pylist():
             rank, piece = rank_of(files, row[PATH]), row.get(NUMBER) or 0
-            for number, found in enumerate(self._decoded(**row)):
+            for number, decoded in enumerate(self._decoded(**row)):
                 origin = Origin(0, (rank, piece, number))
-                yield Rows(found.table, found.error, found.raw, found.position, origin, whole=found.whole)
+                yield Rows(decoded.table, decoded.error, decoded.raw, decoded.position, origin, whole=decoded.whole)
 
     def decode_again(self, table: pa.Table) -> Iterator[tuple[int, Rows]]:
         """Yield each file's rows with the batch that read it."""
         for row in table.to_pylist():
             batch_id = row.pop(BATCH)
-            for found in self._decoded(**row):
-                yield batch_id, Rows(found.table, found.error, no_text, no_text)
+            for decoded in self._decoded(**row):
+                yield batch_id, Rows(decoded.table, decoded.error, no_text, no_text)
 
     def file_rows(self, path: str, content: bytes | None, piece: Piece = WHOLE) -> Iterator[Decoded]:
         """Decode a local file, a part of it, or a remote file's content; a file that may not be read is a single error row."""

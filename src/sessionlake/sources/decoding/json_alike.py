@@ -70,13 +70,13 @@ def _layout(line: bytes, schema: pa.Schema) -> _Layout:
         raise _NotAlikeError
     before, at, pending = [], 1, line[:1]
     for name, value in pairs:
-        found = _PAIR.match(line, at)
-        if found is None or type(value) not in asked.get(name, (str, int, float)):
+        pair = _PAIR.match(line, at)
+        if pair is None or type(value) not in asked.get(name, (str, int, float)):
             raise _NotAlikeError
-        quote = b'"' * (found[2] is not None)
-        before.append(pending + found[1] + quote)
+        quote = b'"' * (pair[2] is not None)
+        before.append(pending + pair[1] + quote)
         # After the value come its closing quote and the comma. The search for the next pair begins there.
-        at = found.end()
+        at = pair.end()
         comma = line.find(b",", at) + 1
         pending = quote + (line[at:comma] if len(before) < len(pairs) else line[at:])
         at = comma

@@ -63,8 +63,8 @@ class Topic:
     @property
     def meta(self) -> Mapping[str, pa.DataType]:
         """A record's columns besides its value's."""
-        found = CHANGE_META if self.changes else META
-        return {**found, TOPIC: pa.string()} if self.several else found
+        columns = CHANGE_META if self.changes else META
+        return {**columns, TOPIC: pa.string()} if self.several else columns
 
     def places(self, partitions: pa.Array) -> tuple[pa.Array, pa.Array]:
         """Return each partition number's topic, and its partition in this topic."""
@@ -99,18 +99,18 @@ class RecordDecoder:
             table, ignored = without_ignored(table)
             if ignored:
                 yield Rows(self.columns.schema.empty_table(), None, no_text, no_text, ignored=ignored)
-        for found in decode_records(table, self.topic, self.columns):
-            yield Rows(found.table, found.error, found.raw, found.position, whole=found.whole)
+        for decoded in decode_records(table, self.topic, self.columns):
+            yield Rows(decoded.table, decoded.error, decoded.raw, decoded.position, whole=decoded.whole)
 
     def decode_in_order(self, table: pa.Table, files: Mapping[str, int], part: int) -> Iterator[Rows]:
         """Yield the records' rows by partition of the topic, ordered by offset."""
         del files, part
         for number in pc.unique(table["partition"]).to_pylist():
             records = table.filter(pc.equal(table["partition"], number)).sort_by("offset")
-            for found in decode_records(records, self.topic, self.columns):
-                first = found.origin.table["offset"][0].as_py()
+            for decoded in decode_records(records, self.topic, self.columns):
+                first = decoded.origin.table["offset"][0].as_py()
                 origin = Origin(number, (first, 0, 0))
-                yield Rows(found.table, found.error, found.raw, found.position, origin, whole=found.whole)
+                yield Rows(decoded.table, decoded.error, decoded.raw, decoded.position, origin, whole=decoded.whole)
 
     def decode_again(self, table: pa.Table) -> Iterator[tuple[int, Rows]]:
         """Raise SourceError: records may be gone from a topic, so that it is never read again."""
@@ -127,8 +127,8 @@ class _Records:
 
     def raw(self, indices: Indices) -> pa.Array:
         """Give values as text, cut if it is long: JSON as it was written, with replacement characters; Avro as base64."""
-        found = self.table["value"].take(pa.array(indices)).to_pylist()
-        return pa.array([None if value is None else self._text(value) for value in found], pa.string())
+        values = self.table["value"].take(pa.array(indices)).to_pylist()
+        return pa.array([None if value is None else self._text(value) for value in values], pa.string())
 
     def position(self, indices: Indices) -> pa.Array:
         """Give `<topic>/<partition>/<offset>@<timestamp>`."""

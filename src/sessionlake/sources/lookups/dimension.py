@@ -78,19 +78,19 @@ class Dimension:
         if timed:
             rows = _with_times(rows)
         for _ in range(_TRIES):
-            found = _sorted(rows, secrets.token_bytes(SECRET_BYTES))
-            new_key, new_hash = _begins(found[KEY]), _changes(found[HASH].to_numpy())
+            ordered = _sorted(rows, secrets.token_bytes(SECRET_BYTES))
+            new_key, new_hash = _begins(ordered[KEY]), _changes(ordered[HASH].to_numpy())
             if not (doubled := new_key & ~new_hash).any():
                 break
         else:
-            place = pc.index(rows[KEY], found[KEY][int(np.flatnonzero(doubled)[0])]).as_py() + 1
+            place = pc.index(rows[KEY], ordered[KEY][int(np.flatnonzero(doubled)[0])]).as_py() + 1
             raise BadVersionError(
                 f"has keys whose hashes are equal under {_TRIES} secrets, one of them in row {place} of those with a key"
             )
-        _refuse_twins(found, new_key)
+        _refuse_twins(ordered, new_key)
         if not timed:
-            return cls(found)
-        return cls(_disjoint(found, new_key) if ends else _until_the_next(found, new_key))
+            return cls(ordered)
+        return cls(_disjoint(ordered, new_key) if ends else _until_the_next(ordered, new_key))
 
     @property
     def is_timed(self) -> bool:
@@ -282,7 +282,7 @@ def _until_the_next(rows: pa.Table, new_key: Bools) -> pa.Table:
 def _disjoint(rows: pa.Table, new_key: Bools) -> pa.Table:
     """Return rows with times such that at each time at most a single row of a key is valid."""
     row, begin, end = disjoint(_numbers(rows[FROM]), _numbers(rows[UNTIL]), new_key)
-    found = rows.take(pa.array(row))
+    disjoint_rows = rows.take(pa.array(row))
     for name, values in ((FROM, begin), (UNTIL, end)):
-        found = found.set_column(found.column_names.index(name), name, pa.array(values))
-    return found
+        disjoint_rows = disjoint_rows.set_column(disjoint_rows.column_names.index(name), name, pa.array(values))
+    return disjoint_rows

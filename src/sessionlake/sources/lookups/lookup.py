@@ -221,7 +221,7 @@ class Lookups:
 
     def under(self, missing: Mapping[str, str]) -> "Lookups":
         """Return them with other settings for events without a match, by lookup."""
-        each = (replace(one, refuses=missing.get(one.name) == DEAD_LETTER) for one in self.each)
+        each = (replace(lookup, refuses=missing.get(lookup.name) == DEAD_LETTER) for lookup in self.each)
         return replace(self, each=tuple(each))
 
 

@@ -161,8 +161,8 @@ class FilesReader:
 
 
 def _stat(path: str) -> tuple[int, int]:
-    found = Path(path).stat()
-    return found.st_size, found.st_mtime_ns
+    status = Path(path).stat()
+    return status.st_size, status.st_mtime_ns
 
 
 def _decoding(

@@ -55,12 +55,12 @@ class Families:
     def get(self, family: str, key: bytes) -> bytes | None:
         """Return the value of a key; None if it or the family is not there."""
         try:
-            found: bytes | None = self._family(family).get(key)
+            value: bytes | None = self._family(family).get(key)
         except Exception as error:
             if family not in self.names:
                 return None
             raise self._error(error) from error
-        return found
+        return value
 
     def put(self, family: str, key: bytes, value: bytes | None) -> None:
         """Write a value, None removes; a missing family is made for a value."""
@@ -237,21 +237,21 @@ def _claim(path: Path, layout: Layout) -> None:
         temporary = path / f"{STANDALONE}.{os.getpid()}.tmp"
         temporary.write_text(json.dumps({"kind": layout.kind, "version": VERSION, **layout.settings}))
         temporary.replace(marker)
-    found = _described(marker)
+    described = _described(marker)
     for name, value in {"version": VERSION, "kind": layout.kind, **layout.settings}.items():
-        if found.get(name) != value:
+        if described.get(name) != value:
             raise StoreError(
-                f"store: {str(path)!r} was made with {name} = {found.get(name)!r}, not {value!r}; "
+                f"store: {str(path)!r} was made with {name} = {described.get(name)!r}, not {value!r}; "
                 "open it as it was made, or remove it"
             )
 
 
 def _described(marker: Path) -> dict[str, Any]:
     try:
-        found = json.loads(marker.read_text())
+        description = json.loads(marker.read_text())
     except ValueError:
-        found = None
-    return found if isinstance(found, dict) else {}
+        description = None
+    return description if isinstance(description, dict) else {}
 
 
 def described(path: Path) -> dict[str, Any]:

@@ -97,8 +97,8 @@ class OpenIterators:
 
     def close(self) -> None:
         """End all of them."""
-        for found in self._all():
-            found.close()
+        for iterator in self._all():
+            iterator.close()
 
     def _ended(self, iterator: StoreIterator[Any, Any]) -> None:
         with self._lock:

@@ -74,10 +74,10 @@ class KeyValueStoreOfRows(StoreOfRows[K, V, KeyValueRows], KeyValueStore[K, V]):
 
     def put_if_absent(self, key: K, value: V | None) -> V | None:
         """Write a key's value if it has none, and return its value before."""
-        found = self.get(key)
-        if found is None:
+        old = self.get(key)
+        if old is None:
             self.put(key, value)
-        return found
+        return old
 
     def put_all(self, entries: Iterable[tuple[K, V | None]]) -> None:
         """Write many values; with a null key among them nothing is written."""
@@ -85,9 +85,9 @@ class KeyValueStoreOfRows(StoreOfRows[K, V, KeyValueRows], KeyValueStore[K, V]):
 
     def delete(self, key: K) -> V | None:
         """Remove a key, and return the value that it has had."""
-        found = self.get(key)
+        old = self.get(key)
         self.rows.put(self._key(key), None)
-        return found
+        return old
 
     def range(self, key_from: K | None, key_to: K | None) -> StoreIterator[K, V]:
         """Iterate over the keys from one to the other, ascending."""
