@@ -106,9 +106,9 @@ class Added(Aggregate):
         """Say which known states are overdrawn; unknown states may well take back earlier rows."""
         known = states[-1].to_numpy() == KNOWN
         rows = pa.array(np.flatnonzero(known))
-        found = np.zeros(len(known), bool)
-        found[known] = self.inner.overdrawn([column.take(rows) for column in states[:-1]])
-        return found
+        is_overdrawn = np.zeros(len(known), bool)
+        is_overdrawn[known] = self.inner.overdrawn([column.take(rows) for column in states[:-1]])
+        return is_overdrawn
 
     def unknown(self, rows: int) -> States:
         """Return as many states of which nothing is known."""

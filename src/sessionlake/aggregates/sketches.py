@@ -106,8 +106,8 @@ class HyperLogLog(Aggregate):
         """Return the estimate."""
         rows, pairs = self._pairs(states[0])
         height = _WORD - self.bits + 2
-        found = np.bincount(rows * height + (pairs & ((1 << _RANK_BITS) - 1)), minlength=len(states[0]) * height)
-        ranks = found.reshape(-1, height).astype(np.float64)
+        rank_counts = np.bincount(rows * height + (pairs & ((1 << _RANK_BITS) - 1)), minlength=len(states[0]) * height)
+        ranks = rank_counts.reshape(-1, height).astype(np.float64)
         ranks[:, 0] = self.registers - ranks.sum(axis=1)
         return pa.array(np.rint(_estimate(ranks, self.registers)).astype(np.int64))
 

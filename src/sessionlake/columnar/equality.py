@@ -253,8 +253,8 @@ class IdOrder:
     def compared(self, new: pa.Array, old: pa.Array) -> Ints:
         """Return for each pair 1 if the new id is greater, -1 if it is less, 0 if they are equal."""
         both = self.ranks(pa.concat_arrays([new.cast(pa.binary()), old.cast(pa.binary())]))
-        found: Ints = np.sign(both[: len(new)] - both[len(new) :])
-        return found
+        signs: Ints = np.sign(both[: len(new)] - both[len(new) :])
+        return signs
 
 
 BY_TEXT = IdOrder()

@@ -59,9 +59,9 @@ def value_at(text: str, keys: list[str]) -> str | None:
 
 def _tokens(text: str) -> Iterator[_Token]:
     at = 0
-    while found := _TOKEN.match(text, at):
-        at = found.end()
-        sign, double, single, number, fraction, word = found.groups()
+    while token_match := _TOKEN.match(text, at):
+        at = token_match.end()
+        sign, double, single, number, fraction, word = token_match.groups()
         if sign:
             yield _Token(sign, sign)
         elif number is not None:

@@ -250,7 +250,7 @@ def _airflow(root: Path, command: str) -> str:
 def _command() -> str:
     """Return the command for `sessionlake` as a user types it: its name if PATH finds this one, otherwise its path."""
     script = Path(sys.executable).with_name("sessionlake")
-    found = shutil.which("sessionlake")
-    if found and Path(found) == script:
+    on_path = shutil.which("sessionlake")
+    if on_path and Path(on_path) == script:
         return "sessionlake"
     return os.path.relpath(script) if script.exists() else f"{sys.executable} -m sessionlake"

@@ -44,15 +44,15 @@ class Exporter(Collector):
         started = time.monotonic()
         failing = int(last_failure(self._config) is not None)
         try:
-            found = readings_of(self._config, self._watch.look())
+            newest_readings = readings_of(self._config, self._watch.look())
         except Exception as error:  # noqa: BLE001 (a table may have anything, and the next look may succeed)
             self.readings.set(metrics.REFRESH_SUCCESS, 0)
             self.readings.set(metrics.FAILING, failing)
             return error
-        set_disks(found, self._config)
-        found.set(metrics.FAILING, failing)
-        found.set(metrics.REFRESH, time.time())
-        found.set(metrics.REFRESH_SUCCESS, 1)
-        found.set(metrics.REFRESH_SECONDS, time.monotonic() - started)
-        self.readings.replace(found)
+        set_disks(newest_readings, self._config)
+        newest_readings.set(metrics.FAILING, failing)
+        newest_readings.set(metrics.REFRESH, time.time())
+        newest_readings.set(metrics.REFRESH_SUCCESS, 1)
+        newest_readings.set(metrics.REFRESH_SECONDS, time.monotonic() - started)
+        self.readings.replace(newest_readings)
         return None

@@ -69,9 +69,11 @@ def check_project(directory: str | Path, on_count: OnCount = lambda *_: None) ->
         return CheckedProject(loaded.project, (*gathered.problems, *packages), {})
     checked: dict[str, Checked] = {}
     for name, member in loaded.project.members.items():
-        one = check_loaded(member.config, member.file)
-        left = tuple(_without_awaited(loaded.project, name, one.problems))
-        checked[name] = replace(one, problems=left, summary=one.summary or summary_of(member.config))
+        member_checked = check_loaded(member.config, member.file)
+        left = tuple(_without_awaited(loaded.project, name, member_checked.problems))
+        checked[name] = replace(
+            member_checked, problems=left, summary=member_checked.summary or summary_of(member.config)
+        )
         gathered.add(*left, *member.file.located(_unknown_jobs(member.config.airflow.schedules)))
         on_count(len(checked), len(loaded.project.members), "pipelines")
     return CheckedProject(loaded.project, tuple(gathered.problems), checked)

@@ -213,11 +213,11 @@ def _tell(config: Config, name: str, found: _Input, tried: Tried) -> None:
         cause = next(iter(found.causes))
         key, remedy = _remedy(found.side, cause, found.example[0])
         most = f", {found.causes[cause]:,} of them" if len(found.causes) > 1 else ""
-        told = f"{_of(found)} would be dead letters{most}: {_example(found)}; {remedy}"
+        reason = f"{_of(found)} would be dead letters{most}: {_example(found)}; {remedy}"
         if not found.events:
-            tried.problems.append(Problem(key, told))
+            tried.problems.append(Problem(key, reason))
         elif found.dead > found.events:
-            tried.warnings.append(Problem(key, told))
+            tried.warnings.append(Problem(key, reason))
     elif found.filtered == found.rows:
         at = f"{found.side.event_at}.where"
         tried.warnings.append(Problem(at, f"none of the first {found.rows:,} rows passes it; compare it with the rows"))

@@ -136,11 +136,11 @@ def registered(catalog: Catalog, place: Place, entries: list[Entry], ours: str, 
     the latter are replaced.
     """
     first = [] if catalog.has_schema() else [Step(place.name, Action.MADE, (create_schema(place, entries[0].mark),))]
-    found = {} if first else catalog.found()
-    _refuse_others(place, entries, found, ours, replace=replace)
-    steps = [_step(place, entry, found.get(entry.name)) for entry in entries]
+    present = {} if first else catalog.found()
+    _refuse_others(place, entries, present, ours, replace=replace)
+    steps = [_step(place, entry, present.get(entry.name)) for entry in entries]
     names = {entry.name for entry in entries}
-    return [*first, *steps, *_dropped(place, {name: one for name, one in found.items() if name not in names}, ours)]
+    return [*first, *steps, *_dropped(place, {name: one for name, one in present.items() if name not in names}, ours)]
 
 
 def unregistered(catalog: Catalog, place: Place, ours: str) -> list[Step]:

@@ -54,10 +54,10 @@ def measure_windows(sample: Sample, columns: EventColumns, kind: str) -> Measure
     if not seen.events:
         return MeasuredWindows(seen, kind, {}, USUAL_SIZE, Lateness({}, USUAL_GRACE, "30 days"))
     codes, times = (np.concatenate([batch[side] for batch in batches]) for side in (0, 1))
-    found = {size: _windows(codes, times // parse_duration(size)) for size in SIZES}
-    size = next((size for size, number in found.items() if seen.events >= FULL_ENOUGH * number), USUAL_SIZE)
+    by_size = {size: _windows(codes, times // parse_duration(size)) for size in SIZES}
+    size = next((size for size, number in by_size.items() if seen.events >= FULL_ENOUGH * number), USUAL_SIZE)
     windows = windows_of(kind, size)
-    return MeasuredWindows(seen, kind, found, size, lateness(size, partial(late_share, batches, windows)))
+    return MeasuredWindows(seen, kind, by_size, size, lateness(size, partial(late_share, batches, windows)))
 
 
 def windows_of(kind: str, size: str) -> TimeWindows:

@@ -63,5 +63,5 @@ def _compacted_us(tables: Tables) -> int:
         return -1
     runs = tables[schemas.JOB_RUNS].read().where("job = 'compact'").groupBy("run_id")
     until = F.when(F.bool_or(F.col("event") == "finished"), F.max(F.unix_micros("at"))).otherwise(F.lit(2**62))
-    found: int | None = runs.agg(until.alias("until")).agg(F.max("until")).collect()[0][0]
-    return -1 if found is None else found
+    latest_us: int | None = runs.agg(until.alias("until")).agg(F.max("until")).collect()[0][0]
+    return -1 if latest_us is None else latest_us

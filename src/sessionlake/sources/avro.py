@@ -71,26 +71,26 @@ class AvroValues:
     def _of_file(self, path: str) -> StructType:
         at = f"{self._source.AT}.avro_schema"
         try:
-            found = json.loads(self._jvm.AvroValue.kind(read_avro_schema(self._source)))
+            kind_of_values = json.loads(self._jvm.AvroValue.kind(read_avro_schema(self._source)))
         except SourceError:
             raise
         except Exception as error:
             raise SourceError(f"{at}: {path!r} is no Avro schema ({first_line(error)}); correct the file") from error
-        if not isinstance(found, dict) or found["type"] != "struct":
+        if not isinstance(kind_of_values, dict) or kind_of_values["type"] != "struct":
             raise SourceError(f"{at}: {path!r} is of another type than a record; it must be one")
-        return StructType.fromJson(found)
+        return StructType.fromJson(kind_of_values)
 
     def _of_subject(self, subject: str, names: Sequence[str]) -> StructType:
         try:
-            found = self._schemas().columns(subject, list(names))
+            schema_columns = self._schemas().columns(subject, list(names))
         except Exception as error:
             raise explained(str(error), self._source) or error from error
-        if found is None:
+        if schema_columns is None:
             raise SourceError(
                 f"{self._source.AT}.schema_registry: has no subject {subject!r}; write {self._source.AT}.schema_subject, "
                 "the subject of the values' schemas"
             )
-        return StructType.fromJson(json.loads(found))
+        return StructType.fromJson(json.loads(schema_columns))
 
     def _subjects(self) -> list[str]:
         if self._source.schema_subject is not None:

@@ -46,16 +46,16 @@ def check_pair(at: str, one: Compared, other: Compared) -> None:
     """
     wrong = next((column for column in (one, other) if column.cast and not _has_plain_text(column.type)), None)
     if wrong is not None:
-        told = f"{wrong.name!r} is {type_name(wrong.type)}, and only whole numbers, dates, true and false may be cast here; compute a column, or change its type"
-        raise NeverEqualError([Problem(at, told)])
+        reason = f"{wrong.name!r} is {type_name(wrong.type)}, and only whole numbers, dates, true and false may be cast here; compute a column, or change its type"
+        raise NeverEqualError([Problem(at, reason)])
     if one.family == other.family:
         return
-    told = f"{one.name!r} is {_said(one)} and {other.name!r} is {_said(other)}, which are never equal"
+    reason = f"{one.name!r} is {_said(one)} and {other.name!r} is {_said(other)}, which are never equal"
     pair = [_cast(*both) for both in ((one, other), (other, one))]
     mended = f'write "{pair[0].written} = {pair[1].written}"'
     if (one, other) == tuple(pair):
         mended = "name columns of one kind"
-    raise NeverEqualError([Problem(at, f"{told}; {mended}")])
+    raise NeverEqualError([Problem(at, f"{reason}; {mended}")])
 
 
 def _cast(one: Compared, other: Compared) -> Compared:

@@ -185,8 +185,8 @@ class FileSource:
         path = F.url_decode(F.replace("e.path", F.lit("+"), F.lit("%2B")))
         logged = lines.where("value like '{%'").select(entry.alias("e")).select(path.alias(PATH), F.col("e.batchId"))
         batches = self._spark.createDataFrame(pairs, f"batchId long, {BATCH} long")
-        found = logged.distinct().join(F.broadcast(batches), "batchId").select(PATH, BATCH)
-        return found.withColumn(PATH, _without_scheme(PATH)) if is_local(self._path) else found
+        with_batches = logged.distinct().join(F.broadcast(batches), "batchId").select(PATH, BATCH)
+        return with_batches.withColumn(PATH, _without_scheme(PATH)) if is_local(self._path) else with_batches
 
 
 def path_for_spark(spark: SparkSession, config: Config) -> str:

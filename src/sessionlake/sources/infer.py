@@ -324,10 +324,10 @@ def _bounds(file: pq.ParquetFile, name: str) -> Kinds:
     """Say whether a column of whole numbers has some beyond doubles' exact range, by the file's statistics."""
     at = next((at for at in range(file.metadata.num_columns) if file.metadata.schema.column(at).path == name), None)
     groups = range(0 if at is None else file.metadata.num_row_groups)
-    told = [file.metadata.row_group(group).column(at).statistics for group in groups]
+    group_stats = [file.metadata.row_group(group).column(at).statistics for group in groups]
     bounds = [
         bound
-        for group_statistics in told
+        for group_statistics in group_stats
         if group_statistics is not None and group_statistics.has_min_max
         for bound in (group_statistics.min, group_statistics.max)
     ]

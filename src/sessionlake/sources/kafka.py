@@ -198,8 +198,13 @@ def _needed(spark: SparkSession, source: SourceSection, columns: EventColumns) -
         value, reasons = _enveloped(spark, source)
         built += [*unwrapped(value), *reasons]
     elif source.format == "avro" and (names := [name for name in columns.needed if name not in meta_of(source)]):
-        found = AvroValues(spark, source).decoded(F.col("value"), pa.schema([(n, columns.types[n]) for n in names]))
-        built += [*(found["value"][name].alias(EVENT + name) for name in names), found["error"].alias(REASON)]
+        decoded_value = AvroValues(spark, source).decoded(
+            F.col("value"), pa.schema([(n, columns.types[n]) for n in names])
+        )
+        built += [
+            *(decoded_value["value"][name].alias(EVENT + name) for name in names),
+            decoded_value["error"].alias(REASON),
+        ]
     return [*fields, *built]
 
 

@@ -89,8 +89,8 @@ class Cluster:
             kinds = getattr(jvm, "org.apache.kafka.common.config.ConfigResource$Type")
             resource = jvm.org.apache.kafka.common.config.ConfigResource(kinds.TOPIC, topic)
             try:
-                found = admin.describeConfigs(jvm.java.util.List.of(resource)).all().get().get(resource)
-                policy = str(found.get("cleanup.policy").value())
+                settings = admin.describeConfigs(jvm.java.util.List.of(resource)).all().get().get(resource)
+                policy = str(settings.get("cleanup.policy").value())
             except Py4JJavaError:
                 policy = ""
             return Topic(described.topicId().toString(), policy)

@@ -59,8 +59,8 @@ def items_of(db: Segments, segment: int, key: bytes | None, suffix: int) -> list
     """Return the database's keys and values in a live segment, of all keys or a given key; `suffix` bytes of each follow the key."""
     if key is None:
         return db.items(segment)
-    found = db.items(segment, key, key + b"\xff" * suffix)
-    return [(name, value) for name, value in found if len(name) == len(key) + suffix]
+    stored_items = db.items(segment, key, key + b"\xff" * suffix)
+    return [(name, value) for name, value in stored_items if len(name) == len(key) + suffix]
 
 
 def block_writes(segment: Ints, names: pa.Array, values: pa.Array) -> pa.Table:

@@ -101,19 +101,19 @@ class Database:
 
     def family(self, name: str) -> Rdict:
         """Return a family to read from and to write to by itself; opened once."""
-        found = self._families.get(name)
-        if found is None:
-            found = self._families[name] = self._opened.get_column_family(name)
-        return found
+        known_family = self._families.get(name)
+        if known_family is None:
+            known_family = self._families[name] = self._opened.get_column_family(name)
+        return known_family
 
     def handle(self, name: str) -> ColumnFamily:
         """Return a family as batches of writes name it; a missing family is made."""
-        found = self._handles.get(name)
-        if found is None:
+        open_handle = self._handles.get(name)
+        if open_handle is None:
             if name != META:
                 self.make(name)
-            found = self._handles[name] = self._opened.get_column_family_handle(name)
-        return found
+            open_handle = self._handles[name] = self._opened.get_column_family_handle(name)
+        return open_handle
 
     @property
     def written(self) -> list[str]:

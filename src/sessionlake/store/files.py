@@ -197,9 +197,10 @@ class FileSegments:
     ) -> tuple[pa.Array, pa.Array]:
         """Return keys and values of a live segment, ascending by key, the first `limit` of them; low and high are inclusive."""
         with translated(self.path):
-            found = list(self._state.segments[segment].items(low, high, limit))
+            page_items = list(self._state.segments[segment].items(low, high, limit))
             keys, values = (
-                pa.chunked_array([getattr(rows, name) for rows in found], pa.binary()) for name in ("keys", "values")
+                pa.chunked_array([getattr(rows, name) for rows in page_items], pa.binary())
+                for name in ("keys", "values")
             )
             return keys.combine_chunks(), values.combine_chunks()
 

@@ -199,8 +199,8 @@ def _writes(
 
 def is_of_ids(writes: pa.Table) -> Bools:
     """Say which writes (WRITE_SCHEMA) are of identities."""
-    found: Bools = combined(writes["segment"]).to_numpy() >= IDS_FROM
-    return found
+    of_ids: Bools = combined(writes["segment"]).to_numpy() >= IDS_FROM
+    return of_ids
 
 
 def segment_writes(writes: pa.Table) -> SegmentWrites:

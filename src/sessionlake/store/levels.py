@@ -150,20 +150,20 @@ class Levels:
 
     def merged(self, written: int, write: Callable[[Rows], Part]) -> "Levels":
         """Return the levels after the merges that are due have gone on, as far as is due after a write of some rows; `write` makes runs."""
-        found = self._begun()
+        begun = self._begun()
         # The newest first: a merge that ends moves only the levels behind it.
-        for at in [i for i, level in enumerate(found.levels) if level.merges][::-1]:
-            into = found.levels[at]
+        for at in [i for i, level in enumerate(begun.levels) if level.merges][::-1]:
+            into = begun.levels[at]
             # Twice as fast as rows come. And a merge has ended when the next levels of its tier are due to be merged, also if batches
             # get much smaller: else levels would become many.
-            total = sum(level.rows for level in found.levels[at - into.merges : at + 1])
+            total = sum(level.rows for level in begun.levels[at - into.merges : at + 1])
             budget = max(2 * written, -(-total // FAN**into.tier))
-            step, done, count = max(_LEAST_STEP, budget // into.merges), 0, len(found.levels)
+            step, done, count = max(_LEAST_STEP, budget // into.merges), 0, len(begun.levels)
             # A step ends with the level that reaches furthest in few rows, and so takes less than its share of the others.
-            while done < budget / 2 and len(found.levels) == count:
-                found, rows = found._stepped(at, step, write)  # noqa: SLF001 (of the same class)
+            while done < budget / 2 and len(begun.levels) == count:
+                begun, rows = begun._stepped(at, step, write)  # noqa: SLF001 (of the same class)
                 done += rows
-        return found
+        return begun
 
     def _begun(self) -> "Levels":
         """Return the levels with all merges begun that are due."""

@@ -211,8 +211,8 @@ class MessageStore(BlockStore):
         """Return a side's blocks from a number to another in a segment, of a given key or all."""
         begin, end = (side.encode() + block_number(block) for block in (low, high))
         if key is not None:
-            found = self._db.items(segment, key + begin, key + end)
-            return [(name, value) for name, value in found if len(name) == len(key) + len(begin)]
+            stored_items = self._db.items(segment, key + begin, key + end)
+            return [(name, value) for name, value in stored_items if len(name) == len(key) + len(begin)]
         if self._indexed:
             index = self._db.items(segment, _INDEX + begin, _INDEX + end + b"\xff")
             names = [_block_of(name) for name, _ in index]

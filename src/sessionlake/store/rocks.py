@@ -140,15 +140,15 @@ class RocksSegments(OfObjects):
         self, segment: int, low: bytes | None = None, high: bytes | None = None, limit: int | None = None
     ) -> list[tuple[bytes, bytes]]:
         """Return keys and values of a live segment, ascending by key, the first `limit` of them; low and high are inclusive."""
-        found: list[tuple[bytes, bytes]] = []
+        stored_items: list[tuple[bytes, bytes]] = []
         with mark_damage(self.path):
             family = self._family(segment)
             for key, value in cast(Iterator[tuple[bytes, bytes]], family.items(from_key=low)):
-                if (high is not None and key > high) or len(found) == limit:
-                    return found
-                found.append((key, value))
-            _require_end(family, _after(found[-1][0]) if found else low)
-        return found
+                if (high is not None and key > high) or len(stored_items) == limit:
+                    return stored_items
+                stored_items.append((key, value))
+            _require_end(family, _after(stored_items[-1][0]) if stored_items else low)
+        return stored_items
 
     def close(self) -> None:
         """Flush, let compactions end and release the database, also if that raises.

@@ -133,21 +133,23 @@ def batch_inputs(tables: Tables, config: Config, up_to: int) -> list[BatchInputs
     The first batch of a warehouse that was rebuilt from an archive is not batch 0.
     Raises PipelineStateError if a batch's inputs are known no more.
     """
-    found: list[BatchInputs] = []
+    inputs_by_batch: list[BatchInputs] = []
     if tables[BATCH_INPUTS].exists():
         times = [F.unix_micros(name).alias(name) for name in ("clock", "watermark_before", "watermark")]
         rows = tables[BATCH_INPUTS].read().where(F.col("batch_id") <= up_to)
         # Tables of before batches read further inputs lack the column.
         pins = F.col("pins") if "pins" in rows.columns else F.lit(None)
         rows = rows.select("batch_id", "changelog_version", *times, "settings", "events", "corrections", pins)
-        found = [
+        inputs_by_batch = [
             replace(
                 BatchInputs(*row[:5], *(json.loads(text) if text else None for text in row[5:8])),
                 pins=json.loads(row[8] or "{}"),
             )
             for row in rows.toLocalIterator()
         ]
-    by_id = {inputs.batch_id: inputs for inputs in (*found, *_unsaved(tables, config, up_to, _last_saved(tables)))}
+    by_id = {
+        inputs.batch_id: inputs for inputs in (*inputs_by_batch, *_unsaved(tables, config, up_to, _last_saved(tables)))
+    }
     first = read_batches(tables).agg(F.min("batch_id")).collect()[0][0] or 0
     missing = next((b for b in range(first, up_to + 1) if b not in by_id), None)
     if missing is not None:

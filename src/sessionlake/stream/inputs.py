@@ -95,8 +95,8 @@ def pin_of(side: Config) -> str:
 
 def versioned(config: Config, sources: Mapping[str, Source]) -> dict[str, Versioned]:
     """Return the sources that batches read by versions, by the names under which commits have these."""
-    found = {pin_of(side): sources[name].versioned() for name, side in config.inputs.items()}
-    return {pin: source for pin, source in found.items() if source is not None}
+    sources_by_pin = {pin_of(side): sources[name].versioned() for name, side in config.inputs.items()}
+    return {pin: source for pin, source in sources_by_pin.items() if source is not None}
 
 
 def _named(rows: DataFrame, name: str) -> DataFrame:

@@ -17,15 +17,15 @@ def missing_columns(config: Config, error: MissingColumnsError) -> Iterator[Prob
     declare = "" if source.entry.is_table else f", or declare it in [{source.AT}.types]"
     for column in error.missing:
         near = did_you_mean(column, error.known)
-        told = f"is no column of {source.place!r}{near}; write one of {', '.join(error.known)}{declare}"
+        reason = f"is no column of {source.place!r}{near}; write one of {', '.join(error.known)}{declare}"
         users = dict(users_of(config, column))
         for key, text in users.items():
             quoted = f"; if it is a text, write '{column}'" if _is_compared(column, text) else ""
             yield Problem(
-                key, f"{column!r} {told}" if text == column else f"{text!r} reads {column!r}, which {told}{quoted}"
+                key, f"{column!r} {reason}" if text == column else f"{text!r} reads {column!r}, which {reason}{quoted}"
             )
         if not users:
-            yield Problem(source.place_at, f"{column!r} {told}")
+            yield Problem(source.place_at, f"{column!r} {reason}")
 
 
 def _is_compared(column: str, text: str) -> bool:

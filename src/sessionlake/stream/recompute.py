@@ -74,8 +74,8 @@ class Window:
 
     def meets(self, start: Ints, end: Ints) -> Bools:
         """Say which closed intervals have a time in common with the window."""
-        found: Bools = (end >= self.low) & (start <= self.high)
-        return found
+        in_range: Bools = (end >= self.low) & (start <= self.high)
+        return in_range
 
 
 @dataclass(frozen=True)

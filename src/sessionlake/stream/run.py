@@ -224,10 +224,12 @@ class _Run:
 
     def _pins_of(self, before: Mapping[str, str] | None, last: Mapping[str, str]) -> dict[str, str]:
         """Return the versions of looked-up tables, and of versioned sources: see `engine.pipeline.PinsOf`."""
-        found = self.pins.of_batch(before)
+        batch_pins = self.pins.of_batch(before)
         if before is None:
-            found |= {pin: source.newest(last.get(pin)) for pin, source in versioned(self.config, self.sources).items()}
-        return found
+            batch_pins |= {
+                pin: source.newest(last.get(pin)) for pin, source in versioned(self.config, self.sources).items()
+            }
+        return batch_pins
 
     def _remade(self, settings: Settings) -> tuple[Config, Kind]:
         """Return the config with the aggregates, the computed columns and the `where` of a batch, and its kind."""

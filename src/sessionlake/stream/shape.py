@@ -100,9 +100,9 @@ class Shape:
         """Return a table of the source's columns with the computed key, time and id in place of columns of their names."""
         if self.own is None:
             return table
-        found = self.own.evaluate(_columns(table), table.num_rows)
-        others = {name: column for name, column in _columns(table).items() if name not in found}
-        return pa.table({**others, **found})
+        computed = self.own.evaluate(_columns(table), table.num_rows)
+        others = {name: column for name, column in _columns(table).items() if name not in computed}
+        return pa.table({**others, **computed})
 
     def events(self, read: Events) -> Events:
         """Return events with the source's columns and the operator's."""

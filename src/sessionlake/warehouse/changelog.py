@@ -456,9 +456,9 @@ class KeyedChangelog(OneRowChangelog):
 
 def changelog_of(config: "Config") -> Changelog:
     """Return the changelog of a pipeline's operator. Of the operator only the changelog's module is imported."""
-    found: Changelog = named(config.entry.changelog)
+    named_changelog: Changelog = named(config.entry.changelog)
     columns = config.table_key_columns
-    return replace(found, key_columns=columns) if columns else found
+    return replace(named_changelog, key_columns=columns) if columns else named_changelog
 
 
 def shown_sql(live: str, where: str | None = None, final: str | None = None, held: str | None = None) -> str:

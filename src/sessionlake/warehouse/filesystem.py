@@ -51,12 +51,12 @@ class Files(LogFiles):
         fs, path = self.file_system(uri)
         if not fs.exists(path):
             return []
-        found = fs.listStatus(path)
+        listing = fs.listStatus(path)
         # Asked for each by itself, a log of thousands of files would take seconds. An array of a subclass of FileStatus, as
         # S3A's is, py4j would not take for one of FileStatus.
         gateway: Any = self.spark.sparkContext._gateway
-        statuses = gateway.new_array(self._jvm.org.apache.hadoop.fs.FileStatus, len(found))
-        self._jvm.java.lang.System.arraycopy(found, 0, statuses, 0, len(found))
+        statuses = gateway.new_array(self._jvm.org.apache.hadoop.fs.FileStatus, len(listing))
+        self._jvm.java.lang.System.arraycopy(listing, 0, statuses, 0, len(listing))
         paths = self._jvm.org.apache.hadoop.fs.FileUtil.stat2Paths(statuses)
         text = str(self._jvm.scala.collection.immutable.ArraySeq.unsafeWrapArray(paths).mkString("\n"))
         return [line.rpartition("/")[2] for line in text.split("\n") if line]

@@ -161,19 +161,19 @@ class Transactions(DeltaLog):
 
     def _written(self, transaction: Any, versions: range, app_id: str, term: int | None) -> dict[str, int]:
         """Return the last versions of the application and of TERM that others than the driver of a term have committed."""
-        found: dict[str, int] = {}
+        last_versions: dict[str, int] = {}
         if versions and not self.has(versions[0]):
             # Delta has removed these commits one by one. The state of the table, which costs a Spark job, says what they came to.
-            found = {read: int(transaction.txnVersion(read)) for read in (app_id, TERM)}
-            if found[app_id] == FENCED and found[TERM] != term:  # it hides the last batch
+            last_versions = {read: int(transaction.txnVersion(read)) for read in (app_id, TERM)}
+            if last_versions[app_id] == FENCED and last_versions[TERM] != term:  # it hides the last batch
                 raise self._superseded()
         for version in versions:
             txns = {action["appId"]: int(action["version"]) for action in self._actions(version, "txn")}
             # A term is no batch, and does not hide one that was committed before it.
-            found |= {read: number for read, number in txns.items() if number != FENCED}
+            last_versions |= {read: number for read, number in txns.items() if number != FENCED}
         # Of an application that has written nothing the state says -1.
         passed = ((TERM, -1), (TERM, term), (app_id, FENCED))
-        return {name: number for name, number in found.items() if (name, number) not in passed}
+        return {name: number for name, number in last_versions.items() if (name, number) not in passed}
 
     def _committed(self, batch_id: int) -> FencedError:
         return FencedError(
@@ -237,8 +237,8 @@ class Transactions(DeltaLog):
     def app_versions(self, app_ids: Iterable[str], version: int | None = None) -> dict[str, int]:
         """Return `app_version` of each application that has written."""
         transactions = self._snapshot(version).transactions()
-        found = {app_id: transactions.get(app_id) for app_id in app_ids}
-        return {app_id: int(latest.get()) for app_id, latest in found.items() if latest.isDefined()}
+        by_app = {app_id: transactions.get(app_id) for app_id in app_ids}
+        return {app_id: int(latest.get()) for app_id, latest in by_app.items() if latest.isDefined()}
 
     def fence(self, app_id: str) -> int:
         """Keep an application that has appended nothing from ever doing so; return FENCED, or the version it came to.

@@ -96,14 +96,14 @@ def parse(setting: str, text: str, origin: Origin | None = None) -> Parsed:
         raise _too_deep(setting, text) from error
     except SqlglotError as error:
         start = _start_of_error(text, error)
-        told = f"{text!r} is no expression of Spark's SQL ({told_by(error)}); correct it"
-        raise sql_error(setting, told, "" if start is None else written.place(start)) from error
+        reason = f"{text!r} is no expression of Spark's SQL ({told_by(error)}); correct it"
+        raise sql_error(setting, reason, "" if start is None else written.place(start)) from error
     tokens = Spark().tokenize(text)
     for pair in pairwise(tokens):
         # Spark reads '' as a quote, or as the end of a text and the begin of another, by its version.
         if all(token.token_type.name == "STRING" for token in pair):
-            told = f"{text!r} has two texts side by side; write \\' for a quote in a text"
-            raise sql_error(setting, told, written.place(pair[1].start))
+            reason = f"{text!r} has two texts side by side; write \\' for a quote in a text"
+            raise sql_error(setting, reason, written.place(pair[1].start))
     columns = (node.name for node in tree.find_all(exp.Column, bfs=False))
     parsed = Parsed(setting, text, tree, tuple(dict.fromkeys(columns)), origin)
     _check_nodes(parsed, nodes)
@@ -127,13 +127,13 @@ def _check_nodes(parsed: Parsed, nodes: Sequence[exp.Expression]) -> None:
     for node in nodes:
         argument = unread(node) if type(node) in EXPRESSIONS else None
         if argument is not None and isinstance(node, exp.Column) and node.table:
-            told = "is a field of a nested value, which can't be read; write it as a column of its own, or a name with a dot in backquotes"
-            raise parsed.error(f"{node.sql('spark')!r} {told}", node)
+            reason = "is a field of a nested value, which can't be read; write it as a column of its own, or a name with a dot in backquotes"
+            raise parsed.error(f"{node.sql('spark')!r} {reason}", node)
         if argument is not None:
             raise parsed.error(f"{node.sql('spark')!r} has {argument!r}, which is not listed; {PAGE}", node)
         if isinstance(node, _COMPARISONS) and _reads_another_way(node):
-            told = f"{node.sql('spark')!r} compares the result of another comparison; write brackets around that"
-            raise parsed.error(told, node)
+            reason = f"{node.sql('spark')!r} compares the result of another comparison; write brackets around that"
+            raise parsed.error(reason, node)
 
 
 def _reads_another_way(node: exp.Binary) -> bool:
@@ -147,8 +147,8 @@ def told_by(error: SqlglotError) -> str:
     if isinstance(error, TokenError):
         return "a quote or a comment is not closed"
     known = getattr(error, "errors", None)
-    told = known[0]["description"] if known else first_line(error)
-    return "an operand or an argument is missing" if _LACKING.fullmatch(told) else told.rstrip(".")
+    reason = known[0]["description"] if known else first_line(error)
+    return "an operand or an argument is missing" if _LACKING.fullmatch(reason) else reason.rstrip(".")
 
 
 def _start_of_error(text: str, error: SqlglotError) -> int | None:

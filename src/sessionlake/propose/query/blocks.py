@@ -115,14 +115,14 @@ def _new(clauses: list[list[Token]], token: Token) -> list[Token]:
 def refused(query: Query, block: Block, *, but_having: bool = False) -> Iterator[QueryError]:
     """Yield an error for each clause of a block that no pipeline has; `but_having`: HAVING is taken elsewhere."""
     if block.distinct is not None:
-        told = "'distinct' is not for a pipeline, whose rows differ by their keys"
+        reason = "'distinct' is not for a pipeline, whose rows differ by their keys"
         # Without a GROUP BY, DISTINCT is one: of its selected columns.
-        told += "; leave it out" if block.group else f"; {_DISTINCT}"
-        yield QueryError("distinct", told, query.place(block.distinct))
+        reason += "; leave it out" if block.group else f"; {_DISTINCT}"
+        yield QueryError("distinct", reason, query.place(block.distinct))
     if block.hint is not None:
-        told = "a hint is for Spark's plan, and a pipeline has none; leave it out"
-        yield QueryError("hint", told, query.place(block.hint))
+        reason = "a hint is for Spark's plan, and a pipeline has none; leave it out"
+        yield QueryError("hint", reason, query.place(block.hint))
     for tokens in [*([block.having] if block.having and not but_having else []), *block.elsewhere]:
         word = name_of(tokens[0])
-        told = f"can't be part of a pipeline: {_REMEDIES[tokens[0].token_type]}"
-        yield query.refusal("_".join(word.split()), tokens, told)
+        reason = f"can't be part of a pipeline: {_REMEDIES[tokens[0].token_type]}"
+        yield query.refusal("_".join(word.split()), tokens, reason)

@@ -65,8 +65,8 @@ def computed(query: Query, tokens: Tokens, of_call: OfCall, of_column: OfColumn)
     try:
         done, uses_clock = _translated(text, values)
     except SqlError as error:
-        told = f"{shown(query.said(tokens))!r}: {error.told}"
-        raise QueryError("select", told, query.place(tokens[0])) from error
+        reason = f"{shown(query.said(tokens))!r}: {error.told}"
+        raise QueryError("select", reason, query.place(tokens[0])) from error
     if uses_clock:
         raise query.refusal("select", tokens, f"asks for the present; {LIVE}")
     if any(f"{name}(" in done.sql for name in LENIENT):

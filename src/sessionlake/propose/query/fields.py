@@ -86,12 +86,12 @@ class Fields:
         """Return the sample's columns behind an expression."""
         scope = scope or self.scope
         tree = parsed(self.query.said(tokens, self._unqualified(tokens, scope.names)))
-        found = set()
+        read_names = set()
         for node in tree.find_all(exp.Column):
             one = scope.columns.get(_name(node))
             if one is not None:
-                found |= self.sources(one.tokens, one.scope) if one.tokens else {one.column}
-        return found
+                read_names |= self.sources(one.tokens, one.scope) if one.tokens else {one.column}
+        return read_names
 
     def column_of(self, one: Visible) -> str:
         """Return the input's column behind a column of a scope."""
@@ -126,12 +126,12 @@ class Fields:
     def _check(self, piece: Piece, scope: Scope) -> None:
         """Raise QueryError if an expression names a column that a scope has not."""
         if piece.tree.find(exp.Query) is not None:
-            told = f"{piece.text!r} has a subquery, and an event is looked at by itself; write it in SQL over the live view (`sessionlake sql`)"
-            raise piece.error("subquery", told)
+            reason = f"{piece.text!r} has a subquery, and an event is looked at by itself; write it in SQL over the live view (`sessionlake sql`)"
+            raise piece.error("subquery", reason)
         for node in piece.tree.find_all(exp.Column):
             if node.args.get("table") is not None:
-                told = f"{unmasked(node.sql('spark'))!r} is no column of the sample's, and fields within a column are not read"
-                raise piece.error("column", f"{told}; write a column by its name, or get_json_object(text, '$.name')")
+                reason = f"{unmasked(node.sql('spark'))!r} is no column of the sample's, and fields within a column are not read"
+                raise piece.error("column", f"{reason}; write a column by its name, or get_json_object(text, '$.name')")
             if not isinstance(node.this, exp.Star):
                 self.require(unmasked(node.name), piece.place, scope)
 
@@ -228,6 +228,6 @@ def tables(query: Query, tokens: Tokens) -> tuple[str, ...]:
     alias = name_of(words.pop(0)) if words and words[0].token_type != TokenType.L_PAREN else None
     if words or not parts or tokens[0].token_type in (TokenType.L_PAREN, TokenType.VALUES):
         place = query.place(tokens[0]) if tokens else query.place_at(len(query.text))
-        told = f"{query.said(tokens)!r} is no table" if tokens else "FROM is missing"
-        raise QueryError("from", f"{told}; write a table's name: events are read from SAMPLE, whatever it is", place)
+        reason = f"{query.said(tokens)!r} is no table" if tokens else "FROM is missing"
+        raise QueryError("from", f"{reason}; write a table's name: events are read from SAMPLE, whatever it is", place)
     return tuple(dict.fromkeys((".".join(parts), parts[-1], *([alias] if alias else []))))

@@ -34,15 +34,15 @@ def window_meant(query: Query, tokens: Tokens) -> str | None:
     if inside is None or len(inside) + 3 != len(tokens):
         return None
     given = [query.said(argument) for argument in arguments_of(tokens)]
-    told = None
+    reason = None
     if name in _FLINKS and len(given) == len(_FLINKS[name][1]):
         ours, order = _FLINKS[name]
-        told = f"is a window of Flink's SQL; write {ours}({', '.join(given[at] for at in order)})"
+        reason = f"is a window of Flink's SQL; write {ours}({', '.join(given[at] for at in order)})"
     elif name == "date_trunc" and len(given) == 2 and given[0].strip("'\"").lower() in _UNITS:
-        told = f"is a window of time; write window({given[1]}, '1 {given[0].strip(chr(39) + chr(34)).lower()}')"
+        reason = f"is a window of time; write window({given[1]}, '1 {given[0].strip(chr(39) + chr(34)).lower()}')"
     elif near := did_you_mean(name, list(CALLS)):
-        told = f"is no window{near}; write {name_like(near)}"
-    return told
+        reason = f"is no window{near}; write {name_like(near)}"
+    return reason
 
 
 def name_like(near: str) -> str:
@@ -68,8 +68,10 @@ class _Reader:
         self._query, self._block, self._input = query, block, read
         self._found = Found(refused(query, block, but_having=True))
         if block.qualify:
-            told = "is beside a GROUP BY; leave it out here, and write it in SQL over the live view (`sessionlake sql`)"
-            self._found.errors.append(query.refusal("qualify", block.qualify, told, word="qualify"))
+            reason = (
+                "is beside a GROUP BY; leave it out here, and write it in SQL over the live view (`sessionlake sql`)"
+            )
+            self._found.errors.append(query.refusal("qualify", block.qualify, reason, word="qualify"))
         self._items = [item_of(query, tokens, read.fields) for tokens in split(block.select)]
         self._keys: dict[str, str] = {}
         """The key's columns, by their texts in the query."""
@@ -121,13 +123,13 @@ class _Reader:
             if meant := window_meant(self._query, tokens):
                 return self._query.refusal("group_by", tokens, meant)
         if group:
-            told = f"has no window of time, {_WINDOWS}, so that no result ever ends; {_LATEST}"
-            return self._query.refusal("group_by", group, told, word="group by")
-        told = (
+            reason = f"has no window of time, {_WINDOWS}, so that no result ever ends; {_LATEST}"
+            return self._query.refusal("group_by", group, reason, word="group by")
+        reason = (
             f"neither groups events by {_WINDOWS}, nor keeps the latest row of a key, nor joins two streams; a pipeline does one "
             "such thing, and anything else is SQL over the source or over the live view of a pipeline (`sessionlake sql`)"
         )
-        return self._query.refusal("select", [self._block.start, *self._block.select], told)
+        return self._query.refusal("select", [self._block.start, *self._block.select], reason)
 
     def _group_items(self) -> Iterator[tuple[Tokens, str | None]]:
         """Yield the expressions of GROUP BY. Numbers, aliases and ALL stand for SELECT's expressions."""
@@ -135,8 +137,8 @@ class _Reader:
         further = next((token for token in group if token.token_type in _FURTHER), None)
         if further is not None:
             said = shown(f"group by {self._query.said(group)}")
-            told = f"{said!r} groups in several ways; a pipeline groups in one, make one for each"
-            raise QueryError("group_by", told, self._query.place(further))
+            reason = f"{said!r} groups in several ways; a pipeline groups in one, make one for each"
+            raise QueryError("group_by", reason, self._query.place(further))
         if len(group) == 1 and name_of(group[0]) == "all":
             yield from ((item.tokens, item.alias) for item in self._items if not has_aggregate(item.tree))
             return
@@ -185,19 +187,19 @@ _BEHIND = "make a pipeline of the subquery, and another one behind it (a chain),
 
 def chosen_of(query: Query, block: Block, groups: Groups) -> Groups:
     """Return a subquery's pipeline with the outer query's columns; QueryErrors for all else around it."""
-    found = Found(refused(query, block))
+    refusals = Found(refused(query, block))
     around = {"where": block.where, "group by": block.group, "qualify": block.qualify}
     for word, words in around.items():
         if words:
-            told = f"is around a subquery; {_BEHIND}"
-            found.errors.append(query.refusal("_".join(word.split()), words, told, word=word))
-    found.raise_any()
+            reason = f"is around a subquery; {_BEHIND}"
+            refusals.errors.append(query.refusal("_".join(word.split()), words, reason, word=word))
+    refusals.raise_any()
     before, groups.shown = groups.shown, []
     for tokens in split(block.select):
         item = item_of(query, tokens)
-        with found.kept():
+        with refusals.kept():
             groups.shown += _columns(query, item, groups, before)
-    found.raise_any()
+    refusals.raise_any()
     return groups
 
 
@@ -220,5 +222,5 @@ def _columns(query: Query, item: Item, groups: Groups, before: list[Shown]) -> l
         if column is not None and column.sql == struct_of(groups.start, groups.end):
             sql = {"start": groups.start, "end": groups.end, TIME: f"{groups.end} - {interval(1)}"}[str(bound)]
             return [Shown(sql, item.alias or (f"{TIME}({column.name})" if bound == TIME else str(bound)))]
-    told = f"is no column of the subquery, nor a bound or the time of its window; {_BEHIND}"
-    raise query.refusal("select", item.tokens, told)
+    reason = f"is no column of the subquery, nor a bound or the time of its window; {_BEHIND}"
+    raise query.refusal("select", item.tokens, reason)

@@ -65,13 +65,13 @@ def _refused(query: Query, block: Block) -> Iterator[QueryError]:
     """Yield an error for each clause that a subquery can't have."""
     for error in refused(query, block):
         if error.key == "distinct":
-            told = "'distinct' keeps one of equal rows of all time; leave it out, and write a comment as in '-- unique id 1 day'"
-            yield QueryError(error.key, told, error.place)
+            reason = "'distinct' keeps one of equal rows of all time; leave it out, and write a comment as in '-- unique id 1 day'"
+            yield QueryError(error.key, reason, error.place)
         else:
             yield error
     if not block.source:
-        told = "this subquery has no FROM; write a table's name: events are read from SAMPLE, whatever it is"
-        yield QueryError("from", told, query.place(block.start))
+        reason = "this subquery has no FROM; write a table's name: events are read from SAMPLE, whatever it is"
+        yield QueryError("from", reason, query.place(block.start))
     for word, tokens in (("group by", block.group), ("qualify", block.qualify), *(("", one) for one in block.joins)):
         if tokens:
             yield query.refusal(word.replace(" ", "_") or "join", tokens, f"is in a subquery; {_BEHIND}", word=word)

@@ -166,8 +166,8 @@ def hints_in(query: Query) -> list[Hint]:
         word, place = match[1].lower(), query.place_at(match.start())
         parts = _COLUMNS_AND_LENGTH.fullmatch(match["rest"].strip())
         if parts is None:
-            told = f"{match[0].strip()!r} names no column and duration; write it as in {_FORMS[word]!r}"
-            raise QueryError(word, told, place)
+            reason = f"{match[0].strip()!r} names no column and duration; write it as in {_FORMS[word]!r}"
+            raise QueryError(word, reason, place)
         try:
             parse_duration(parts["length"], word)
         except ConfigError as error:
@@ -209,8 +209,8 @@ def duration_of(query: Query, tokens: Tokens, key: str, *, signed: bool = False)
     try:
         return (-1 if negative else 1) * parse_duration(text.lstrip("- ") if negative else text, key)
     except ConfigError as error:
-        told = f"{said} is no duration; write a number and a unit of weeks or less, as in '30 minutes'"
-        raise QueryError(key, told, place) from error
+        reason = f"{said} is no duration; write a number and a unit of weeks or less, as in '30 minutes'"
+        raise QueryError(key, reason, place) from error
 
 
 def arguments_of(tokens: Sequence[Token]) -> list[Tokens]:

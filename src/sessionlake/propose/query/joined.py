@@ -70,10 +70,10 @@ def pairs_of(query: Query, block: Block, samples: Sequence[Sample]) -> Pairs:
     with errors.kept():
         table, condition, type_ = _joined(query, block)
         if len(samples) != 2:
-            told = f"joins two tables; samples: {len(samples)}; pass that of FROM and that of JOIN, in this order"
+            reason = f"joins two tables; samples: {len(samples)}; pass that of FROM and that of JOIN, in this order"
             if not samples[1:]:
-                told = f"{told}; a table of one row for each key, such as customers, needs no join: leave it out, and add [[lookup]] to the config (docs/lookups.md)"
-            raise query.refusal("join", block.joins[0], told)
+                reason = f"{reason}; a table of one row for each key, such as customers, needs no join: leave it out, and add [[lookup]] to the config (docs/lookups.md)"
+            raise query.refusal("join", block.joins[0], reason)
         left = input_of(query, samples[0], block.source, block.named, at="join.left.event")
         right = input_of(query, samples[1], table, block.named, at="join.right.event")
         sides = (
@@ -90,11 +90,11 @@ def _joined(query: Query, block: Block) -> tuple[Tokens, Tokens, str]:
     at = next(number for number, token in enumerate(first) if token.token_type == TokenType.JOIN)
     type_ = _TYPES.get(tuple(name_of(token) for token in first[:at]))
     if type_ is None:
-        told = "is neither an inner nor a left, right or full join; with a left join, the rows without a partner are SQL over the live view"
-        raise query.refusal("join", first, told)
+        reason = "is neither an inner nor a left, right or full join; with a left join, the rows without a partner are SQL over the live view"
+        raise query.refusal("join", first, reason)
     if len(block.joins) > 1:
-        told = "is a third table; a pipeline joins two, and another one behind it can join the next (a chain)"
-        raise query.refusal("join", block.joins[1], told)
+        reason = "is a third table; a pipeline joins two, and another one behind it can join the next (a chain)"
+        raise query.refusal("join", block.joins[1], reason)
     on = next(
         (number for number, token in enumerate(first) if token.token_type in (TokenType.ON, TokenType.USING)), None
     )
@@ -166,18 +166,18 @@ class _Reader:
         self._pairs.conditions = list(self._range.beyond())
         if self._pairs.conditions and self._pairs.type != "inner":
             with self._found.kept():
-                told = f"has a range of times that equal times do not meet, so that a pipeline has pairs which a {self._pairs.type} join shows without a partner; widen it"
-                raise self._query.refusal("on", self._condition, told)
+                reason = f"has a range of times that equal times do not meet, so that a pipeline has pairs which a {self._pairs.type} join shows without a partner; widen it"
+                raise self._query.refusal("on", self._condition, reason)
 
     def _check_outer(self, tokens: Tokens, of: set[int], *, is_on: bool) -> None:
         """Refuse an outer join's condition that does not choose messages; `of` are the sides that it reads."""
         kept = set(_KEPT[self._pairs.type])
         if kept and is_on and of <= kept and len(of) == 1:
-            told = f"is a condition of a {self._pairs.type} join on a side whose rows are all there; without it in ON, compare the columns in SQL over the live view"
-            raise self._query.refusal("on", tokens, told)
+            reason = f"is a condition of a {self._pairs.type} join on a side whose rows are all there; without it in ON, compare the columns in SQL over the live view"
+            raise self._query.refusal("on", tokens, reason)
         if kept and not is_on and (of != kept or len(kept) > 1):
-            told = f"is a condition on rows of a {self._pairs.type} join, and some have no partner; leave it out here, and write it in SQL over the live view"
-            raise self._query.refusal("where", tokens, told)
+            reason = f"is a condition on rows of a {self._pairs.type} join, and some have no partner; leave it out here, and write it in SQL over the live view"
+            raise self._query.refusal("where", tokens, reason)
 
     def _sides_of(self, tokens: Tokens) -> set[int]:
         """Return the numbers of the sides whose columns an expression reads."""
@@ -193,10 +193,10 @@ class _Reader:
         else:
             having = [n for n, side in enumerate(sides) if name.lower() in side.input.fields.scope.columns]
         if len(having) != 1:
-            told = (
+            reason = (
                 "is no column of either sample" if not having else "may be of either table; write its table before it"
             )
-            raise QueryError("column", f"{f'{table}.{name}' if table else name!r} {told}", self._query.place(token))
+            raise QueryError("column", f"{f'{table}.{name}' if table else name!r} {reason}", self._query.place(token))
         return having[0]
 
     def _parts(self, tokens: Tokens) -> tuple[Tokens, Tokens] | None:
@@ -219,8 +219,8 @@ class _Reader:
             types.append(fields.types[names[-1]])
         if types[0] != types[1]:
             left, right = (TYPE_NAMES.get(kind, kind) for kind in types)
-            told = f"compares {left} with {right}; cast one of them, so that both are of one type"
-            raise self._query.refusal("on", tokens, told)
+            reason = f"compares {left} with {right}; cast one of them, so that both are of one type"
+            raise self._query.refusal("on", tokens, reason)
         self._pairs.on.append(names[0] if names[0] == names[1] else f"{names[0]} = {names[1]}")
 
     def _show(self, item: Item) -> None:
@@ -233,16 +233,16 @@ class _Reader:
             return
         of = self._sides_of(item.tokens)
         if len(of) != 1:
-            told = (
+            reason = (
                 "computes with columns of both sides; select them by themselves, and compute in SQL over the live view"
             )
-            raise self._query.refusal("select", item.tokens, told)
+            raise self._query.refusal("select", item.tokens, reason)
         number = of.pop()
         side = self._pairs.sides[number]
         may_be_missing = 1 - number in _KEPT[self._pairs.type]
         if may_be_missing and not isinstance(item.tree, exp.Column):
-            told = f"computes with columns of a {self._pairs.type} join that may be missing; select them by themselves, and compute in SQL over the live view"
-            raise self._query.refusal("select", item.tokens, told)
+            reason = f"computes with columns of a {self._pairs.type} join that may be missing; select them by themselves, and compute in SQL over the live view"
+            raise self._query.refusal("select", item.tokens, reason)
         piece = side.input.fields.piece(item.tokens)
         name = item.name or piece.text
         self._show_column(side, side.input.fields.column(piece, name), name)

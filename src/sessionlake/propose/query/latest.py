@@ -92,8 +92,8 @@ class _Reader:
         """Yield an error for each clause that does not go with row_number."""
         for tokens in (block.group, *block.joins):
             if tokens:
-                told = "is in one query with row_number(); make a pipeline of the rows' numbers alone, and another one behind it (a chain)"
-                yield self._query.refusal("select", tokens, told)
+                reason = "is in one query with row_number(); make a pipeline of the rows' numbers alone, and another one behind it (a chain)"
+                yield self._query.refusal("select", tokens, reason)
 
     def _order(self, rank: Rank) -> None:
         """Take the first order as the event time, and a second one as the id, which decides between equal times."""
@@ -105,8 +105,8 @@ class _Reader:
             return
         column = self._input.fields.column(pieces[1], "tie")
         if len(pieces) > 2 or family_of(self._input.fields.types[column]) not in (NUMBER, TEXT):
-            told = "between updates of one time the greatest id decides; order by the time and one column of numbers or texts at most"
-            raise pieces[-1].error("order_by", f"{', '.join(piece.text for piece in pieces[1:])!r}: {told}")
+            reason = "between updates of one time the greatest id decides; order by the time and one column of numbers or texts at most"
+            raise pieces[-1].error("order_by", f"{', '.join(piece.text for piece in pieces[1:])!r}: {reason}")
         self._input.id = (column,)
 
     def _descending(self, tokens: Tokens) -> Tokens:
@@ -118,8 +118,8 @@ class _Reader:
             plain.pop()
         ordered = parsed(f"f() over (order by {self._query.said(tokens)})").find(exp.Ordered)
         if ordered is None or not plain or not ordered.args.get("desc") or ordered.args.get("nulls_first"):
-            told = "keeps another row than the latest one, which is all that a table keeps; write time desc"
-            raise self._query.refusal("order_by", tokens, told, word="order by")
+            reason = "keeps another row than the latest one, which is all that a table keeps; write time desc"
+            raise self._query.refusal("order_by", tokens, reason, word="order by")
         return plain
 
     def _outer_items(self) -> list[Item]:

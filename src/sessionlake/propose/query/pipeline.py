@@ -77,8 +77,8 @@ def _made(query: Query, samples: Sequence[Sample]) -> Made:
     if block.joins:
         return pairs_of(query, block, samples)
     if len(samples) > 1:
-        told = f"there are {len(samples)} samples, and the query reads one table; pass one, or join two"
-        raise QueryError("sample", told, query.place(block.start))
+        reason = f"there are {len(samples)} samples, and the query reads one table; pass one, or join two"
+        raise QueryError("sample", reason, query.place(block.start))
     if inner is not None and is_ranked(query, [inner]):
         return latest_of(query, block, inner, samples[0])
     if is_ranked(query, [block]):

@@ -135,8 +135,8 @@ class Range:
         found = distances_of(parsed(self.query.said(tokens)))
         columns = [column for one in found for column in (one.later, one.earlier)]
         if not found or not all(self.is_time(column, tokens) for column in columns):
-            told = f"compares both sides by neither an equality nor a range of times; {FORM}, and other conditions in SQL over the live view"
-            raise self.query.refusal("on", tokens, told)
+            reason = f"compares both sides by neither an equality nor a range of times; {FORM}, and other conditions in SQL over the live view"
+            raise self.query.refusal("on", tokens, reason)
         for distance in found:
             self._add(distance, tokens)
 

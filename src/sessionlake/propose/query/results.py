@@ -103,8 +103,8 @@ class Results:
         except QueryError as error:
             raise QueryError(error.key.replace("select", "having"), error.message, error.place) from error
         if value.type not in (pa.bool_(), pa.null()):
-            told = f"is of type {TYPE_NAMES.get(value.type, value.type)}, and a condition is needed; compare it"
-            raise self._query.refusal("having", tokens, told)
+            reason = f"is of type {TYPE_NAMES.get(value.type, value.type)}, and a condition is needed; compare it"
+            raise self._query.refusal("having", tokens, reason)
         return value.sql
 
     @property
@@ -165,8 +165,8 @@ class Results:
             if value is None and alias is not None and not node.table:
                 return self._computed(alias.tokens, wish)
             if value is None:
-                told = f"is no expression of GROUP BY, and no aggregate of docs/aggregates.md; {_ALLOWED}"
-                raise self._query.refusal("select", tokens, told)
+                reason = f"is no expression of GROUP BY, and no aggregate of docs/aggregates.md; {_ALLOWED}"
+                raise self._query.refusal("select", tokens, reason)
             return value
 
         return computed(self._query, tokens, of_call, of_column)

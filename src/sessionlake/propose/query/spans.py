@@ -38,8 +38,8 @@ def gap_of(query: Query, fields: Fields, tokens: Tokens, time: str) -> Gap:
     values = {words[0].start: (word, duration_of(query, words, "gap")) for word, words in _values(query, tokens)}
     default = next((micros for word, micros in values.values() if word == TokenType.ELSE), None)
     if default is None:
-        told = "a CASE without ELSE gives some events no gap, and Spark leaves these out; add ELSE, and their condition to WHERE"
-        raise QueryError("gap", f"{shown(query.said(tokens))!r}: {told}", query.place(tokens[0]))
+        reason = "a CASE without ELSE gives some events no gap, and Spark leaves these out; add ELSE, and their condition to WHERE"
+        raise QueryError("gap", f"{shown(query.said(tokens))!r}: {reason}", query.place(tokens[0]))
     longest = max(micros for _, micros in values.values())
     by = _case(query, fields, tokens, time, {start: interval(micros) for start, (_, micros) in values.items()})
     fields.places["session.gap_by"] = by.place

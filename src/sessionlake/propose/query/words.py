@@ -127,8 +127,8 @@ class Query:
             found = _once(Spark().tokenize(text))
             # sqlglot would only log that it can't read another statement.
             if found and found[0].token_type not in BEGINNINGS:
-                told = f"{found[0].text!r} begins no query; pass the SELECT alone, without the statement around it"
-                raise self.error("sql", told, self.place(found[0]))
+                reason = f"{found[0].text!r} begins no query; pass the SELECT alone, without the statement around it"
+                raise self.error("sql", reason, self.place(found[0]))
         except (SqlglotError, RecursionError) as error:
             raise self.not_sql(error) from error
         _ = self.tree  # Raises for a text that is not one query.
@@ -154,15 +154,15 @@ class Query:
         if unknown is not None:
             node, what = unknown
             start = start_of(node)
-            told = (
+            reason = (
                 f"{shown(unmasked(node.sql('spark')))!r} has {unmasked(what)!r}, which a pipeline has not; leave it out"
             )
-            raise QueryError("sql", told, self.place_at(start or 0))
+            raise QueryError("sql", reason, self.place_at(start or 0))
 
     def not_sql(self, error: SqlglotError | RecursionError) -> InvalidConfigError:
         """Return the error for a text that sqlglot can't read."""
-        told = _not_sql(error, _SPARKS if _FLINKS.search(self.text) else "correct it")
-        return self.error("sql", told, _place_of(error))
+        reason = _not_sql(error, _SPARKS if _FLINKS.search(self.text) else "correct it")
+        return self.error("sql", reason, _place_of(error))
 
     def error(self, key: str, message: str, place: Place) -> InvalidConfigError:
         """Return a single-place error."""

@@ -148,8 +148,8 @@ def _records_end(content: bytes, at: int, stop: int) -> int:
     """Return the end of the last whole record from `at` on and before `stop`; 0 if there is none."""
     if content.find(b'"', at, stop) < 0:
         return content.rfind(b"\n", at, stop) + 1 or content.rfind(b"\r", at, stop) + 1
-    found = _RECORDS.match(content, at, stop)
-    return found.end() if found and found.end() > at else 0
+    whole_records = _RECORDS.match(content, at, stop)
+    return whole_records.end() if whole_records and whole_records.end() > at else 0
 
 
 def split_header(records: Records) -> tuple[bytes, Records]:

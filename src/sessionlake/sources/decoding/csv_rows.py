@@ -90,11 +90,11 @@ def with_header(
 def _names(line: bytes) -> list[str]:
     """Name the columns; the first of two equal names has it."""
     try:
-        found = next(csv.reader([line.decode(errors="replace")]), [])
+        header = next(csv.reader([line.decode(errors="replace")]), [])
     except csv.Error as error:
         raise OSError(f"the header can't be read: {error}") from error
     names: dict[str, None] = {}
-    for position, name in enumerate(found):
+    for position, name in enumerate(header):
         names[f"{name}#{position + 1}" if name in names else name] = None
     return list(names)
 

@@ -130,10 +130,10 @@ def _check_bytes(body: Bytes, content: Bytes, starts: Positions, ends: Positions
 
 def _quotes(content: Bytes, starts: Positions, ends: Positions, each: int) -> Positions:
     """Return the places of the quotes, a row for each line."""
-    found = np.flatnonzero(content == _QUOTE)
-    if len(found) != len(starts) * each:
+    quote_places = np.flatnonzero(content == _QUOTE)
+    if len(quote_places) != len(starts) * each:
         raise _NotAlikeError
-    quotes = found.reshape(len(starts), each)
+    quotes = quote_places.reshape(len(starts), each)
     if (quotes[:, 0] < starts).any() or (quotes[:, -1] >= ends).any():
         raise _NotAlikeError
     return quotes

@@ -104,13 +104,13 @@ def _opened(source: str | bytes, columns: EventColumns) -> pq.ParquetFile:
 
 def _has_dictionary(file: pq.ParquetFile, name: str) -> bool:
     """Say whether a text column is a dictionary in the file, in row groups that are not small: a batch ends with each."""
-    found = file.metadata
-    if not found.num_row_groups or found.num_rows / found.num_row_groups < _LARGE_GROUP:
+    file_metadata = file.metadata
+    if not file_metadata.num_row_groups or file_metadata.num_rows / file_metadata.num_row_groups < _LARGE_GROUP:
         return False
-    places = [at for at in range(found.num_columns) if found.schema.column(at).path == name]
+    places = [at for at in range(file_metadata.num_columns) if file_metadata.schema.column(at).path == name]
     if len(places) != 1 or file.schema_arrow.field(name).type not in TEXTS:
         return False
-    return any(kind in _DICTIONARIES for kind in found.row_group(0).column(places[0]).encodings)
+    return any(kind in _DICTIONARIES for kind in file_metadata.row_group(0).column(places[0]).encodings)
 
 
 def _rows_at_once(source: str | bytes, file: pq.ParquetFile, wanted: list[str], groups: range) -> int:
@@ -118,9 +118,9 @@ def _rows_at_once(source: str | bytes, file: pq.ParquetFile, wanted: list[str], 
     most, schema = MAX_ROWS, file.metadata.schema
     places = [at for at in range(file.metadata.num_columns) if schema.column(at).path.split(".")[0] in wanted]
     for group in groups:
-        found = file.metadata.row_group(group)
-        chunks = [found.column(at) for at in places]
-        bytes_of_row = sum(chunk.total_uncompressed_size for chunk in chunks) / max(1, found.num_rows)
+        group_metadata = file.metadata.row_group(group)
+        chunks = [group_metadata.column(at) for at in places]
+        bytes_of_row = sum(chunk.total_uncompressed_size for chunk in chunks) / max(1, group_metadata.num_rows)
         names = [
             chunk.path_in_schema
             for chunk in chunks

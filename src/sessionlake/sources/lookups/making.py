@@ -81,16 +81,16 @@ class Making:
 
     def write(self, rows: pa.Table, uri: str) -> None:
         """Write a version's file with these rows, first under another name, so that an existing file is whole."""
-        found, here = self.dimension(rows), local_path(uri)
+        version, here = self.dimension(rows), local_path(uri)
         if here is None:
             system, path = file_system(uri)
             with system.open_output_stream(path) as sink:
-                found.write(sink)
+                version.write(sink)
             return
         Path(here).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         temporary = f"{here}.{uuid.uuid4().hex}{UNFINISHED}"
         with pa.OSFile(temporary, "wb") as sink:
-            found.write(sink)
+            version.write(sink)
         os.replace(temporary, here)  # noqa: PTH105 (over that of another attempt)
 
     def _gathered(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:

@@ -26,8 +26,8 @@ def disjoint(begin: Ints, end: Ints, new_key: Bools) -> tuple[Ints, Ints, Ints]:
     others = np.flatnonzero(~np.isin(key, some))
     # Row by row, for keys with overlaps only, and once a version: tables of validity have few of them.
     starts = np.append(np.flatnonzero(new_key), len(begin)).tolist()
-    found = [piece for one in some.tolist() for piece in _pieces(begin, end, starts[one], starts[one + 1])]
-    pieces = np.array(found, np.int64).reshape(-1, 3).T
+    cut_pieces = [piece for one in some.tolist() for piece in _pieces(begin, end, starts[one], starts[one + 1])]
+    pieces = np.array(cut_pieces, np.int64).reshape(-1, 3).T
     kept = (others, begin[others], end[others])
     row, begins, ends = (np.concatenate(pair) for pair in zip(kept, pieces, strict=True))
     order = np.lexsort((begins, key[row]))

@@ -64,8 +64,8 @@ class WithLookups:
         own = self.source.types([name for name in needed if name not in self.looked_up], identity)
         asked = {self.looked_up[name] for name in needed if name in self.looked_up}
         wanted = [self.types_of(section) for section in self.config.lookup if section.name in asked]
-        found = {name: type_ for types in wanted for name, type_ in types.items()}
-        return {name: found[name] if name in self.looked_up else own[name] for name in needed}
+        wanted_types = {name: type_ for types in wanted for name, type_ in types.items()}
+        return {name: wanted_types[name] if name in self.looked_up else own[name] for name in needed}
 
     def decoder(self, columns: EventColumns) -> Decoder:
         """Return the decoder of the source."""
