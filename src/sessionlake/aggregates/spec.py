@@ -119,8 +119,8 @@ class _Parser:
         given = call.arguments
         least = function.columns if function.least is None else function.least
         if len(given) < least:
-            reason = "column" if not given else "second column"
-            raise self._error(f"names no {reason}; write '{function.example(call.name)}'")
+            missing = "column" if not given else "second column"
+            raise self._error(f"names no {missing}; write '{function.example(call.name)}'")
         if given and not function.columns:
             raise self._error(f"takes no column; write '{call.name}()'")
         return given[: function.columns]
@@ -129,10 +129,10 @@ class _Parser:
         """Return the literals after the columns; `called` is the function's name in the text, which may be an alias."""
         if len(given) > len(function.literals):
             count = "one column only" if function.columns == 1 else f"{function.columns} columns only"
-            reason = count if not function.literals else f"{len(function.literals)} arguments after the column"
+            allowed = count if not function.literals else f"{len(function.literals)} arguments after the column"
             more = given[len(function.literals)]
             raise ConfigError(
-                f"{self._setting}: {call.name} takes {reason}; remove {more.text!r}{self._place(more.at)}"
+                f"{self._setting}: {call.name} takes {allowed}; remove {more.text!r}{self._place(more.at)}"
             )
         found = []
         for i, literal in enumerate(function.literals):

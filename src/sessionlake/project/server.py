@@ -86,8 +86,8 @@ def _own(board: Board) -> App:
             case path if path == ALIVE:
                 await _send(send, 200, b'{"alive":true}', json)
             case path:
-                reason = {"error": f"path: {path[:200]!r} is not served; ask /, {STATE} or /p/NAME/"}
-                await _send(send, 404, to_json(reason), json)
+                told = {"error": f"path: {path[:200]!r} is not served; ask /, {STATE} or /p/NAME/"}
+                await _send(send, 404, to_json(told), json)
 
     return application
 
