@@ -16,7 +16,7 @@ LIVE = "_live"
 KEY, NAME = "key", "_name"
 """The key's column, and the prefix of the columns that name a row together with it."""
 _HELD_BYTES = 64 << 20
-"""So many bytes of versions are held, or as many as the last newest versions had, before the next search for the newest."""
+"""This number of bytes of versions is held, or as many as the last newest versions had, before the next search for the newest."""
 
 
 def newest(pieces: Iterable[pa.Table]) -> pa.Table:

@@ -74,7 +74,7 @@ DEFAULTS: Mapping[str, str] = {
     "spark.sql.execution.arrow.maxBytesPerBatch": "67108864",
     # Delta's default of 50 partitions suits logs of many millions of files.
     "spark.databricks.delta.snapshotPartitions": "2",
-    # Spark lists more than 32 paths by a job with a task for each path, up to this number. VACUUM uses so many tasks
+    # Spark lists more than 32 paths by a job with a task for each path, up to this number. VACUUM uses this number of tasks
     # even for a table of ten files.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "32",
     "spark.ui.enabled": "false",

@@ -32,7 +32,7 @@ _VALUES: tuple[tuple[Callable[[pa.DataType], bool], tuple[Any, ...]], ...] = (
     (pa.types.is_date, (date(2026, 1, 31), date(2026, 2, 1))),
     (pa.types.is_binary, (b"a", b"b")),
 )
-"""Made-up values of rows, by type; nulls stand beside them."""
+"""Made-up values of rows, by type, with nulls among them."""
 
 
 def law_problems(config: Config, sources: Mapping[str, Source], events: pa.Table | None = None) -> list[Problem]:

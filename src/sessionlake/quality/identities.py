@@ -1,4 +1,4 @@
-"""Identities of batches, beside the events that they counted (docs/rules.md, rules 221 and 226)."""
+"""Identities of batches, next to the events that they counted (docs/rules.md, rules 221 and 226)."""
 
 from collections.abc import Callable
 

@@ -363,7 +363,7 @@ class Run:
         return low
 
     def reach(self, start: int, stop: int, bytes_: int) -> tuple[int, bool]:
-        """Return the end of the first rows that have at most so many bytes of keys and values together, but at least one row.
+        """Return the end of the first rows with at most `bytes_` of keys and values together, but at least one row.
 
         Also say whether this row has more.
         """

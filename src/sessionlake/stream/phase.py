@@ -1,4 +1,4 @@
-"""The phase of a pipeline's driver, in a file beside its lock, for outside observers."""
+"""The phase of a pipeline's driver, in a file next to its lock, for outside observers."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

@@ -51,7 +51,7 @@ class Changelog:
     state_changelogs: tuple["Changelog", ...] = ()
     """The changelogs of the state, if it is not the rows that are sent."""
     key_columns: tuple[str, ...] = ()
-    """The columns behind a key of several columns, beside it in rows. Tables of 0.2 may lack them."""
+    """The columns behind a key of several columns, next to it in rows. Tables of 0.2 may lack them."""
 
     @property
     def counts(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""How far the topic of [sink.kafka] is, by numbered files beside the pipeline's checkpoint: the last file counts, and no broker is asked.
+"""How far the topic of [sink.kafka] is, by numbered files next to the pipeline's checkpoint: the last file counts, and no broker is asked.
 
 Other sinks that can't hold their own position have such files, too. Light: `status` reads them without Spark.
 """

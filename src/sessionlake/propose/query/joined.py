@@ -152,7 +152,7 @@ class _Reader:
         return self._pairs
 
     def _set_range(self, same_times: list[Tokens]) -> None:
-        """Take the range. Alone, equal times are a range; beside another range they are equal columns."""
+        """Take the range. Alone, equal times are a range; with another range they are equal columns."""
         with self._found.kept():
             is_range = not any(self._range.times)
             for tokens in same_times:

@@ -1,6 +1,6 @@
 """Events on their way to the shard that knows duplicates: which go, as which columns, and the hash of an event's identity.
 
-The identity is input, key and id. Its time is beside its hash, in stores and in tables.
+The identity is input, key and id. Its time is next to its hash, in stores and in tables.
 """
 
 import secrets
