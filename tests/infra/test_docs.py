@@ -54,10 +54,35 @@ def test_links_and_paths_that_lead_nowhere_are_found() -> None:
     assert list(broken(ROOT / "README.md", text)) == found
 
 
-def test_cited_rules_are_in_the_page() -> None:
-    rules = {
-        int(number) for number in re.findall(r"^## Rule (\d+):", (ROOT / "docs" / "rules.md").read_text(), re.MULTILINE)
+def rules_by_page() -> dict[str, list[int]]:
+    """Return the numbers of each page's rules, in its order."""
+    return {
+        page.name: [int(number) for number in re.findall(r"^##+ Rule (\d+):", page.read_text(), re.MULTILINE)]
+        for page in sorted((ROOT / "docs" / "rules").glob("*.md"))
     }
+
+
+def numbers_in(text: str) -> set[int]:
+    """Return the numbers that a list such as `1, 8, 10 to 12` names, ends included."""
+    spans = re.findall(r"(\d+)(?: to (\d+))?", text)
+    return {number for first, last in spans for number in range(int(first), int(last or first) + 1)}
+
+
+def test_a_rule_is_in_one_page() -> None:
+    numbers = [number for page in rules_by_page().values() for number in page]
+    assert len(numbers) == len(set(numbers)) >= 191
+
+
+def test_the_index_names_the_page_of_each_rule() -> None:
+    index = (ROOT / "docs" / "rules.md").read_text()
+    rows = dict(re.findall(r"^\| \[[^\]]+\]\(rules/([\w-]+\.md)\).*\| ([\d, to]+) \|$", index, re.MULTILINE))
+    assert {page: numbers_in(text) for page, text in rows.items()} == {
+        page: set(numbers) for page, numbers in rules_by_page().items()
+    }
+
+
+def test_cited_rules_are_in_a_page() -> None:
+    rules = {number for numbers in rules_by_page().values() for number in numbers}
     cited = {
         (int(number), file)
         for file in SOURCES
