@@ -12,23 +12,20 @@ import numpy as np
 import pyarrow as pa
 
 from sessionlake.columnar.arrays import Ints
-from sessionlake.config.durations import MINUTE_US, parse_duration
 from sessionlake.engine.operator import Operator, Piece, add_stats
 from sessionlake.errors import BackPressureError, ConfigError, StoreError
 from sessionlake.local.columns import Types, declared_types, types_in, types_of
 from sessionlake.local.rows import Row, event_rows, plain_rows, table_rows
 from sessionlake.local.shards import LocalShards
 from sessionlake.local.stream import LocalBatch, LocalStream
-from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.decoded import plain
 from sessionlake.sources.decoding.rows import Origin, Rows
-from sessionlake.sources.decoding.tables import TableDecoder
 from sessionlake.sources.record_columns import OFFSET, PARTITION
 from sessionlake.standalone.batching import MessageBatch
 from sessionlake.standalone.checkpoint import NAME, opened_database, read_checkpoint
 from sessionlake.standalone.outbox import Downstream, Outbox
 from sessionlake.store.buffered import Part
-from sessionlake.stream.ingest import DEAD, DEAD_LETTER, DROP, EventSpec
+from sessionlake.stream.ingest import DEAD
 from sessionlake.stream.outputs import LATE
 from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.schemas import PARTLY
@@ -53,26 +50,6 @@ class Chunk:
     """The input's."""
     partition: int
     rows: Rows
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """The rules by which messages are refused, the same for every operator and as in a pipeline."""
-
-    beyond_retention: str
-    max_future_skew_us: int
-
-    @classmethod
-    def of(cls, beyond_retention: str, max_future_skew: str | None, skew_us: int) -> Self:
-        """Return the rules that the arguments give; `skew_us` is the operator's default for `max_future_skew`, a minute at least."""
-        if beyond_retention not in (DEAD_LETTER, DROP):
-            raise ConfigError(f"beyond_retention: {beyond_retention!r} is unknown; write {DEAD_LETTER} or {DROP}")
-        given = None if max_future_skew is None else parse_duration(max_future_skew, "max_future_skew")
-        return cls(beyond_retention, max(skew_us, MINUTE_US) if given is None else given)
-
-    def events(self, columns: EventColumns, *, archive: bool = False) -> EventSpec:
-        """Return an input with these columns."""
-        return EventSpec(TableDecoder(columns, None), self.beyond_retention, self.max_future_skew_us, archive)
 
 
 class Standalone(ABC, Generic[_O]):
