@@ -12,6 +12,7 @@ import pytest
 from sessionlake import CountWindows, HoppingWindows, SessionWindows, TumblingWindows
 from sessionlake.errors import ConfigError, NotKeptError, SessionlakeError, StoreError, StoreHeldError
 from sessionlake.standalone import Emit, JoinWindow, WindowedAggregator
+from sessionlake.standalone.checkpoint import opened_database, read_checkpoint
 
 WINDOWS = TumblingWindows.of("1 minute").until("1 hour")
 
@@ -60,6 +61,33 @@ def test_a_directory_is_of_one_definition(tmp_path: Path) -> None:
         f"schema: 'v' is double, and was int64 in {str(path)!r}; open it with that, or choose another directory"
     )
     aggregator(path, schema={"v": "long"}).close()
+
+
+def test_the_settings_in_a_joins_directory_are_those_of_earlier_versions(tmp_path: Path) -> None:
+    windows = {"kind": "tumbling", "size": "1 minute", "offset": "3 s", "retention": "1 hour", "schema": {"v": "long"}}
+    emit = Emit(early="off", full="close", late="5 s", tick_offset="2 s")
+    sides = {"left": {"name": "a"}, "right": {"name": "b", "columns": ["v"]}}
+    with JoinWindow(tmp_path / "j", on=["id"], emit=emit, **windows, **sides) as run:
+        run.flush()
+    saved = read_checkpoint(opened_database(tmp_path / "j"), tmp_path, lambda made: made).definition
+    assert saved == {
+        "layout": 2,
+        "on": [["id", "id"]],
+        "by": "time",
+        "kind": "tumbling",
+        "left.name": "a",
+        "right.name": "b",
+        "right.columns": ["v"],
+        "size": 60_000_000,
+        "advance": 0,
+        "offset": 3_000_000,
+        "gap": 0,
+        "idle_us": 60_000_000,
+        "grace_us": 3_540_000_000,
+        "retention_us": 3_600_000_000,
+        "retention_count": 0,
+        "emit": {"early": "off", "full": "close", "late": 5_000_000, "tick_offset": 2_000_000},
+    }
 
 
 def test_a_directory_that_holds_something_else(tmp_path: Path) -> None:
