@@ -2,32 +2,32 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 
 from sessionlake.columnar.arrays import plain_text
-from sessionlake.config.durations import retention_of
+from sessionlake.config.durations import parse_duration, retention_of
+from sessionlake.config.equal_columns import cast_columns
 from sessionlake.local.columns import type_of
 from sessionlake.local.rows import Row, event_rows
-from sessionlake.local.source import local_operator, local_tables
 from sessionlake.local.stream import LocalBatch
 from sessionlake.operators.joins.control import RESTATE, TOMBSTONE
 from sessionlake.operators.joins.local_tables import JoinTables
 from sessionlake.operators.joins.operator import Joiner
-from sessionlake.operators.joins.spec import POSITION, SIDE, SLIDING
+from sessionlake.operators.joins.spec import POSITION, SIDE, SLIDING, JoinSpec, Side
 from sessionlake.operators.shared.sides.columns import packed
+from sessionlake.operators.shared.sides.equality import comparable, equal_types
 from sessionlake.operators.shared.sides.names import LEFT, RIGHT, SIDES
+from sessionlake.operators.shared.sides.section import pairs_on
+from sessionlake.operators.shared.windowing.policies import BATCH, END, OFF, Policies
+from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.rows import Origin, Rows
-from sessionlake.standalone.contents import join_config
 from sessionlake.stream.ingest import DEAD, DEAD_LETTER, judge
 from sessionlake.stream.outputs import LATE
 from sessionlake.stream.watermark import NO_WATERMARK
 from sessionlake.testing.local import OperatorHarness
 from sessionlake.warehouse.schemas import CORRECTIONS_SCHEMA, TIME
-
-_EVER = "106000 days"
-"""By default rows may be any time ahead of a batch's clock."""
 
 
 @dataclass(frozen=True)
@@ -100,25 +100,24 @@ class JoinHarness(OperatorHarness[Joiner, JoinTables]):
         schema: Mapping[str, str] | None = None,
         retention_time: str | None = None,
     ) -> None:
-        self._config = join_config(
-            {LEFT: left, RIGHT: right},
-            {"early": early, "full": full, "late": late, "unmatched": None if type == "inner" else unmatched},
-            max_future_skew or _EVER,
-            on=list(on),
-            by=by,
-            kind=kind,
-            type=type,
-            size=size or None,
-            advance=advance or None,
-            offset=offset or None,
-            gap=gap or None,
-            grace=grace,
-            retention=retention_of(retention, retention_time),
-            retention_count=retention_count or None,
-            idle=idle,
-            beyond_retention=beyond_retention,
+        self._is_graced = grace is not None
+        self._on, self._casts = pairs_on("on", on), tuple(map(cast_columns, on))
+        self._sides = {LEFT: left, RIGHT: right}
+        self._settings: dict[str, Any] = {
+            "by": by,
+            "kind": kind,
+            "outer": {"inner": (), "full": SIDES}.get(type, (type,)),
+            "unmatched": unmatched,
+            **{n: _length(v) for n, v in {"size": size, "advance": advance, "offset": offset, "gap": gap}.items()},
+            "grace_us": 0 if grace is None else parse_duration(grace),
+            "retention_us": parse_duration(retention_of(retention, retention_time) or "0 seconds"),
+            "retention_count": retention_count,
+            "idle_us": parse_duration(idle),
+            "emit": _policies(early, full, late),
+        }
+        super().__init__(
+            JoinTables(), shards, beyond_retention=beyond_retention, max_future_skew=max_future_skew, schema=schema
         )
-        super().__init__(local_tables(self._config), shards, schema=schema)
 
     def process(self, left: Sequence[Row], right: Sequence[Row], clock_us: int = 0) -> JoinOutput:
         """Run one micro-batch at a time of the clock."""
@@ -168,11 +167,9 @@ class JoinHarness(OperatorHarness[Joiner, JoinTables]):
 
     def emit(self, early: str, late: str, full: str | None = None) -> None:
         """Go on with other policies, as a run with another config does: stores are laid out again."""
-        section: Any = self._config.section
-        changed = type(section.emit)(early=early, full=full, late=late)
-        self._config = self._config.model_copy(update={"section": section.model_copy(update={"emit": changed})})
+        self._settings["emit"] = _policies(early, full, late)
         if self._operator is not None:
-            self._operator = Joiner(replace(self._operator.spec, emit=changed.policies))
+            self._operator = Joiner(replace(self._operator.spec, emit=self._settings["emit"]))
             self.lose_stores()
 
     def joins(self) -> list[dict[str, Any]]:
@@ -183,13 +180,32 @@ class JoinHarness(OperatorHarness[Joiner, JoinTables]):
         return self._joiner(dict.fromkeys(SIDES, rows))
 
     def _joiner(self, rows: Mapping[str, Sequence[Row]]) -> Joiner:
-        sides: Mapping[str, Any] = self._config.section.sides
-        types: dict[str, dict[str, pa.DataType]] = {}
-        for side, some in rows.items():
-            names = ("time_us", *self._config.keys[side], *sides[side].columns)
-            types[side] = {n: type_of(n, some) for n in names if any(row.get(n) is not None for row in some)}
-            types[side] |= self._declared
-        return cast("Joiner", local_operator(self._config, types))
+        sides = {}
+        fields = {side: {pair[at] for pair in self._on} for at, side in enumerate(SIDES)}
+        inferred = {
+            side: {name: type_of(name, some) for name in fields[side] if any(row.get(name) is not None for row in some)}
+            for side, some in rows.items()
+        }
+        known = equal_types(self._on, {side: {**inferred.get(side, {}), **self._declared} for side in SIDES})
+        for at, side in enumerate(SIDES):
+            given = self._sides[side]
+            keys = [pair[at] for pair in self._on]
+            names = tuple(given.get("columns", ()))
+            found = {n: known[side].get(n) or type_of(n, rows.get(side, ())) for n in (*keys, *names)}
+            columns = EventColumns(
+                keys[0] if keys else None,
+                "time_us",
+                "us",
+                None,
+                names,
+                {**found, "time_us": pa.int64()},
+                further_keys=tuple(keys[1:]),
+            )
+            size = given.get("size")
+            sides[side] = Side(given["name"], None if size is None else _length(size), names, self._events(columns))
+        left, right = comparable("on", self._on, self._casts, sides[LEFT], sides[RIGHT])
+        spec = JoinSpec(self._on, left, right, **self._settings)
+        return Joiner(spec if self._is_graced else replace(spec, grace_us=spec.default_grace_us))
 
     def _chunks(self, side: str, rows: Sequence[Row]) -> Iterator[Rows]:
         columns = self._build().columns(side)
@@ -217,3 +233,12 @@ class JoinHarness(OperatorHarness[Joiner, JoinTables]):
 
         late, dead = named(batch.tables(LATE), POSITION), named(batch.asides(DEAD), "reason")
         return JoinOutput([dict(row) for row in batch.changes], late, dead, batch.stats)
+
+
+def _length(value: str | int) -> int:
+    return value if isinstance(value, int) else parse_duration(value)
+
+
+def _policies(early: str, full: str | None, late: str) -> Policies:
+    first, second = (text if text in (OFF, BATCH) else parse_duration(text) for text in (early, late))
+    return Policies(first, full or END, second)
