@@ -55,7 +55,7 @@ ALLOWED = {
     "jobs/forget/": ("'count'", "'table'", "columns of a search through tables"),
     "jobs/compact/": ("'count'", "a column of Spark"),
     "jobs/registry.py": ("'table'", "an option"),
-    "standalone/join_settings.py": ("'count'", "the axis of a join"),
+    "standalone/contents.py": ("'count'", "'join'", "'window'", "sections of the configs that it makes"),
     "standalone/": ("sessionlake.operators", "the documented classes for one operator each; `Pipeline` runs any"),
     "testing/": (
         "sessionlake.operators",

@@ -10,12 +10,12 @@ from sessionlake.config.load import Config, parse_config
 from sessionlake.config.store_engines import FILES, StoreEngine
 from sessionlake.engine.operator import BatchContext
 from sessionlake.engine.shard import ShardTask
+from sessionlake.local.rows import event_rows
 from sessionlake.local.shards import LocalShards
 from sessionlake.operators.sessions.mapper import split_events
 from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.stream.watermark import advanced
 from sessionlake.testing import SessionizerHarness
-from sessionlake.testing.rows import event_rows
 from sessionlake.warehouse.batch_commit import BatchCommit, Places, Settings
 from sessionlake.warehouse.history import user_metadata
 

@@ -12,6 +12,7 @@ import pytest
 from sessionlake import CountWindows, HoppingWindows, SessionWindows, TumblingWindows
 from sessionlake.errors import ConfigError, NotKeptError, SessionlakeError, StoreError, StoreHeldError
 from sessionlake.standalone import Emit, JoinWindow, WindowedAggregator
+from sessionlake.standalone.checkpoint import opened_database, read_checkpoint
 
 WINDOWS = TumblingWindows.of("1 minute").until("1 hour")
 
@@ -62,6 +63,33 @@ def test_a_directory_is_of_one_definition(tmp_path: Path) -> None:
     aggregator(path, schema={"v": "long"}).close()
 
 
+def test_the_settings_in_a_joins_directory_are_those_of_earlier_versions(tmp_path: Path) -> None:
+    windows = {"kind": "tumbling", "size": "1 minute", "offset": "3 s", "retention": "1 hour", "schema": {"v": "long"}}
+    emit = Emit(early="off", full="close", late="5 s", tick_offset="2 s")
+    sides = {"left": {"name": "a"}, "right": {"name": "b", "columns": ["v"]}}
+    with JoinWindow(tmp_path / "j", on=["id"], emit=emit, **windows, **sides) as run:
+        run.flush()
+    saved = read_checkpoint(opened_database(tmp_path / "j"), tmp_path, lambda made: made).definition
+    assert saved == {
+        "layout": 2,
+        "on": [["id", "id"]],
+        "by": "time",
+        "kind": "tumbling",
+        "left.name": "a",
+        "right.name": "b",
+        "right.columns": ["v"],
+        "size": 60_000_000,
+        "advance": 0,
+        "offset": 3_000_000,
+        "gap": 0,
+        "idle_us": 60_000_000,
+        "grace_us": 3_540_000_000,
+        "retention_us": 3_600_000_000,
+        "retention_count": 0,
+        "emit": {"early": "off", "full": "close", "late": 5_000_000, "tick_offset": 2_000_000},
+    }
+
+
 def test_a_directory_that_holds_something_else(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("mine")
     assert "holds 'letter.txt' and is no store" in line(lambda: aggregator(tmp_path), StoreError)
@@ -84,19 +112,19 @@ def test_a_type_that_nobody_tells(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"emit": Emit(early="1 minut")}, "emit.early: '1 minut' is no policy; write 'off' or 'batch', or a period as in '10 seconds'"),
-        ({"emit": Emit(late="0 seconds")}, "emit.late: '0 seconds' is no period; write 'batch' to send changes at once"),
-        ({"emit": Emit(full="now")}, "emit.full: 'now' is no policy; write 'end' or 'close'"),
+        ({"emit": Emit(late="0 seconds")}, "emit.late: '0 seconds' is no period; write 'batch' to send changes with each batch"),
+        ({"emit": Emit(full="now")}, "emit.full: 'now' is not allowed; write 'end' or 'close'"),
         ({"emit": Emit(full="close", late="batch")}, "emit.late: 'batch' does not go with full = 'close', "),
         ({"beyond_retention": "emit"}, "beyond_retention: 'emit' is unknown; write dead_letter or drop"),
         ({"keep_messages": 5}, "keep_messages: 5 is of windows by count; by time write True, for the retention"),
         ({"time": None}, "time: None goes with windows by count; write the column of the event time"),
         ({"schema": {"v": "int"}}, "schema: v: 'int' is unknown; write "),
-        ({"definition": WINDOWS.until("1 second")}, "until: '1s' is shorter than size and grace ask for; write '1min' or longer"),
-        ({"definition": HoppingWindows.of("1 minute", "2 minutes")}, "advance: '2min' must be longer than zero and at most the size"),
-        ({"definition": HoppingWindows.of("1 day", "1 s 1 us").until("2 days")}, "advance: '1s 1us' cuts windows into "),
+        ({"definition": WINDOWS.until("1 second")}, "until: '1 second' is shorter than size and grace ask for; write '1 minute' or longer"),
+        ({"definition": HoppingWindows.of("1 minute", "2 minutes")}, "advance: '2 minutes' must be longer than zero and at most the size"),
+        ({"definition": HoppingWindows.of("1 day", "1 s 1 us").until("2 days")}, "advance: '1 second 1 microsecond' cuts windows of '1 day' into "),
         ({"definition": CountWindows.of(3), "keep_messages": True}, "keep_messages: True says not how many; by count write "),
-        ({"definition": CountWindows.of(3), "emit": Emit(late="batch")}, "emit.late: 'batch' is of windows by time, and these are by count; "),
-        ({"definition": SessionWindows.with_gap("1 s"), "emit": Emit(early="batch")}, "emit.early: 'batch' is of windows; sessions by time "),
+        ({"definition": CountWindows.of(3), "emit": Emit(late="batch")}, "emit.late: is not used with by = 'count'; remove it"),
+        ({"definition": SessionWindows.with_gap("1 s"), "emit": Emit(early="batch")}, "emit: is of windows; sessions by time are sent with every change, leave it out"),
     ],
 )  # fmt: skip
 def test_aggregators_that_cannot_be(tmp_path: Path, options: dict[str, Any], message: str) -> None:
@@ -107,21 +135,21 @@ def test_aggregators_that_cannot_be(tmp_path: Path, options: dict[str, Any], mes
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kind": "outer"}, "kind: 'outer' is unknown; write sliding, tumbling, hopping, session"),
-        ({"retention": None}, "retention: is missing, or shorter than sizes and grace ask for; write '2min' or more"),
-        ({"grace": "59 minutes"}, "retention: is missing, or shorter than sizes and grace ask for; write '1h 1min' or more"),
-        ({"retention_count": 5, "left": {"name": "a"}}, "retention_count: is needed only with sizes on both sides, or with windows; here any stored message may have partners, leave it out"),
-        ({"left": {"name": "a", "size": 3}}, "left.size: 3 is no duration; write one, as in '1 minute'"),
-        ({"left": {"name": "b", "size": "1 s"}}, "right.name: 'b' is that of left, too; write another one"),
-        ({"left": {"size": "1 s"}}, "left: 'name' is missing; write name, size, columns and time"),
+        ({"kind": "outer"}, "kind: 'outer' is not allowed; write 'sliding', 'tumbling', 'hopping' or 'session'"),
+        ({"retention": None}, "retention: is missing; joins by time need one"),
+        ({"grace": "59 minutes"}, "retention: '1 hour' is shorter than sizes and grace ask for; write '1 hour 1 minute' or more"),
+        ({"retention_count": 5, "left": {"name": "a"}}, "retention_count: is needed only with sizes on both sides, or with windows; here any stored message may have partners, remove it"),
+        ({"left": {"name": "a", "size": 3}}, "left.size: '3' is not a duration; write a number and a unit, as in '30 minutes'"),
+        ({"left": {"name": "b", "size": "1 s"}}, "right.name: 'b' is the left side's name too; write another one"),
+        ({"left": {"size": "1 s"}}, "left.name: is missing; add it to the config"),
         ({"left": {"name": "a", "column": ["v"]}}, "left: 'column' is unknown; write name, size, columns and time"),
-        ({"left": {"name": "a"}, "right": {"name": "b"}}, "left.size: both sides have none; give one of them a size"),
-        ({"left": {"name": "a", "size": "unbounded"}, "right": {"name": "b", "size": "unbounded"}}, "left.size: both sides have none; give one of them a size"),
-        ({"kind": "tumbling"}, "size: is missing; tumbling joins need it"),
-        ({"gap": "1 s"}, "gap: is not of sliding joins; leave it out"),
+        ({"left": {"name": "a"}, "right": {"name": "b"}}, "right.size: 'unbounded' stands on both sides; write a length on one of them"),
+        ({"left": {"name": "a", "size": "unbounded"}, "right": {"name": "b", "size": "unbounded"}}, "right.size: 'unbounded' stands on both sides; write a length on one of them"),
+        ({"kind": "tumbling"}, "size: is missing; tumbling joins need one"),
+        ({"gap": "1 s"}, "gap: is of other joins than sliding ones; remove it"),
         ({"on": ["= id"]}, "on: '= id' names no fields; write 'id', or 'order_id = id'"),
         ({"emit": Emit(full="end", early="off")}, "emit.full: 'end' is of tumbling and hopping joins, and this one is sliding, "),
-        ({"emit": Emit(full="now", early="off")}, "emit.full: 'now' is no policy; write 'end' or 'close'"),
+        ({"emit": Emit(full="now", early="off")}, "emit.full: 'now' is not allowed; write 'end' or 'close'"),
         ({"emit": Emit(early="off")}, "emit.early: 'off' sends no pair before its window is full; write emit.full = 'end' or 'close', too"),
         ({"emit": Emit(late="off")}, "emit.late: 'off' is no policy; write 'batch', or a period as in '10 seconds'"),
     ],

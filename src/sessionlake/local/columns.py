@@ -1,4 +1,4 @@
-"""Which columns of messages are read, and their types: declared, or those of the first values."""
+"""The columns of messages to read, and the column types: declared, or by the first values."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -18,7 +18,7 @@ Types = Mapping[str, pa.DataType]
 
 
 def declared_types(schema: Mapping[str, str] | None) -> dict[str, pa.DataType]:
-    """Return the types that a `schema` declares; ConfigError for an unknown one."""
+    """Return the types of a `schema`; ConfigError for an unknown type."""
     for name, type_ in (schema or {}).items():
         if type_ not in COLUMN_TYPES:
             raise ConfigError(f"schema: {name}: {type_!r} is unknown; write {', '.join(COLUMN_TYPES)}")
@@ -36,7 +36,7 @@ def type_of(name: str, rows: Sequence[Row]) -> pa.DataType:
 
 
 def types_in(message: Row) -> dict[str, pa.DataType]:
-    """Return the types of the values of one message; values for which Arrow has no type are left out."""
+    """Return the types of a message's values, except values without an Arrow type."""
     found: dict[str, pa.DataType] = {}
     for name, value in message.items():
         with suppress(pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
@@ -67,7 +67,7 @@ def aggregated(
     columns: Sequence[str] = (),
     others: Sequence[str] = (),
 ) -> tuple[tuple[Aggregate, ...], EventColumns, Shape]:
-    """Return aggregates, the columns that are read (those of the aggregates, and `columns`), and what is computed of them.
+    """Return aggregates, the columns to read (for the aggregates, and `columns`), and the computed columns.
 
     A column without a type has whole numbers. `others` are further columns of messages: a user's class that names no
     columns reads all of it.

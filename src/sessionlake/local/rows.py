@@ -1,4 +1,4 @@
-"""Plain messages, dicts or a table, as the rows that a source gives."""
+"""Plain messages, dicts or a table, as a source's rows."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ Row = Mapping[str, Any]
 
 
 def event_rows(wanted: EventColumns, events: Sequence[tuple[int, Row]], origin: Origin | None = None) -> Rows:
-    """Return messages as a source would, each with its place in the given sequence, which identifies it in the outputs."""
+    """Return messages as a source would, each with a place in the given sequence. The place identifies the message in the outputs."""
     errors: list[str | None] = [None] * len(events)
     columns = {}
     for name in wanted.needed:
@@ -44,7 +44,7 @@ def event_rows(wanted: EventColumns, events: Sequence[tuple[int, Row]], origin: 
 
 
 def table_rows(wanted: EventColumns, table: pa.Table, places: Ints, origin: Origin | None = None) -> Rows:
-    """Return the rows of a table at some places as a source would; ConfigError for a column that is missing or of another type."""
+    """Return a table's rows at some places as a source would; ConfigError for a missing column, or a wrong type."""
     columns = {}
     for name in wanted.needed:
         if name not in table.column_names:
@@ -61,7 +61,7 @@ def table_rows(wanted: EventColumns, table: pa.Table, places: Ints, origin: Orig
 
 
 def plain_rows(table: pa.Table, of: Changelog | None = None) -> list[dict[str, Any]]:
-    """Return rows of a changelog without states, with times in microseconds; those of `of` with the columns of their key."""
+    """Return a changelog's rows without states, with times in microseconds; with `of`, also the key's columns."""
     if of is not None:
         table = keyed_rows(table, of.key, of.key_columns)
     return latest_rows.plain_rows(table.select([name for name in table.column_names if name != "state"]))
@@ -69,7 +69,7 @@ def plain_rows(table: pa.Table, of: Changelog | None = None) -> list[dict[str, A
 
 @dataclass(frozen=True)
 class Datetimes:
-    """The form that datetimes in rows have: those of UTC that name their zone, or those that name none."""
+    """The form of datetimes in rows: UTC with a zone, or without a zone."""
 
     zone: tzinfo | None
 
@@ -81,7 +81,7 @@ class Datetimes:
         return None if first is None else cls(None if first.tzinfo is None else UTC)
 
     def shown(self, rows: list[dict[str, Any]], table: pa.Table) -> list[dict[str, Any]]:
-        """Return plain rows of a table with datetimes for its times; those that Python has no datetime for stay microseconds."""
+        """Return a table's plain rows with datetimes for times. Times outside Python's datetimes stay microseconds."""
         times = {field.name for field in table.schema if pa.types.is_timestamp(field.type)}
         return [{name: self._of(value) if name in times else value for name, value in row.items()} for row in rows]
 
@@ -104,7 +104,7 @@ def micros_of(time: int | datetime) -> int:
 
 
 def _table(columns: Mapping[str, pa.Array], rows: int) -> pa.Table:
-    """Return columns as a table; one that has none would have no rows."""
+    """Return columns as a table. Without columns a table would have no rows."""
     return pa.table(dict(columns) if columns else {"": pa.nulls(rows)})
 
 

@@ -26,15 +26,15 @@ from sessionlake.engine.operator import (
 )
 
 Answer = Callable[[pa.Table], pa.Table]
-"""Returns the rows (key, ...) that shards asked for."""
+"""Returns the rows (key, ...) by a request of shards."""
 KEY, TIME_US = "key", "time_us"
 """The columns of an event's key and time."""
 _PARTS = 2
-"""In how many parts a shard's stored state is loaded: more than one, so that tests see an operator that takes a part for the whole."""
+"""Parts in which a shard's stored state is loaded: two, so that tests catch an operator that takes a part for the whole."""
 
 
 class LocalShards(Generic[Store]):
-    """The shards of one operator; `opened` opens the store of a shard by its number, once it is needed."""
+    """An operator's shards; `opened` opens a shard's store by number, on first use."""
 
     def __init__(self, shards: int, opened: Callable[[Operator[Store], int], Store]) -> None:
         self.shards, self._opened = shards, opened
@@ -54,7 +54,7 @@ class LocalShards(Generic[Store]):
         context: BatchContext,
         answer: Answer = lambda asked: asked,
     ) -> tuple[list[ShardResult], dict[str, int]]:
-        """Compute and commit the rows of a batch's map task; return the results by shard, and the sum of all numbers."""
+        """Compute and commit the rows of a batch's map task; return results by shard, and the summed statistics."""
         stats: dict[str, int] = {}
         for piece in split:
             if isinstance(piece, Counted):
@@ -94,7 +94,7 @@ class LocalShards(Generic[Store]):
     def _inputs(
         self, operator: Operator[Store], split: Sequence[Piece], stats: Mapping[str, int]
     ) -> dict[int, dict[str, pa.Table]]:
-        """Return the inputs of each shard: its own rows, the rows for all shards, and the tick."""
+        """Return each shard's inputs: the shard's rows, the rows for all shards, and the tick."""
         inputs = self._parted((piece.kind, piece.rows, piece.keys) for piece in split if isinstance(piece, Keyed))
         for kind in dict.fromkeys(piece.kind for piece in split if isinstance(piece, Everywhere)):
             shared = [piece.rows for piece in split if isinstance(piece, Everywhere) and piece.kind == kind]

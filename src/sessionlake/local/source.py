@@ -1,4 +1,4 @@
-"""Plain rows as the sources of a config's operator, in place of the sources that the config reads."""
+"""Plain rows in place of a config's sources."""
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -27,7 +27,7 @@ from sessionlake.sources.record_columns import CHANGE_META, FEED_COLUMNS
 from sessionlake.stream.unique import once
 
 Lookups = Mapping[str, Sequence[Row] | pa.Table]
-"""Rows that are looked up, by the name of the lookup: dicts, or a table."""
+"""Rows to look up, by lookup name: dicts, or a table."""
 _PIPELINE = {"name": "local", "warehouse": "warehouse", "store": "store"}
 
 
@@ -55,7 +55,7 @@ class LocalSource:
 
 
 def local_config(given: Config | Mapping[str, Any] | str | Path) -> Config:
-    """Return a config, or that of a TOML file, or of a file's content, which needs no [pipeline]; ConfigError if it can't be."""
+    """Return a config, or read it from a TOML file or a file's content, which needs no [pipeline]; ConfigError if it is invalid."""
     if isinstance(given, Mapping):
         return parse_config({"pipeline": _PIPELINE, **given}, Path())
     return given if isinstance(given, Config) else load_config(given)
@@ -63,7 +63,7 @@ def local_config(given: Config | Mapping[str, Any] | str | Path) -> Config:
 
 @dataclass(frozen=True)
 class LocalTable:
-    """Rows that are looked up; see `LookupTable` for the methods."""
+    """Rows to look up; see `LookupTable` for the methods."""
 
     place: str
     rows: pa.Table
@@ -79,7 +79,7 @@ class LocalTable:
 
     @property
     def texts_of_keys(self) -> tuple[str, ...]:
-        """None of the columns: they are rows of no pipeline."""
+        """No columns: the rows come from no pipeline."""
         return ()
 
     def types(self) -> dict[str, pa.DataType]:
@@ -88,7 +88,7 @@ class LocalTable:
 
 
 def _typed(name: str, rows: pa.Table) -> pa.Table:
-    """Return a table in the types as which tables are read; ConfigError for values that these don't have."""
+    """Cast a table to the types that tables are read as; ConfigError for values outside these types."""
     columns = {}
     for column, type_ in types_of(rows).items():
         try:
@@ -101,7 +101,7 @@ def _typed(name: str, rows: pa.Table) -> pa.Table:
 
 
 def _looked_up(source: LocalSource, side: Config, lookups: Lookups) -> TypedSource:
-    """Return a source with the lookups of its input; ConfigError if one has no rows, or rows that can't be looked up."""
+    """Return a source with the input's lookups; ConfigError for a lookup without rows, or with unusable rows."""
     tables, held = {}, {}
     for section in side.lookup:
         at = f"{side.lookup_at}.{section.name}"
@@ -124,9 +124,9 @@ def _looked_up(source: LocalSource, side: Config, lookups: Lookups) -> TypedSour
 def local_operator(
     config: Config, types: Mapping[str, Types], lookups: Lookups | None = None, secret: str = ""
 ) -> Operator[Any]:
-    """Return the operator of a config, over rows whose columns have the given types by input; keys and ids are texts by default.
+    """Return a config's operator over rows with the given column types by input; keys and ids are texts by default.
 
-    `lookups` are the rows that events are looked up in, by the name of the lookup. For `secret` see `stream.unique.hashes`.
+    `lookups` are the rows to look up, by lookup name. For `secret` see `stream.unique.hashes`.
     """
     if isinstance(config.section, SidedSection):
         types = equal_types(config.section.pairs_on, {name: types.get(name, {}) for name in config.inputs})
@@ -139,6 +139,6 @@ def local_operator(
 
 
 def local_tables(config: Config) -> LocalTables:
-    """Return the tables in memory of the operator that a config asks for."""
+    """Return the in-memory tables of a config's operator."""
     tables: LocalTables = named(config.entry.tables)()
     return tables

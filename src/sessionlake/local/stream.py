@@ -1,4 +1,4 @@
-"""The batches of one operator in this process: rows and corrections in, outputs and the next state out."""
+"""An operator's batches in this process: rows and corrections in, outputs and the next state out."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,21 +24,21 @@ class LocalBatch:
     """The rows of the changelog as `LocalTables.add` returns them; none without tables."""
 
     pieces: Sequence[Sequence[Piece]]
-    """The outcome of each of the given `Rows`; the last two are those of the schedule and of corrections."""
+    """The outcome for each of the given `Rows`; the last two belong to the schedule and to corrections."""
     results: Sequence[ShardResult]
     stats: dict[str, int]
 
     def asides(self, kind: str) -> list[pa.Table]:
-        """Return the rows of an output that map tasks write."""
+        """Return an output's rows from map tasks."""
         return [p.rows for some in self.pieces for p in some if isinstance(p, Aside) and p.kind == kind]
 
     def tables(self, kind: str) -> list[pa.Table]:
-        """Return the rows of an output: of map tasks, then of shards."""
+        """Return an output's rows: from map tasks, then from shards."""
         return self.asides(kind) + [result.side[kind] for result in self.results if kind in result.side]
 
 
 class LocalStream(Generic[Store]):
-    """An operator's shards, and its state from batch to batch. The operator may be another one each time, as under other settings."""
+    """An operator's shards, and the state from batch to batch. The operator may change between batches, as after a change of settings."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class LocalStream(Generic[Store]):
         self._state: dict[str, Any] = dict(state or {})
         self._batches = batches
         self._ids: list[pa.Table] = []
-        """The identities that were taken, if there are tables, from which stores are restored."""
+        """The accepted identities, from which stores are restored; none without tables."""
 
     @property
     def state(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class LocalStream(Generic[Store]):
         corrections: pa.Table | None = None,
         counted: Mapping[str, int] | None = None,
     ) -> LocalBatch:
-        """Run one batch over decoded rows, each with its input's name, rows of the table of corrections, and additional numbers.
+        """Run one batch over decoded rows, each with an input's name, rows of the corrections table, and more statistics.
 
         If the operator raises an error, state and stores stay as they were.
         """
@@ -97,7 +97,7 @@ class LocalStream(Generic[Store]):
         return LocalBatch(changes, pieces, results, stats)
 
     def restore(self, operator: Operator[Store]) -> None:
-        """Restore every store from the tables, as after the loss of its disk."""
+        """Restore every store from the tables, as after a lost disk."""
         assert self._tables is not None  # noqa: S101 (see `__init__`)
         context = BatchContext(self._batches, "", dict(self._state))
         stored = self._tables.stored(inner(operator), self._state)
@@ -110,7 +110,7 @@ class LocalStream(Generic[Store]):
         self._shards.restore(operator, stored, context)
 
     def stores(self, operator: Operator[Store]) -> list[Store]:
-        """Return the stores of all shards."""
+        """Return all shards' stores."""
         return [self._shards.store(operator, shard) for shard in range(self._shards.shards)]
 
     def close(self) -> None:

@@ -9,13 +9,13 @@ from sessionlake.engine.operator import ShardResult
 
 
 class LocalTables(Protocol):
-    """An operator's tables in memory; its `Kind` reads the same of Delta tables. The operator's entry names the class."""
+    """An operator's tables in memory; `Kind` reads the same rows from Delta tables. The operator's entry names the class."""
 
     def add(self, results: Sequence[ShardResult]) -> list[dict[str, Any]]:
-        """Take a batch's changes; return those of the changelog as plain rows, times in microseconds."""
+        """Take a batch's changes; return the changelog's as plain rows, times in microseconds."""
 
     def stored(self, operator: Any, state: Mapping[str, Any]) -> pa.Table:
         """Return the rows (key, ...) that restore the shards' stores after the last batch."""
 
     def lookups(self, operator: Any, state: Mapping[str, Any], asked: pa.Table) -> pa.Table:
-        """Return the rows (key, ...) that shards asked for."""
+        """Return the rows (key, ...) for a request of shards."""

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from sessionlake.aggregates.codec import STATE_LAYOUT
-from sessionlake.config.durations import format_duration
+from sessionlake.config.durations import MINUTE_US, parse_duration
 from sessionlake.engine.operator import Aside, Piece
 from sessionlake.errors import ConfigError, NotKeptError
 from sessionlake.local.columns import Types, aggregated
@@ -23,18 +23,17 @@ from sessionlake.operators.sessions.spec import SessionizerSpec
 from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.operators.windows.definition import WindowDefinition
 from sessionlake.operators.windows.operator import Windower
-from sessionlake.operators.windows.spec import Grid, WindowSpec
-from sessionlake.standalone.base import Chunk, Judgement, Positions, Standalone
+from sessionlake.operators.windows.spec import WindowSpec
+from sessionlake.sources.decoding.tables import TableDecoder
+from sessionlake.standalone.base import Chunk, Positions, Standalone
 from sessionlake.standalone.emit import Emit
 from sessionlake.standalone.outbox import Downstream
 from sessionlake.standalone.retained_messages import MessageRetention, RetainedMessages
 from sessionlake.standalone.windows import WindowQuery, windows_in
-from sessionlake.stream.ingest import ARCHIVED, DEAD_LETTER, EVENTS
+from sessionlake.stream.ingest import ARCHIVED, DEAD_LETTER, DROP, EVENTS, EventSpec
 from sessionlake.stream.positions import PARTITION
 
 Definition = WindowDefinition | CountDefinition | SessionWindows
-_MAX_SLICES = 4096
-"""Slices of a window, and windows of a slice, as in a config."""
 
 
 class WindowedAggregator(Standalone[Windower | Counter | Sessionizer]):
@@ -87,7 +86,7 @@ class WindowedAggregator(Standalone[Windower | Counter | Sessionizer]):
         self._windows, self._texts, self._emit = definition, dict(aggregates), emit or Emit()
         self._key, self._time = key, time
         self._room, self._columns = _room(definition, keep_messages), tuple(columns)
-        _check(definition, time)
+        self._policies = _policies(definition, self._emit, time)
         asked = {
             "layout": STATE_LAYOUT,
             "windows": repr(definition),
@@ -98,7 +97,10 @@ class WindowedAggregator(Standalone[Windower | Counter | Sessionizer]):
             "keep_messages": keep_messages,
             "columns": list(columns),
         }
-        self._judged = Judgement.of(beyond_retention, max_future_skew, _skew_us(definition))
+        if beyond_retention not in (DEAD_LETTER, DROP):
+            raise ConfigError(f"beyond_retention: {beyond_retention!r} is unknown; write {DEAD_LETTER} or {DROP}")
+        skew = None if max_future_skew is None else parse_duration(max_future_skew, "max_future_skew")
+        self._judged = (beyond_retention, max(_skew_us(definition), MINUTE_US) if skew is None else skew)
         super().__init__(directory, lambda _: asked, schema, downstream, batch)
 
     def add_message(
@@ -165,29 +167,17 @@ class WindowedAggregator(Standalone[Windower | Counter | Sessionizer]):
             self._texts, given, key=self._key, time=self._time, columns=wanted, others=others
         )
         ordered = replace(columns, ordered=True)
-        events = replace(self._judged.events(ordered, archive=self._room is not None), shape=shape)
+        events = EventSpec(TableDecoder(ordered, None), *self._judged, archive=self._room is not None, shape=shape)
         self._kept = None if self._room is None else RetainedMessages(self._room, events, self._segments.part(1))
         defined = self._windows
         if isinstance(defined, SessionWindows):
-            self._emit.of_sessions()
             return Sessionizer(SessionizerSpec(defined, aggregates, events, typed_gap(sql, columns.types)))
         if isinstance(defined, CountDefinition):
-            policies = self._emit.of_counts()
             return Counter(
-                CountSpec(defined.windows, defined.numbered, aggregates, events, policies, defined.retention_us)
+                CountSpec(defined.windows, defined.numbered, aggregates, events, self._policies, defined.retention_us)
             )
-        policies = self._emit.of_windows()
-        return Windower(
-            WindowSpec(
-                defined.windows,
-                aggregates,
-                events,
-                policies,
-                defined.grace_us,
-                defined.retention_us,
-                defined.retention_count,
-            )
-        )
+        times = (defined.grace_us, defined.retention_us, defined.retention_count)
+        return Windower(WindowSpec(defined.windows, aggregates, events, self._policies, *times))
 
     def _keep(self, chunks: Sequence[Chunk], pieces: Sequence[Sequence[Piece]], before: Mapping[str, Any]) -> None:
         if self._kept is None:
@@ -231,29 +221,16 @@ def _room(definition: Definition, keep: int) -> MessageRetention | None:
     return MessageRetention(by_time=True, length=definition.retention_us, near=definition.windows.span_us)
 
 
-def _check(definition: Definition, time: str | None) -> None:
-    """Refuse windows that can't be cut, and a retention shorter than they ask for."""
+def _policies(definition: Definition, emit: Emit, time: str | None) -> Any:
+    """Return when windows are sent; ConfigError for windows, or a time, that can't be. Sessions are sent with every change."""
     if time is None and not isinstance(definition, CountDefinition):
         raise ConfigError("time: None goes with windows by count; write the column of the event time")
-    if not isinstance(definition, WindowDefinition):
-        return
-    windows, needed = definition.windows, max(definition.windows.size_us, definition.grace_us)
-    if windows.size_us == 0:
-        raise ConfigError("size: 0 must be longer; write for example '1 hour'")
-    if definition.retention_us < needed:
-        raise ConfigError(
-            f"until: {format_duration(definition.retention_us)!r} is shorter than size and grace ask for; "
-            f"write '{format_duration(needed)}' or longer"
-        )
-    if isinstance(windows, Grid):
-        if not 0 < windows.advance_us <= windows.size_us:
-            raise ConfigError(
-                f"advance: {format_duration(windows.advance_us)!r} must be longer than zero and at most the size, "
-                f"{format_duration(windows.size_us)!r}"
-            )
-        slices = max(windows.size_us // windows.slice_us, -(-windows.size_us // windows.advance_us))
-        if slices > _MAX_SLICES:
-            raise ConfigError(
-                f"advance: {format_duration(windows.advance_us)!r} cuts windows into {slices} slices, {_MAX_SLICES} are the most; "
-                "write one that divides the size into fewer"
-            )
+    if isinstance(definition, SessionWindows):
+        if emit != Emit(tick_offset=emit.tick_offset):
+            raise ConfigError("emit: is of windows; sessions by time are sent with every change, leave it out")
+        return None
+    from sessionlake.standalone.contents import ANY_COUNT, window_config  # noqa: PLC0415 (an import of the class needs no pydantic)
+
+    window = ANY_COUNT if isinstance(definition, CountDefinition) else definition.content
+    section: Any = window_config(window, emit.content).section
+    return section.emit.policies

@@ -12,23 +12,20 @@ import numpy as np
 import pyarrow as pa
 
 from sessionlake.columnar.arrays import Ints
-from sessionlake.config.durations import MINUTE_US, parse_duration
 from sessionlake.engine.operator import Operator, Piece, add_stats
 from sessionlake.errors import BackPressureError, ConfigError, StoreError
 from sessionlake.local.columns import Types, declared_types, types_in, types_of
 from sessionlake.local.rows import Row, event_rows, plain_rows, table_rows
 from sessionlake.local.shards import LocalShards
 from sessionlake.local.stream import LocalBatch, LocalStream
-from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.decoded import plain
 from sessionlake.sources.decoding.rows import Origin, Rows
-from sessionlake.sources.decoding.tables import TableDecoder
 from sessionlake.sources.record_columns import OFFSET, PARTITION
 from sessionlake.standalone.batching import MessageBatch
 from sessionlake.standalone.checkpoint import NAME, opened_database, read_checkpoint
 from sessionlake.standalone.outbox import Downstream, Outbox
 from sessionlake.store.buffered import Part
-from sessionlake.stream.ingest import DEAD, DEAD_LETTER, DROP, EventSpec
+from sessionlake.stream.ingest import DEAD
 from sessionlake.stream.outputs import LATE
 from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.schemas import PARTLY
@@ -55,26 +52,6 @@ class Chunk:
     rows: Rows
 
 
-@dataclass(frozen=True)
-class Judgement:
-    """The rules by which messages are refused, the same for every operator and as in a pipeline."""
-
-    beyond_retention: str
-    max_future_skew_us: int
-
-    @classmethod
-    def of(cls, beyond_retention: str, max_future_skew: str | None, skew_us: int) -> Self:
-        """Return the rules that the arguments give; `skew_us` is the operator's default for `max_future_skew`, a minute at least."""
-        if beyond_retention not in (DEAD_LETTER, DROP):
-            raise ConfigError(f"beyond_retention: {beyond_retention!r} is unknown; write {DEAD_LETTER} or {DROP}")
-        given = None if max_future_skew is None else parse_duration(max_future_skew, "max_future_skew")
-        return cls(beyond_retention, max(skew_us, MINUTE_US) if given is None else given)
-
-    def events(self, columns: EventColumns, *, archive: bool = False) -> EventSpec:
-        """Return an input with these columns."""
-        return EventSpec(TableDecoder(columns, None), self.beyond_retention, self.max_future_skew_us, archive)
-
-
 class Standalone(ABC, Generic[_O]):
     """An operator on one directory, for one thread of one process.
 
@@ -87,7 +64,7 @@ class Standalone(ABC, Generic[_O]):
     """
 
     _of: Changelog | None = None
-    """The changelog whose key columns outputs have beside the key; None if keys are one column."""
+    """The changelog whose key columns outputs have besides the key; None if the key is one column."""
 
     def __init__(
         self,
@@ -119,7 +96,7 @@ class Standalone(ABC, Generic[_O]):
 
     @abstractmethod
     def _build(self, types: Mapping[str, Types]) -> _O:
-        """Return the operator, given by input the types of columns besides the declared ones; a column without a type has whole numbers."""
+        """Return the operator for the known column types by input. A column without a type, known or declared, has whole numbers."""
 
     def _opened(self, operator: Operator[Any], part: Part) -> Any:
         """Return the operator's store in its part of the directory's database."""
@@ -141,22 +118,22 @@ class Standalone(ABC, Generic[_O]):
         return self._offered(always=True)
 
     def get_result(self) -> list[dict[str, Any]]:
-        """Return copies of the outputs since the last flush; with a downstream, of the outputs that it has not taken yet."""
+        """Return copies of the outputs since the last flush; with a downstream, of the outputs not taken yet."""
         self._settle()
         return self._outbox.waiting_outputs()
 
     def late(self) -> list[dict[str, Any]]:
-        """Return copies of the late messages since the last call of `flush`, but those that `downstream.late` has taken."""
+        """Return copies of the late messages since the last `flush`, except messages taken by `downstream.late`."""
         self._settle()
         return [dict(row) for row in self._outbox.late]
 
     def dead(self) -> list[dict[str, Any]]:
-        """Return `message` and `reason` of the messages refused since the last `flush`, without those that `downstream.error` has taken."""
+        """Return `message` and `reason` of messages refused since the last `flush`, except messages taken by `downstream.error`."""
         self._settle()
         return [dict(row) for row in self._outbox.dead]
 
     def flush(self) -> None:
-        """Write all that was added to disk, in one batch, and forget the outputs: fetch them before.
+        """Write all added messages to disk, in one batch, and forget the outputs: fetch them before.
 
         BackPressureError if downstream has not taken them: the state on disk is never ahead of it.
         """
@@ -175,7 +152,7 @@ class Standalone(ABC, Generic[_O]):
         return dict(self._counts)
 
     def close(self) -> None:
-        """Release the directory. Messages that were not flushed are lost. If a downstream has taken all outputs, they are flushed first."""
+        """Release the directory. Unflushed messages are lost, unless a downstream has taken all outputs: then they are flushed first."""
         if not self._is_open:
             return
         try:
@@ -198,7 +175,7 @@ class Standalone(ABC, Generic[_O]):
         self.close()
 
     def _add_one(self, name: str, message: Row, position: int | None, partition: int, clock_us: int | None) -> None:
-        """Add a message to an input: at once, or with those that are gathered once these are a batch."""
+        """Add a message to an input: at once, or with the gathered messages once they are a batch."""
         self._require_ready()
         _check_partition(partition)
         last = self._gathered.last.get((name, partition), self._last.get(name, {}).get(str(partition), _NEVER))
@@ -213,7 +190,7 @@ class Standalone(ABC, Generic[_O]):
             self._send()
 
     def _compute_gathered(self) -> None:
-        """Compute the gathered messages, if any, as one batch; if that fails, none of them is added."""
+        """Compute the gathered messages, if any, as one batch. If it fails, no message is added."""
         gathered, self._gathered = self._gathered, MessageBatch()
         if not len(gathered):
             return
@@ -242,35 +219,35 @@ class Standalone(ABC, Generic[_O]):
         """Add the rows of a table to an input, as one batch."""
         self._require_settled()
         self._require_ready()
-        of = _numbers("partitions", partitions, len(table))
-        at = None if positions is None else _numbers("positions", positions, len(table))
+        partition_of = _numbers("partitions", partitions, len(table))
+        position_of = None if positions is None else _numbers("positions", positions, len(table))
         last = self._last.get(name, {})
-        known = np.unique(of).tolist()
+        known = np.unique(partition_of).tolist()
         for partition in (known[:1], known[-1:]):
             _check_partition(*partition or [0])
-        places = {p: np.flatnonzero(of == p) for p in known}
-        if at is not None:
-            places = {p: _fresh(rows, at[rows], last.get(str(p), _NEVER)) for p, rows in places.items()}
+        places = {p: np.flatnonzero(partition_of == p) for p in known}
+        if position_of is not None:
+            places = {p: _fresh(rows, position_of[rows], last.get(str(p), _NEVER)) for p, rows in places.items()}
         fresh = sum(len(rows) for rows in places.values())
         self._counts["replayed"] += len(table) - fresh
         if not fresh:
             return
         if name not in self._types:
             self._learn(name, types_of(table))
-        columns, placed = self._operator.columns(name), _placed(table, of, at)
+        columns, placed = self._operator.columns(name), _placed(table, partition_of, position_of)
         chunks = [
             Chunk(name, p, table_rows(columns, placed, rows, Origin(p, (0, 0, 0))))
             for p, rows in places.items()
             if len(rows)
         ]
         self._add(chunks, {name: table}, clock_us)
-        if at is not None:
-            newest = {str(p): int(at[rows].max()) for p, rows in places.items() if len(rows)}
+        if position_of is not None:
+            newest = {str(p): int(position_of[rows].max()) for p, rows in places.items() if len(rows)}
             self._last[name] = {**last, **newest}
         self._send()
 
     def _learn(self, name: str, given: Types) -> None:
-        """Fix the types of an input's columns by its first message; ConfigError if a column has no value in it.
+        """Fix an input's column types by the first message; ConfigError for a column without a value.
 
         A message without a key or a time fixes none: it is refused.
         """
@@ -323,16 +300,16 @@ class Standalone(ABC, Generic[_O]):
         )
 
     @staticmethod
-    def _named(given: Mapping[str, Messages], told: Row) -> dict[str, Any]:
-        """Return the message that a row of late events or dead letters is of; of several inputs with its side."""
-        name, place = told.get("side") or next(iter(given)), int(told["source"])
-        of = given[name]
-        if isinstance(of, pa.Table):
+    def _named(given: Mapping[str, Messages], row: Row) -> dict[str, Any]:
+        """Return the message of a row in late events or dead letters; with its side if there are several inputs."""
+        name, place = row.get("side") or next(iter(given)), int(row["source"])
+        messages = given[name]
+        if isinstance(messages, pa.Table):
             # Not to_pylist: the message may be refused because Python has no date for its time.
-            message = {column: plain(of.column(column)[place]) for column in of.column_names}
+            message = {column: plain(messages.column(column)[place]) for column in messages.column_names}
         else:
-            message = dict(of[place])
-        return {**message, "side": name} if told.get("side") else message
+            message = dict(messages[place])
+        return {**message, "side": name} if row.get("side") else message
 
     def _send(self) -> None:
         """Offer the outputs of a call."""
@@ -343,7 +320,7 @@ class Standalone(ABC, Generic[_O]):
             )
 
     def _offered(self, *, always: bool = False) -> bool:
-        """Offer the outputs that wait; flush if there were some and all of them were taken. Without a downstream nothing happens."""
+        """Offer the waiting outputs; flush if there were some and all were taken. Without a downstream nothing happens."""
         offering = always or self._outbox.is_waiting
         if not self._outbox.deliver():
             return False
@@ -390,7 +367,7 @@ def _numbers(name: str, given: Positions | int, rows: int) -> Ints:
 
 
 def _placed(table: pa.Table, partitions: Ints, positions: Ints | None) -> pa.Table:
-    """Return a table with the columns of a record's place in a topic; columns that it already has stay."""
+    """Return a table with the columns of a record's place in a topic; existing columns stay."""
     places = {PARTITION: partitions, OFFSET: pa.nulls(len(table), pa.int64()) if positions is None else positions}
     for name, values in places.items():
         if name not in table.column_names:
@@ -404,13 +381,13 @@ def _check_partition(partition: int) -> None:
 
 
 def _fresh(rows: Ints, positions: Ints, last: int) -> Ints:
-    """Return the rows whose position lies above the last one and all before."""
+    """Return the rows with a position above `last` and above all earlier positions."""
     reached = np.maximum.accumulate(np.concatenate([[last], positions]))[:-1]
     return rows[positions > reached]
 
 
 def _rows_aside(batch: LocalBatch, kind: str) -> list[dict[str, Any]]:
-    """Return the rows of late events or dead letters of a batch, by the place of their messages; not those that are accepted, too."""
+    """Return a batch's late events or dead letters, by message place; not partly late events, which are accepted."""
     names = ("source", "reason", "side", PARTLY)
     rows = [r for t in batch.tables(kind) for r in t.select([n for n in names if n in t.column_names]).to_pylist()]
     return sorted((row for row in rows if not row.get(PARTLY)), key=lambda row: int(row["source"]))

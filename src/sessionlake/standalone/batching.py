@@ -1,4 +1,4 @@
-"""Messages that were added one at a time, until they are a batch."""
+"""Messages added singly, gathered until they are a batch."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -15,9 +15,9 @@ class MessageBatch:
     messages: dict[str, list[Row]] = field(default_factory=lambda: defaultdict(list))
     """By input."""
     last: dict[tuple[str, int], int] = field(default_factory=dict)
-    """By input and source partition, the last position that the caller named."""
+    """By input and source partition, the last position named by the caller."""
     clock_us: int = -(1 << 62)
-    """The latest of their clocks, which is the batch's."""
+    """The messages' latest clock, which is the batch's."""
     _places: dict[str, list[tuple[int, int | None]]] = field(default_factory=lambda: defaultdict(list))
     """The partition and the position of each message, by input."""
 
@@ -33,7 +33,7 @@ class MessageBatch:
             self.last[name, partition] = position
 
     def parted(self) -> Iterator[tuple[tuple[str, int], list[tuple[int, Row]]]]:
-        """Yield by input and source partition the messages, each with its place among the input's; they have the columns of a topic's place."""
+        """Yield messages by input and source partition, each with a place among the input's, and with the columns of a topic's place."""
         found: dict[tuple[str, int], list[tuple[int, Row]]] = defaultdict(list)
         for name, messages in self.messages.items():
             for at, ((partition, position), message) in enumerate(zip(self._places[name], messages, strict=True)):

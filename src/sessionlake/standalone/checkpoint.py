@@ -1,4 +1,4 @@
-"""The checkpoint that a flush writes next to a store: the state that a pipeline has in its commits, as JSON, under one name."""
+"""The checkpoint of a flush, next to the store: the state that a pipeline has in commits, as JSON, under one name."""
 
 import base64
 import json
@@ -22,30 +22,30 @@ Positions = dict[str, dict[str, int]]
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """All values that continue from flush to flush, besides the stores."""
+    """All values that last from flush to flush, besides the stores."""
 
     definition: Mapping[str, Any]
     """The definition for which the directory was created; JSON values."""
     types: Mapping[str, str] = field(default_factory=dict)
-    """By input the columns that are read and their types, as Arrow serializes a schema; none before its first message."""
+    """By input the columns to read with types, as a serialized Arrow schema; none before the first message."""
     state: Mapping[str, Any] = field(default_factory=dict)
     """The operator's state after the last batch."""
     batches: int = 0
     clock_us: int | None = None
     """The latest clock: it never goes back."""
     positions: Positions = field(default_factory=dict)
-    """The last position that the caller named."""
+    """The last position named by the caller."""
     kept: Mapping[str, int] = field(default_factory=dict)
     """By partition how many messages were kept."""
     unique_secret: str = ""
-    """The secret of the identities' hashes; empty in directories that were created without one."""
+    """The secret of the identities' hashes; empty in directories created without a secret."""
 
     def to_bytes(self) -> bytes:
         """Return it as it is written."""
         return json.dumps(asdict(self)).encode()
 
     def known_types(self) -> dict[str, dict[str, pa.DataType]]:
-        """Return by input the columns that are read and their types."""
+        """Return by input the columns to read, with types."""
         found = {}
         for name, text in self.types.items():
             schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))

@@ -2,28 +2,26 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 
 from sessionlake.aggregates.codec import STATE_LAYOUT
 from sessionlake.columnar.equality import text_of
-from sessionlake.config.durations import parse_duration, retention_of
+from sessionlake.config.durations import retention_of
 from sessionlake.engine.operator import Operator
 from sessionlake.errors import ConfigError
 from sessionlake.local.columns import Types
 from sessionlake.local.rows import Row
 from sessionlake.operators.joins.operator import Joiner
 from sessionlake.operators.joins.rules import JoinProgress
-from sessionlake.operators.joins.spec import SESSION, SLIDING, TIME_AXIS, JoinSpec, Side
-from sessionlake.operators.shared.sides.equality import comparable, equal_types
+from sessionlake.operators.joins.spec import SESSION, SLIDING, TIME_AXIS
 from sessionlake.operators.shared.sides.names import LEFT, RIGHT, SIDES, other_of
-from sessionlake.sources.columns import EventColumns
-from sessionlake.standalone.base import Judgement, Positions, Standalone
+from sessionlake.standalone.base import Positions, Standalone
 from sessionlake.standalone.emit import Emit
-from sessionlake.standalone.join_settings import JoinSettings
 from sessionlake.standalone.join_windows import side_windows
 from sessionlake.standalone.outbox import Downstream
 from sessionlake.standalone.retained_messages import rows_of
@@ -87,30 +85,49 @@ class JoinWindow(Standalone[Joiner]):
         batch: int = 1,
         retention_time: str | None = None,
     ) -> None:
-        self._join = JoinSettings.of(
-            sides={LEFT: left, RIGHT: right},
-            on=on,
+        from sessionlake.standalone.contents import join_config  # noqa: PLC0415 (an import of this class needs no pydantic)
+
+        self._sides = {LEFT: dict(left), RIGHT: dict(right)}
+        self._config = join_config(
+            self._sides,
+            (emit or Emit()).content,
+            max_future_skew,
+            on=list(on),
             by=by,
             kind=kind,
-            lengths={"size": size, "advance": advance, "offset": offset, "gap": gap},
+            size=size,
+            advance=advance,
+            offset=offset,
+            gap=gap,
             grace=grace,
             retention=retention_of(retention, retention_time),
-            retention_count=retention_count,
+            retention_count=retention_count or None,
             idle=idle,
-            emit=emit or Emit(),
+            beyond_retention=beyond_retention,
         )
-        given_us = 0 if grace is None else parse_duration(grace, "grace")
-        self._judged = Judgement.of(beyond_retention, max_future_skew, given_us)
-        super().__init__(directory, self._definition if grace is None else self._shown, schema, downstream, batch)
+        super().__init__(directory, self._definition, schema, downstream, batch)
 
     def _definition(self, made: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the definition, with the default of grace that the directory was made with."""
-        self._join = self._join.with_grace(made.get("grace_us", self._join.settings["grace_us"]))
-        return self._shown(made)
-
-    def _shown(self, made: Mapping[str, Any]) -> Mapping[str, Any]:
-        del made
-        return {"layout": STATE_LAYOUT, **self._join.shown()}
+        if made.get("grace_us", self._config.grace_us) != self._config.grace_us:
+            self._config = self._config.with_grace(made["grace_us"])
+        spec = self._build({}).spec
+        names = (
+            "by",
+            "kind",
+            "size",
+            "advance",
+            "offset",
+            "gap",
+            "grace_us",
+            "retention_us",
+            "retention_count",
+            "idle_us",
+        )
+        sides = {f"{side}.{name}": value for side, given in self._sides.items() for name, value in given.items()}
+        settings = {name: getattr(spec, name) for name in names}
+        on = [list(pair) for pair in spec.on]
+        return {"layout": STATE_LAYOUT, "on": on, **sides, **settings, "emit": asdict(spec.emit)}
 
     def add_message(
         self, side: str, message: Row, *, position: int | None = None, partition: int = 0, clock_us: int | None = None
@@ -192,7 +209,7 @@ class JoinWindow(Standalone[Joiner]):
         if join_keys is None and session_key is None:
             return None
         given = [*([] if session_key is None else [session_key]), *(join_keys or ())]
-        fields = [pair[SIDES.index(side)] for pair in self._join.on]
+        fields = self._config.keys[side]
         if not 0 < len(given) <= len(fields):
             raise ConfigError(
                 f"join_keys: {given!r} are {len(given)} values, and `on` has {len(fields)} fields; give them in its order"
@@ -215,21 +232,10 @@ class JoinWindow(Standalone[Joiner]):
         return store
 
     def _build(self, types: Mapping[str, Types]) -> Joiner:
-        known = equal_types(self._join.on, {side: {**types.get(side, {}), **self._declared} for side in SIDES})
-        left, right = (self._build_side(side, known[side]) for side in SIDES)
-        left, right = comparable("on", self._join.on, self._join.casts, left, right)
-        return Joiner(JoinSpec(self._join.on, left, right, **self._join.settings))
+        from sessionlake.local.source import local_operator  # noqa: PLC0415 (as above)
 
-    def _build_side(self, side: str, types: Types) -> Side:
-        given = self._join.sides[side]
-        keys = [pair[SIDES.index(side)] for pair in self._join.on]
-        names, time = tuple(given.get("columns", ())), given.get("time", "time_us")
-        known = {name: types.get(name, pa.int64()) for name in (*keys, *names, *([] if time is None else [time]))}
-        unit = None if time is None or pa.types.is_timestamp(known[time]) else "us"
-        columns = EventColumns(
-            keys[0] if keys else None, time, unit, None, names, known, ordered=True, further_keys=tuple(keys[1:])
-        )
-        return Side(given["name"], self._join.sizes[side], names, self._judged.events(columns))
+        given = {side: {**types.get(side, {}), **self._declared} for side in SIDES}
+        return cast("Joiner", local_operator(self._config, given))
 
 
 def _side(side: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 Row = Mapping[str, Any]
 Downstream = Callable[[dict[str, Any]], Any]
 """Takes an output. It returns None or a true value if it has taken it, and a false one if not. `error(message, reason)` and
-`late(message)`, if it has them, take messages that were refused, and late ones."""
+`late(message)`, if it has them, take refused and late messages."""
 _OUTPUT, _LATE, _DEAD = "output", "late", "error"
 _log = logging.getLogger("sessionlake.standalone")
 
@@ -23,9 +23,9 @@ class Outbox:
         self.outputs: list[dict[str, Any]] = []
         """The outputs, if there is no downstream."""
         self.late: list[dict[str, Any]] = []
-        """Late messages that nobody took."""
+        """Late messages nobody took."""
         self.dead: list[dict[str, Any]] = []
-        """Refused messages that nobody took: `message` and `reason`."""
+        """Refused messages nobody took: `message` and `reason`."""
 
     @property
     def is_automatic(self) -> bool:
@@ -49,7 +49,7 @@ class Outbox:
         self._waiting += [(_OUTPUT, row) for row in outputs]
 
     def deliver(self) -> bool:
-        """Offer the outputs that wait, in order; return whether all were taken. A refusal is logged once until then."""
+        """Offer the waiting outputs, in order; return whether all were taken. A refusal is logged once until then."""
         while self._waiting:
             kind, row = self._waiting[0]
             if not self._is_taken(kind, row):
@@ -62,7 +62,7 @@ class Outbox:
         return True
 
     def waiting_outputs(self) -> list[dict[str, Any]]:
-        """Return the outputs that nobody has yet, as copies."""
+        """Return copies of the outputs nobody has yet."""
         return [dict(row) for row in self.outputs] + [dict(row) for kind, row in self._waiting if kind == _OUTPUT]
 
     def clear(self) -> None:

@@ -1,4 +1,4 @@
-"""Messages that an aggregator keeps next to its windows: by key and place, as long as they are in retention."""
+"""Messages kept next to an aggregator's windows: by key and place, within the retention."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,11 +32,11 @@ class MessageRetention:
     length: int
     """Microseconds, or messages."""
     near: int
-    """The largest distance of messages that are read together: the size of a window."""
+    """The largest distance between messages read together: a window's size."""
 
     @property
     def segment(self) -> int:
-        """Length of a segment of the store; by count a power of two, so that none has messages of two partitions."""
+        """Length of the store's segments; by count a power of two, so that no segment has messages of two partitions."""
         if self.by_time:
             return segment_interval(self.length)
         return max(_BLOCK, 1 << max(self.length // 2, 1).bit_length())
@@ -59,7 +59,7 @@ class RetainedMessages:
         self._store.index()
 
     def add(self, archived: pa.Table, position: Ints, expired_us: int, counts: dict[int, int]) -> None:
-        """Keep messages (key, time_us, and the struct `event`) with their positions, and drop those that are out of retention.
+        """Keep messages (key, time_us, and the struct `event`) with positions, and drop messages beyond the retention.
 
         `counts` says how many messages of each partition were kept so far.
         """
@@ -79,7 +79,7 @@ class RetainedMessages:
     def between(
         self, low: int, high: int, key: str | None, expired_us: int, counts: dict[int, int]
     ) -> list[dict[str, Any]]:
-        """Return the messages with places in [low, high], by place: key, time_us, position, and the columns that are kept."""
+        """Return the messages with places in [low, high], by place: key, time_us, position, and the kept columns."""
         names, found = self._store.scan(_SIDE, low, high, None if key is None else key.encode())
         return rows_of(self._side, names, found.take(np.flatnonzero(self._is_retained(found, expired_us, counts))))
 
@@ -100,7 +100,7 @@ class RetainedMessages:
 
 
 def rows_of(side: Side, names: Sequence[bytes], found: Messages) -> list[dict[str, Any]]:
-    """Return messages as plain rows: key, time_us, position, and their columns."""
+    """Return messages as plain rows: key, time_us, position, and columns."""
     columns = {
         "key": pa.array([names[code].decode() for code in found.codes.tolist()], pa.string()),
         "time_us": pa.array(found["time"]),

@@ -1,4 +1,4 @@
-"""The windows that a store has now, with their aggregates, whether they were sent or not."""
+"""The windows in a store now, with aggregates, sent or not."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -36,7 +36,7 @@ State = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class WindowQuery:
-    """A question for windows that overlap [low, high], of all keys or of one."""
+    """A question for windows that overlap [low, high], for all keys or for `key`."""
 
     low: int
     high: int

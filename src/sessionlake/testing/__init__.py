@@ -6,9 +6,8 @@ from sessionlake.operators.windows.definition import HoppingWindows, SlidingWind
 from sessionlake.testing.configured import ConfigOutput, Harness
 from sessionlake.testing.harness import Output, SessionizerHarness
 from sessionlake.testing.joins import JoinHarness, JoinOutput
-from sessionlake.testing.outputs import WindowOutput
 from sessionlake.testing.tables import TableHarness, TableOutput
-from sessionlake.testing.windows import WindowHarness
+from sessionlake.testing.windows import WindowHarness, WindowOutput
 
 __all__ = [
     "ConfigOutput",

@@ -9,6 +9,8 @@ import pyarrow as pa
 from sessionlake.columnar.arrays import plain_text
 from sessionlake.config.durations import parse_duration, retention_of
 from sessionlake.config.equal_columns import cast_columns
+from sessionlake.local.columns import type_of
+from sessionlake.local.rows import Row, event_rows
 from sessionlake.local.stream import LocalBatch
 from sessionlake.operators.joins.control import RESTATE, TOMBSTONE
 from sessionlake.operators.joins.local_tables import JoinTables
@@ -25,7 +27,6 @@ from sessionlake.stream.ingest import DEAD, DEAD_LETTER, judge
 from sessionlake.stream.outputs import LATE
 from sessionlake.stream.watermark import NO_WATERMARK
 from sessionlake.testing.local import OperatorHarness
-from sessionlake.testing.rows import Row, event_rows, type_of
 from sessionlake.warehouse.schemas import CORRECTIONS_SCHEMA, TIME
 
 

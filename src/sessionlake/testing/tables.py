@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from sessionlake.columnar.spark_sql import parse
 from sessionlake.config.durations import parse_duration
+from sessionlake.local.rows import Row, event_rows
 from sessionlake.local.shards import KEY, TIME_US
 from sessionlake.operators.keyed.expiry.ttl import hidden_us
 from sessionlake.operators.keyed.local_tables import KeyedTables
@@ -18,7 +19,6 @@ from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.record_columns import EXPIRY, NO_VALUE, OFFSET, PARTITION
 from sessionlake.stream.ingest import DEAD, DEAD_LETTER, EVENTS
 from sessionlake.testing.local import OperatorHarness, placed
-from sessionlake.testing.rows import Row, event_rows
 from sessionlake.warehouse.latest_rows import plain_rows
 from sessionlake.warehouse.schemas import CORRECTIONS_SCHEMA, STALE, TIME
 

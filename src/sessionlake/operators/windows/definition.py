@@ -1,9 +1,9 @@
 """Windows as users of the Python API write them: `TumblingWindows.of("1 hour").grace("10 minutes").until("1 day")`."""
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
-from sessionlake.config.durations import parse_duration
+from sessionlake.config.durations import parse_duration, spoken_duration
 from sessionlake.errors import ConfigError
 from sessionlake.operators.windows.spec import Grid, Sliding, TimeWindows
 
@@ -65,6 +65,27 @@ class WindowDefinition:
         if not isinstance(self.windows, Grid):
             raise ConfigError(f"offset: {duration!r} moves a grid, and sliding windows lie on none; remove it")
         return replace(self, windows=replace(self.windows, offset_us=parse_duration(duration, "offset")))
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """The section [window] of a config with these windows. Tumbling windows are hopping ones there, a size apart.
+
+        >>> SlidingWindows.of("1 hour").until("1 day").content
+        {'kind': 'sliding', 'exits': True, 'size': '1 hour', 'grace': '1 day', 'retention': '1 day', 'retention_count': None}
+        """
+        windows = self.windows
+        own = (
+            {"kind": "sliding", "exits": windows.exits}
+            if isinstance(windows, Sliding)
+            else {
+                "kind": "hopping",
+                "advance": spoken_duration(windows.advance_us),
+                "offset": spoken_duration(windows.offset_us),
+            }
+        )
+        lengths = {"size": windows.size_us, "grace": self.grace_us, "retention": self.retention_us}
+        texts = {name: spoken_duration(length) for name, length in lengths.items()}
+        return {**own, **texts, "retention_count": self.retention_count}
 
     @property
     def retention_us(self) -> int:
