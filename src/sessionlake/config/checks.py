@@ -1,30 +1,26 @@
 """Rules between several values of a config, each valid by itself. Each check raises its own error, and all are reported."""
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sessionlake.config.chained import check_changes, check_upstream
+from sessionlake.config.config import COLUMN, Config
 from sessionlake.config.durations import spoken_duration
 from sessionlake.config.jobs import check_quality
-from sessionlake.config.lookups import checks_of_lookups
+from sessionlake.config.lookup_checks import checks_of_lookups
 from sessionlake.config.names import RESERVED
 from sessionlake.config.observed import check_observed
 from sessionlake.config.paths import check_store_path
+from sessionlake.config.sections import OperatorSection
 from sessionlake.config.source import check_database, check_function, check_references, check_sink, check_source
 from sessionlake.config.store_engines import check_store_engine
 from sessionlake.errors import ConfigError
 
-if TYPE_CHECKING:
-    from sessionlake.config.load import Config
-    from sessionlake.config.sections import OperatorSection
-
-_COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 Check = Callable[[], None]
 
 
-def checks_of(config: "Config", raw: Mapping[str, Any]) -> Iterator[Check]:
+def checks_of(config: Config, raw: Mapping[str, Any]) -> Iterator[Check]:
     """Yield the checks of a config and of the text `raw` that it is made of; each raises ConfigError of its first finding."""
     sides = list(config.inputs.values())
     yield partial(check_references, raw)
@@ -48,7 +44,7 @@ def checks_of(config: "Config", raw: Mapping[str, Any]) -> Iterator[Check]:
     yield config.serve.check
 
 
-def _check_archive(config: "Config") -> None:
+def _check_archive(config: Config) -> None:
     """Refuse to keep whole rows that nothing could read again."""
     if config.pipeline.archive != "all":
         return
@@ -64,7 +60,7 @@ def _check_archive(config: "Config") -> None:
         )
 
 
-def _check_replaced(config: "Config") -> None:
+def _check_replaced(config: Config) -> None:
     """Refuse to keep rows as they were if shards do not know them."""
     if config.pipeline.keep_replaced and not config.section.knows_replaced:
         raise ConfigError(
@@ -73,7 +69,7 @@ def _check_replaced(config: "Config") -> None:
         )
 
 
-def _check_side(config: "Config", side: "Config") -> None:
+def _check_side(config: Config, side: Config) -> None:
     config.section.check_source(side.source)
     config.section.check_event(side.event)
     if side.event.time is None and config.section.TIMED:
@@ -81,7 +77,7 @@ def _check_side(config: "Config", side: "Config") -> None:
     _check_unique(config, side)
 
 
-def _check_unique(config: "Config", side: "Config") -> None:
+def _check_unique(config: Config, side: Config) -> None:
     """Refuse to look for duplicates if an event has no id, if an operator can't, or for another time than events are taken in."""
     section, at, asked_us = config.section, f"{side.event_at}.unique_for", side.event.unique_us
     if asked_us is None:
@@ -99,13 +95,13 @@ def _check_unique(config: "Config", side: "Config") -> None:
     _check_remembered(section.with_grace(0) if section.HAD_NO_GRACE else section, side)
 
 
-def check_remembered(config: "Config") -> None:
+def check_remembered(config: Config) -> None:
     """Refuse to forget events that can still be compared, under the default of grace that the warehouse has; ConfigError."""
     for side in config.inputs.values():
         _check_remembered(config.section, side)
 
 
-def _check_remembered(section: "OperatorSection", side: "Config") -> None:
+def _check_remembered(section: OperatorSection, side: Config) -> None:
     asked_us = side.event.unique_us
     if asked_us is None or asked_us >= section.least_unique_us:
         return
@@ -116,9 +112,9 @@ def _check_remembered(section: "OperatorSection", side: "Config") -> None:
     )
 
 
-def _check_column(side: "Config", name: str) -> None:
+def _check_column(side: Config, name: str) -> None:
     at = f"{side.event_at}.columns.{name}"
-    if not _COLUMN.fullmatch(name):
+    if not COLUMN.fullmatch(name):
         raise ConfigError(f"{at}: {name!r} can't name a column; write letters, digits and _, a letter first")
     # Delta compares the names of columns without case.
     same = next(other for other in side.event.columns if other.lower() == name.lower())
@@ -126,33 +122,23 @@ def _check_column(side: "Config", name: str) -> None:
         raise ConfigError(f"{at}: {same!r} is its name but for case; write another one")
 
 
-def _check_key(config: "Config") -> None:
+def _check_key(config: Config) -> None:
     if config.section.KEYED and config.event.key is None:
         raise ConfigError("event.key: is missing; add it to the config")
 
 
-def _check_key_columns(config: "Config") -> None:
+def _check_key_columns(config: Config) -> None:
     """Refuse key columns that no column of the tables can be called; the rows of a join then have none."""
-    if not config.section.sides and (wrong := next(wrong_key_columns(config), None)) is not None:
+    if not config.section.sides and (wrong := next(config.wrong_key_columns(), None)) is not None:
         raise ConfigError(wrong)
 
 
-def wrong_key_columns(config: "Config") -> Iterator[str]:
-    """Yield a line for each key column whose name the rows can't have as a column's."""
-    taken = RESERVED | config.section.reserved | {name.lower() for name in config.section.own_columns}
-    for name in config.key_columns:
-        if not _COLUMN.fullmatch(name):
-            yield f"event.key: {name!r} can't name a column of the tables; rename it in the source to letters, digits and _, a letter first"
-        elif name.lower() in taken:
-            yield f"event.key: {name!r} is a column of the rows beside the key; call the other one differently, or rename it in the source"
-
-
-def _check_aggregate(config: "Config", name: str) -> None:
+def _check_aggregate(config: Config, name: str) -> None:
     if name.lower() in RESERVED | config.section.reserved:
         raise ConfigError(
             f"aggregates.{name}: {name!r} can't name a column; tables and checks keep that name for themselves, write another one"
         )
-    if not _COLUMN.fullmatch(name):
+    if not COLUMN.fullmatch(name):
         raise ConfigError(
             f"aggregates.{name}: {name!r} can't name a column; write letters, digits and _, a letter first"
         )
@@ -162,7 +148,7 @@ def _check_aggregate(config: "Config", name: str) -> None:
         raise ConfigError(f"aggregates.{name}: {same!r} is its name but for case; write another one")
 
 
-def _check_sinks(config: "Config") -> None:
+def _check_sinks(config: Config) -> None:
     if config.sink.kafka is not None:
         check_sink(config.sink.kafka)
     if config.sink.postgres is not None:

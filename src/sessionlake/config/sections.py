@@ -1,36 +1,16 @@
-"""Sections that every pipeline's config has, and parts that sections share."""
+"""The sections [pipeline] and [event], and the base of an operator's section."""
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, Self
+from typing import Annotated, Any, ClassVar, Literal, Protocol, Self
 
-from pydantic import (
-    AfterValidator,
-    AliasChoices,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ModelWrapValidatorHandler,
-    PrivateAttr,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, ModelWrapValidatorHandler, PrivateAttr, model_validator
 
 from sessionlake.config.durations import parse_duration, spoken_duration
+from sessionlake.config.fields import Columns, Duration, Section, as_columns
+from sessionlake.config.lookups import LookupSection
+from sessionlake.config.source import SourceSection
 from sessionlake.config.store_engines import StoreEngine
-from sessionlake.errors import ConfigError
-
-if TYPE_CHECKING:
-    from sessionlake.config.lookups import LookupSection
-    from sessionlake.config.source import SourceSection
-
-
-def _duration(text: str) -> str:
-    try:
-        parse_duration(text)
-    except ConfigError as error:
-        raise ValueError(str(error).removeprefix("duration: ")) from error
-    return text
 
 
 def _pipeline_name(text: str) -> str:
@@ -39,44 +19,8 @@ def _pipeline_name(text: str) -> str:
     return text
 
 
-def _names(given: object) -> object:
-    """Return a list of one column as that column; ValueError for a list that names none, or one twice."""
-    if not isinstance(given, list):
-        return given
-    if not given:
-        raise ValueError("is an empty list; name a column, or several")
-    wrong = next((name for name in given if not isinstance(name, str)), None)
-    if wrong is not None:
-        raise ValueError(f"{wrong!r} is not a text; write the names of columns in quotes, as in ['tenant', 'user_id']")
-    twice = next((name for name in given if [other.lower() for other in given].count(name.lower()) > 1), None)
-    if twice is not None:
-        raise ValueError(f"{twice!r} is there twice, perhaps in upper and lower case; name it once")
-    return given[0] if len(given) == 1 else given
-
-
-def as_columns(names: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Return one column, several or none as a tuple.
-
-    >>> as_columns("user"), as_columns(["tenant", "user"]), as_columns(None)
-    (('user',), ('tenant', 'user'), ())
-    """
-    return () if names is None else (names,) if isinstance(names, str) else tuple(names)
-
-
 OF_RESULTS = "200 milliseconds"
 """The trigger of pipelines that read nothing but results of others on a disk: they follow what is committed in front."""
-DURATION = AfterValidator(_duration)
-Duration = Annotated[str, DURATION]
-RETENTION = Field(validation_alias=AliasChoices("retention", "retention_time"))
-"""Of the key `retention` of sections that called it `retention_time` (`OperatorSection.OLD_NAMES`)."""
-Columns = Annotated[str | list[str], BeforeValidator(_names)]
-"""One column, or several."""
-
-
-class Section(BaseModel):
-    """A table of the config file: unknown keys are errors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class PipelineSection(Section):
@@ -165,7 +109,7 @@ class SideSection(Protocol):
     """One of several event inputs."""
 
     @property
-    def source(self) -> "SourceSection":
+    def source(self) -> SourceSection:
         """The section of the input."""
 
     @property
@@ -173,7 +117,7 @@ class SideSection(Protocol):
         """Which columns make an event."""
 
     @property
-    def lookup(self) -> "Sequence[LookupSection]":
+    def lookup(self) -> Sequence[LookupSection]:
         """The tables from which events are enriched, in this order."""
 
 
@@ -306,7 +250,7 @@ class OperatorSection(Section):
         """Names of columns that users have given the rows, as key columns can't be called; in any case."""
         return self.aggregates
 
-    def reading(self, sources: Mapping[str, "SourceSection"], lookups: Mapping[str, Sequence["LookupSection"]]) -> Self:
+    def reading(self, sources: Mapping[str, SourceSection], lookups: Mapping[str, Sequence[LookupSection]]) -> Self:
         """Return the section with other sources and lookups of its `sides`."""
         del sources, lookups
         return self
@@ -445,7 +389,7 @@ class OperatorSection(Section):
         """Yield the checks of the section and of those that go with it; each raises ConfigError separately, so all problems are reported."""
         yield self.check
 
-    def check_source(self, source: "SourceSection") -> None:
+    def check_source(self, source: SourceSection) -> None:
         """Raise ConfigError if the operator can't be fed by a source like this."""
         del source
 

@@ -12,7 +12,7 @@ from sessionlake.config.durations import spoken_duration
 from sessionlake.config.load import Config
 from sessionlake.config.lookups import LOOKUP
 from sessionlake.config.names import column_of
-from sessionlake.config.upstream import upstream_of
+from sessionlake.config.read_upstream import upstream_of
 from sessionlake.errors import PipelineStateError, SessionlakeError
 from sessionlake.sources.record_columns import meta_of
 from sessionlake.stream.accepted_commands import kept_before, rebuild_command, refuses_source

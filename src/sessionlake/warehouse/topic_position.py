@@ -3,7 +3,7 @@
 import json
 from functools import partial
 
-from sessionlake.config.load import Config
+from sessionlake.config.config import Config
 from sessionlake.errors import PipelineStateError
 from sessionlake.warehouse.delta_log import LogFiles
 from sessionlake.warehouse.recorded import newest_record, recorded

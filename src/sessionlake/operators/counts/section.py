@@ -7,7 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field
 
 from sessionlake.config.durations import parse_duration
-from sessionlake.config.sections import RETENTION, Duration, OperatorSection, Section
+from sessionlake.config.fields import RETENTION, Duration, Section
+from sessionlake.config.sections import OperatorSection
 from sessionlake.errors import ConfigError
 from sessionlake.operators.counts.spec import (
     PARTITION_SIZE,

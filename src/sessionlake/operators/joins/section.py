@@ -7,7 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from sessionlake.config.durations import parse_duration, spoken_duration
-from sessionlake.config.sections import RETENTION, Duration, EventSection, GracedSection, Section
+from sessionlake.config.fields import RETENTION, Duration, Section
+from sessionlake.config.sections import EventSection, GracedSection
 from sessionlake.errors import ConfigError
 from sessionlake.operators.joins.sides import RESERVED, JoinSideSection, LeftSection, RightSection
 from sessionlake.operators.joins.spec import (

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field
 
 from sessionlake.config.durations import parse_duration
-from sessionlake.config.sections import Duration, EventSection, OperatorSection
+from sessionlake.config.fields import Duration
+from sessionlake.config.sections import EventSection, OperatorSection
 from sessionlake.config.source import SourceSection
 from sessionlake.errors import ConfigError
 from sessionlake.operators.keyed.ttl_section import AnyTtl

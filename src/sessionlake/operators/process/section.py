@@ -6,8 +6,9 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from sessionlake.config.durations import parse_duration
+from sessionlake.config.fields import Duration
 from sessionlake.config.names import IMPORT_PATH
-from sessionlake.config.sections import Duration, OperatorSection
+from sessionlake.config.sections import OperatorSection
 from sessionlake.errors import ConfigError
 
 TypeName = Literal["long", "double", "string", "boolean", "timestamp", "date"]

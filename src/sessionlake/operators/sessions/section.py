@@ -8,7 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Discriminator, Field, Tag, TypeAdapter
 
 from sessionlake.config.durations import format_duration, parse_duration, spoken_duration
-from sessionlake.config.sections import Duration, GracedSection, Section
+from sessionlake.config.fields import Duration, Section
+from sessionlake.config.sections import GracedSection
 from sessionlake.config.times import format_time
 from sessionlake.errors import ConfigError
 from sessionlake.operators.sessions.changelog import QUARANTINED, QUARANTINED_KEYS, quarantined_keys_sql

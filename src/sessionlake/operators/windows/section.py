@@ -7,7 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from sessionlake.config.durations import parse_duration, spoken_duration
-from sessionlake.config.sections import RETENTION, Duration, GracedSection
+from sessionlake.config.fields import RETENTION, Duration
+from sessionlake.config.sections import GracedSection
 from sessionlake.errors import ConfigError
 from sessionlake.operators.shared.windowing.emit_section import EmitSection
 from sessionlake.operators.shared.windowing.policies import CLOSE, OFF

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from sessionlake.config.source import Format
+from sessionlake.config.sources import Format
 from sessionlake.errors import SourceError
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.csv_rows import decode_csv

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from sessionlake.config.source import Format
+from sessionlake.config.sources import Format
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.decode import Decoded, decode
 from sessionlake.sources.decoding.decoded import Nowhere, bad_row

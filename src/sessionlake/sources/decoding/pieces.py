@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from sessionlake.config.source import Format
+from sessionlake.config.sources import Format
 from sessionlake.sources.decoding.blocks import closed_to_us, codec_of
 from sessionlake.warehouse.parquet import parquet_file
 

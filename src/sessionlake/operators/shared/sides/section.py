@@ -7,8 +7,9 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field
 
 from sessionlake.config.equal_columns import cast_columns, equal_columns
+from sessionlake.config.fields import Section
 from sessionlake.config.lookups import LookupSection
-from sessionlake.config.sections import EventSection, OperatorSection, Section
+from sessionlake.config.sections import EventSection, OperatorSection
 from sessionlake.config.source import SourceSection
 from sessionlake.errors import ConfigError
 from sessionlake.operators.shared.sides.names import LEFT, RIGHT, SIDES
