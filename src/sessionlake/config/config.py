@@ -12,7 +12,6 @@ from sessionlake.config.durations import MINUTE_US, parse_duration, spoken_durat
 from sessionlake.config.fields import Section
 from sessionlake.config.jobs import CompactSection, ExpireSection, QualitySection
 from sessionlake.config.lookups import LOOKUP, LookupSection, live_lookups
-from sessionlake.config.missing import MissingSection
 from sessionlake.config.names import EVENT_INPUT, RESERVED
 from sessionlake.config.observed import LineageSection, MetricsSection
 from sessionlake.config.operators import OperatorEntry, entry_of
@@ -21,9 +20,25 @@ from sessionlake.config.sections import EventSection, OperatorSection, PipelineS
 from sessionlake.config.serve import ServeSection
 from sessionlake.config.source import SinkSection, SourceSection
 from sessionlake.config.upstream import LookedUpTable, Upstream
+from sessionlake.errors import ConfigError
 
 COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 """The form of columns' names in the tables."""
+
+
+class MissingSection:
+    """Stands for a section; to read a key of it is a ConfigError."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, key: str) -> Any:
+        # Python itself reads such names of objects, for example to copy one: they are no keys.
+        if key.startswith("_"):
+            raise AttributeError(key)
+        raise ConfigError(
+            f"{self._name}: this is for pipelines with one [{self._name}], and this one has several inputs, each with its own; name another config"
+        )
 
 
 class Config(Section):

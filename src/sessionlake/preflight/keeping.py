@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from sessionlake.config.file import ConfigFile, Text, parse_toml
+from sessionlake.config.file import ConfigFile, Text, parse_toml, rewrite
 from sessionlake.config.load import Config, config_of
-from sessionlake.config.rewrite import rewrite
 from sessionlake.errors import ConfigError
 from sessionlake.stream.accepted_commands import kept_before
 from sessionlake.stream.changes import Class, changes
