@@ -1,4 +1,4 @@
-"""The paths of a config made absolute: relative ones are relative to the config's directory."""
+"""Absolute paths of a config: a relative path begins at the config's directory."""
 
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from sessionlake.errors import ConfigError
 
 
 def with_absolute_paths(config: Config, directory: Path) -> Config:
-    """Return the config with absolute paths; ConfigError if two of them name one place that may not."""
+    """Return the config with absolute paths; ConfigError if two paths name the same place and must not."""
     store = config.pipeline.store
     pipeline = config.pipeline.model_copy(
         update={
@@ -70,7 +70,7 @@ def _absolute_sources(config: Config, pipeline: PipelineSection, directory: Path
 
 
 def _absolute_sinks(config: Config, pipeline: PipelineSection, directory: Path) -> SinkSection:
-    """Return the sinks with absolute paths; ConfigError if the table of one lies among tables that it is computed of."""
+    """Return the sinks with absolute paths; ConfigError if a sink's table lies among the pipeline's own tables."""
     kafka, delta, postgres = config.sink.kafka, config.sink.delta, config.sink.postgres
     if delta is not None:
         delta = delta.model_copy(update={"path": resolved(delta.path, directory)})

@@ -1,4 +1,4 @@
-"""The rules between the config of a pipeline and that of another one whose results it reads: which rows it can read, and with which settings."""
+"""Rules between a pipeline's config and the config of an upstream pipeline: which rows can be read, and with which settings."""
 
 import re
 
@@ -9,13 +9,13 @@ from sessionlake.config.operators import OPERATORS
 from sessionlake.errors import ConfigError
 
 _OF_CHANGES = re.compile(r"\b_(change_type|commit_version|commit_timestamp)\b", re.IGNORECASE)
-"""Columns of a change data feed that are not the row's."""
+"""Columns that a change data feed adds to the row."""
 _TIMES = ("_source_time", "_timestamp")
 """The times of a change, which a delete has, too."""
 
 
 def check_upstream(config: Config, side: Config) -> None:
-    """Raise ConfigError if an input of a pipeline, `side`, can't be the results of the pipeline that it names; other inputs pass."""
+    """Raise ConfigError if the input `side` can't read the results of its upstream pipeline; other inputs pass."""
     upstream = config.upstream.get(side.source.AT)
     if upstream is None:
         return
@@ -26,23 +26,23 @@ def check_upstream(config: Config, side: Config) -> None:
         raise ConfigError(f"pipeline.archive: 'all' keeps rows that the tables of {named} have; write true or false")
     section = upstream.section
     if side.source.takes_back:
-        if section.hides_us is not None:
+        if section.facts.hides_us is not None:
             raise ConfigError(
                 f"{at}.rows: rows of {named} expire without a change that could be read; write ttl.pattern = 'index' there"
             )
         return
-    if section.NEVER_CHANGES:
+    if section.facts.never_changes:
         return
-    if not section.CLOSES:
+    if not section.facts.closes:
         raise ConfigError(
             f"{at}.rows: 'final' is of rows that close, and those of {named}, a [{upstream.entry.section}], never do; write 'changes'"
         )
-    if section.not_final:
-        raise ConfigError(f"{at}.rows: 'final' {section.not_final} in {named}")
+    if section.facts.not_final:
+        raise ConfigError(f"{at}.rows: 'final' {section.facts.not_final} in {named}")
 
 
 def check_changes(config: Config, side: Config) -> None:
-    """Raise ConfigError if an input of a pipeline, `side`, has changes of rows, and the pipeline can't follow them."""
+    """Raise ConfigError if the input `side` has changes of rows, and the pipeline can't follow them."""
     if side.source.envelope is not None:
         _check_envelope(config, side)
     if side.source.takes_back:
@@ -50,7 +50,7 @@ def check_changes(config: Config, side: Config) -> None:
 
 
 def _check_taken_back(config: Config, side: Config) -> None:
-    """Raise ConfigError if rows can't be taken back, or would be taken back with other columns than they were added with."""
+    """Raise ConfigError if rows can't be taken back, or would be taken back with columns that differ from the added row's."""
     source = side.source
     at, named = source.AT, repr(source.place)
     setting = "kind" if source.entry.has_changes else "rows"

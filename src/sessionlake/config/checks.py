@@ -21,7 +21,7 @@ Check = Callable[[], None]
 
 
 def checks_of(config: Config, raw: Mapping[str, Any]) -> Iterator[Check]:
-    """Yield the checks of a config and of the text `raw` that it is made of; each raises ConfigError of its first finding."""
+    """Yield the checks of a config and of its content `raw`; each raises ConfigError for the first problem."""
     sides = list(config.inputs.values())
     yield partial(check_references, raw)
     yield from (partial(check_source, side.source) for side in sides)
@@ -45,7 +45,7 @@ def checks_of(config: Config, raw: Mapping[str, Any]) -> Iterator[Check]:
 
 
 def _check_archive(config: Config) -> None:
-    """Refuse to keep whole rows that nothing could read again."""
+    """Refuse to keep whole rows if nothing can read them again."""
     if config.pipeline.archive != "all":
         return
     if config.section.sides:
@@ -61,8 +61,8 @@ def _check_archive(config: Config) -> None:
 
 
 def _check_replaced(config: Config) -> None:
-    """Refuse to keep rows as they were if shards do not know them."""
-    if config.pipeline.keep_replaced and not config.section.knows_replaced:
+    """Refuse to keep replaced rows if shards do not know them."""
+    if config.pipeline.keep_replaced and not config.section.facts.knows_replaced:
         raise ConfigError(
             f"pipeline.keep_replaced: this [{config.operator}] does not know the rows that it replaces as they were sent; "
             "remove it: a pipeline behind finds them in the tables"
@@ -78,7 +78,7 @@ def _check_side(config: Config, side: Config) -> None:
 
 
 def _check_unique(config: Config, side: Config) -> None:
-    """Refuse to look for duplicates if an event has no id, if an operator can't, or for another time than events are taken in."""
+    """Refuse to look for duplicates without an id, if the operator can't, or for longer than events are accepted."""
     section, at, asked_us = config.section, f"{side.event_at}.unique_for", side.event.unique_us
     if asked_us is None:
         return
@@ -96,7 +96,7 @@ def _check_unique(config: Config, side: Config) -> None:
 
 
 def check_remembered(config: Config) -> None:
-    """Refuse to forget events that can still be compared, under the default of grace that the warehouse has; ConfigError."""
+    """Refuse to forget events that can still be compared, under the warehouse's default of grace; ConfigError."""
     for side in config.inputs.values():
         _check_remembered(config.section, side)
 
@@ -128,7 +128,7 @@ def _check_key(config: Config) -> None:
 
 
 def _check_key_columns(config: Config) -> None:
-    """Refuse key columns that no column of the tables can be called; the rows of a join then have none."""
+    """Refuse key columns whose names can't be columns of the tables. Rows of a join have no such columns then."""
     if not config.section.sides and (wrong := next(config.wrong_key_columns(), None)) is not None:
         raise ConfigError(wrong)
 
@@ -157,11 +157,11 @@ def _check_sinks(config: Config) -> None:
         check_function(config.sink.python)
     for name, sink in config.sink.targets.items():
         at = f"sink.{name}"
-        if config.section.hides_us is not None:
+        if config.section.facts.hides_us is not None:
             raise ConfigError(
                 f"{at}: would get no tombstones of rows that expire, because pattern 'segments' and ttl.changelog_retention log no deletes; write ttl.pattern = 'index'"
             )
-        if sink.emit == "final" and not config.section.CLOSES:
+        if sink.emit == "final" and not config.section.facts.closes:
             raise ConfigError(
                 f"{at}.emit: 'final' is of rows that close, and those of a [{config.operator}] never do; write 'changes'"
             )
@@ -169,8 +169,8 @@ def _check_sinks(config: Config) -> None:
             raise ConfigError(
                 "sink.delta.history: is of rows that change, and those that are final do not; write sink.delta.emit = 'changes'"
             )
-        if sink.emit == "final" and config.section.not_final:
-            raise ConfigError(f"{at}.emit: 'final' {config.section.not_final}, or 'changes'")
+        if sink.emit == "final" and config.section.facts.not_final:
+            raise ConfigError(f"{at}.emit: 'final' {config.section.facts.not_final}, or 'changes'")
 
 
 def _checks_of_lookups(sides: Iterable[Config]) -> Iterator[Callable[[], None]]:
@@ -210,7 +210,7 @@ def _check_lookup(side: Config, section: LookupSection, before: Sequence[str]) -
 
 
 def _check_lookup_columns(side: Config, section: LookupSection, above: Sequence[LookupSection]) -> None:
-    """Check the columns of a lookup beside each other, and beside those of the lookups above it."""
+    """Check a lookup's columns beside each other, and beside the columns of lookups above."""
     at = f"{side.lookup_at}.{section.name}"
     # Tables tell columns apart by more than upper and lower case.
     known = {name.lower(): one.name for one in above for name in one.names}

@@ -1,4 +1,4 @@
-"""A pipeline's config, all of it valid."""
+"""A pipeline's valid config."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
 class MissingSection:
-    """Stands for a section; to read a key of it is a ConfigError."""
+    """Stands for a missing section. To read a key is a ConfigError."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -46,12 +46,12 @@ class Config(Section):
 
     pipeline: PipelineSection
     source: SourceSection = Field(default=cast("SourceSection", MissingSection("source")))
-    """The input; for a join each side has its own (`inputs`)."""
+    """The input. A join has none: each side has a source (`inputs`)."""
     event: EventSection = Field(default=cast("EventSection", MissingSection("event")))
     lookup: list[LookupSection] = Field(default=[])
     """Tables from which each event is enriched, in this order."""
     section: SerializeAsAny[OperatorSection]
-    """The operator's section, with the sections that go with it ([aggregates], [emit], [ttl] ...)."""
+    """The operator's section, with its companions ([aggregates], [emit], [ttl] ...)."""
     compact: CompactSection = CompactSection()
     quality: QualitySection = QualitySection()
     expire: ExpireSection = ExpireSection()
@@ -61,22 +61,22 @@ class Config(Section):
     serve: ServeSection = ServeSection()
     airflow: AirflowSection = AirflowSection()
     looked_up: dict[str, LookedUpTable] = Field(default={})
-    """The [table] pipelines that lookups read, by the lookups' names."""
+    """[table] pipelines read by lookups, by the name of the lookup."""
     upstream: dict[str, Upstream] = Field(default={})
-    """The pipelines whose results are the rows of a source, by the place of that source."""
+    """Pipelines whose results a source reads, by the place of the source."""
     directory: str = "."
     """Directory of the config file."""
     project_warehouse: str | None = None
-    """The warehouse of its project, in which pipelines have their folders, if it is in one."""
+    """The project's warehouse, with a folder for each pipeline; None outside a project."""
 
     @property
     def in_project(self) -> bool:
-        """Whether the file is in a project, next to those of other pipelines."""
+        """Whether the file is in a project, next to other pipelines."""
         return self.project_warehouse is not None
 
     @property
     def prefix(self) -> str:
-        """The beginning of its tables' names in a catalog's schema, which the pipelines of a project share; empty outside a project."""
+        """Prefix of table names in a catalog's schema, which a project's pipelines share; empty outside a project."""
         return f"{self.pipeline.name.replace('-', '_')}_" if self.in_project else ""
 
     @property
@@ -86,7 +86,7 @@ class Config(Section):
 
     @property
     def entry(self) -> OperatorEntry:
-        """The entry of the operator: the places of all its parts."""
+        """The operator's entry: the places of all parts."""
         return entry_of(self.section)
 
     @property
@@ -96,7 +96,7 @@ class Config(Section):
 
     @property
     def inputs(self) -> dict[str, "Config"]:
-        """The event inputs by name, each as the config of a pipeline that has no other: with its source and its event."""
+        """Event inputs by name, each as the config of a pipeline with this one input."""
         sides = self.section.sides
         if not sides:
             return {EVENT_INPUT: self}
@@ -105,25 +105,25 @@ class Config(Section):
 
     @property
     def keys(self) -> dict[str, tuple[str, ...]]:
-        """By event input the columns that make the key; none if all events have one."""
+        """Key columns by event input; none if all events have the same key."""
         if self.section.sides:
             return dict(self.section.keys)
         return {EVENT_INPUT: self.event.key_columns}
 
     @property
     def key_columns(self) -> tuple[str, ...]:
-        """The columns that a key of several columns is made of, as the first input calls them; none of a key of one column."""
+        """Columns of a key with several columns, as the first input calls them; none for a key of one column."""
         first = next(iter(self.keys.values()), ())
         return first if len(first) > 1 else ()
 
     @property
     def table_key_columns(self) -> tuple[str, ...]:
-        """`key_columns` as rows have them beside the key. Pairs of a join have none if one of the names means something else there."""
+        """`key_columns` that rows have beside the key. Pairs of a join have none if a name means something else there."""
         taken = self.section.sides and any(self.wrong_key_columns())
         return () if taken else self.key_columns
 
     def wrong_key_columns(self) -> Iterator[str]:
-        """Yield a line for each key column whose name the rows can't have as a column's."""
+        """Yield a line for each key column whose name can't be a column of the rows."""
         taken = RESERVED | self.section.reserved | {name.lower() for name in self.section.own_columns}
         for name in self.key_columns:
             if not COLUMN.fullmatch(name):
@@ -138,19 +138,19 @@ class Config(Section):
 
     @property
     def topics(self) -> list[str]:
-        """The topics that are read."""
+        """Topics of all inputs."""
         return [
             name for side in self.inputs.values() if side.source.entry.has_topic for name in side.source.topic_names
         ]
 
     @property
     def event_at(self) -> str:
-        """The place of the section of the events."""
+        """The place of [event]."""
         return self.source.AT.removesuffix("source") + "event"
 
     @property
     def lookup_at(self) -> str:
-        """The place of the sections of lookups."""
+        """The place of [[lookup]]."""
         return self.source.AT.removesuffix("source") + LOOKUP
 
     @property
@@ -160,19 +160,19 @@ class Config(Section):
 
     @property
     def publishes_final(self) -> bool:
-        """Whether `publish` sends rows to the topic once they are final, and not with every change."""
+        """Whether `publish` sends a row to the topic once it is final, and not with every change."""
         return self.is_final("kafka")
 
     def is_final(self, sink: str) -> bool:
-        """Return whether a sink, by its name in [sink], gets only rows that are final."""
+        """Return whether a sink, by its name in [sink], gets final rows only."""
         target = self.sink.targets.get(sink)
         asked = None if target is None else target.emit
-        return self.section.shown == "final" if asked is None else asked == "final"
+        return self.section.facts.shown == "final" if asked is None else asked == "final"
 
     @property
     def sums_events(self) -> bool:
-        """Whether the rows' event_count add up to the accepted events: each is in exactly one row, and none is taken back."""
-        return self.section.sums_events and not self.subtracts
+        """Whether the rows' event_count add up to the accepted events: each event is in exactly one row, and none is taken back."""
+        return self.section.facts.sums_events and not self.subtracts
 
     @property
     def subtracts(self) -> bool:
@@ -181,7 +181,7 @@ class Config(Section):
 
     @property
     def takes_back(self) -> bool:
-        """Whether events may be taken back: the source does that, and the operator can."""
+        """Whether events may be taken back: the source takes rows back, and the operator can follow."""
         return (self.entry.subtracts or self.entry.deletes) and self._takes_back
 
     @property
@@ -190,7 +190,7 @@ class Config(Section):
 
     @property
     def grace_us(self) -> int:
-        """The time after its end for which a result still changes."""
+        """How long a result changes after its end."""
         return self.section.grace_us
 
     @property
@@ -200,7 +200,7 @@ class Config(Section):
 
     @property
     def max_future_skew_us(self) -> int:
-        """The time by which an event may be ahead of the batch's clock; without a setting the operator's default, at least a minute."""
+        """How far an event may be ahead of the batch's clock; by default as the operator says, at least a minute."""
         text = self.event.max_future_skew
         return max(self.section.skew_us, MINUTE_US) if text is None else parse_duration(text)
 
@@ -211,7 +211,7 @@ class Config(Section):
 
     @property
     def store_dir(self) -> str:
-        """Local directory of this pipeline's stores, with the variables that each executor replaces by its own."""
+        """Local directory of the stores, with variables that each executor replaces."""
         return f"{self.pipeline.store}/{self.pipeline.name}"
 
     @property
@@ -222,23 +222,23 @@ class Config(Section):
 
     @property
     def data_docs(self) -> Path:
-        """The directory of the documents of `quality`, unless the command names another one."""
+        """Directory of the documents of `quality`, unless the command names another."""
         return Path(self.directory, "quality", self.pipeline.name if self.in_project else "")
 
     @property
     def lock_dir(self) -> str:
-        """The directory of the driver's lock: with its stores; next to the config if variables may place the stores elsewhere in another environment."""
+        """Directory of the driver's lock: beside the stores, or next to the config if variables may move the stores in another environment."""
         store = self.pipeline.store
         if "$" not in store:
             return self.driver_store_dir
         return f"{self.directory}/store/{re.sub('[${}]', '', store)}/{self.pipeline.name}"
 
     def quarantined_sql(self, micros: str) -> str | None:
-        """Return SQL of the reason for which a row is in quarantine, null for none; see `OperatorSection`."""
+        """Return SQL of the reason why a row is in quarantine, null for none; see `OperatorSection`."""
         return self.section.quarantined_sql(micros)
 
     def as_taken(self, bound: Mapping[str, Any], live: Mapping[str, Any]) -> Self:
-        """Return the config with the section that a batch with these settings had (`OperatorSection.as_taken`)."""
+        """Return the config with the section of a batch with these settings (`OperatorSection.as_taken`)."""
         return self._having(self.section.as_taken(bound, live))
 
     def with_grace(self, grace_us: int) -> Self:
@@ -249,7 +249,7 @@ class Config(Section):
         return self if section is self.section else self.model_copy(update={"section": section})
 
     def rebuild_settings(self) -> dict[str, Any]:
-        """Return the settings that a pipeline's tables are bound to: to change one is to rebuild."""
+        """Return the settings to which the tables are bound: another value needs a rebuild."""
         events: dict[str, Any] = {}
         for side in self.inputs.values():
             event = side.event.model_dump(
@@ -268,7 +268,7 @@ class Config(Section):
         return {**self.section.bound_settings(), **events, "aggregates": dict(self.aggregates)}
 
     def live_settings(self) -> dict[str, Any]:
-        """Return the settings of classification that may change from batch to batch."""
+        """Return the settings that classify events and may change from batch to batch."""
         settings = {
             "grace_us": self.grace_us,
             "retention_us": self.retention_us,
@@ -289,7 +289,7 @@ class Config(Section):
         return {**settings, **(each.get(EVENT_INPUT) or each)}
 
     def warnings(self) -> list[str]:
-        """Return warnings about settings that are allowed but probably not meant."""
+        """Return warnings about settings that are allowed but probably not intended."""
         patience, harmless_us = f"{self.operator}.{self.section.PATIENCE}", self.section.harmless_us
         found = [f"{self.operator}.{line}" for line in self.section.old_names_told()]
         found += self.section.warnings()
@@ -310,7 +310,7 @@ class Config(Section):
 
 
 def _warned_key(config: Config, side: Config) -> str | None:
-    """Return the warning if two rows of the pipeline that an input of a table follows may come to have one key; None if they can't."""
+    """Return a warning if two upstream rows may get the same key in a table; None if they can't."""
     upstream, event = config.upstream.get(side.source.AT), side.event
     if upstream is None or not (side.source.takes_back and config.entry.deletes):
         return None

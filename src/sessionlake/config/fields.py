@@ -1,4 +1,4 @@
-"""The parts of all sections: their base class, and the types of keys that several sections have."""
+"""The base class of all sections, and the types of keys that several sections have."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -18,7 +18,7 @@ def _duration(text: str) -> str:
 
 
 def _names(given: object) -> object:
-    """Return a list of one column as that column; ValueError for a list that names none, or one twice."""
+    """Return a list of one column as the column; ValueError for an empty list, or a column twice."""
     if not isinstance(given, list):
         return given
     if not given:
@@ -44,7 +44,7 @@ def as_columns(names: str | Sequence[str] | None) -> tuple[str, ...]:
 DURATION = AfterValidator(_duration)
 Duration = Annotated[str, DURATION]
 RETENTION = Field(validation_alias=AliasChoices("retention", "retention_time"))
-"""Of the key `retention` of sections that called it `retention_time` (`OperatorSection.OLD_NAMES`)."""
+"""The field of a key `retention` whose earlier name is `retention_time` (`OperatorSection.OLD_NAMES`)."""
 Columns = Annotated[str | list[str], BeforeValidator(_names)]
 """One column, or several."""
 

@@ -1,12 +1,20 @@
-"""A pipeline's TOML config: validated once, here; every error names the place, the key, the value and a valid value."""
+"""A pipeline's TOML config, read in stages. Each error names the place, the key, the value and a valid value.
 
+1. File: the text, in which each key has a place (`file`).
+2. Defaults of the project (`ConfigFile.merged`).
+3. Upstream: settings that follow from pipelines whose results are read (`read_upstream`).
+4. Sections, each by itself (`structure`), then all together (`checks`).
+5. Paths (`absolute`).
+"""
+
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from sessionlake.config.absolute import with_absolute_paths
 from sessionlake.config.checks import checks_of
 from sessionlake.config.config import Config
-from sessionlake.config.file import ConfigFile
+from sessionlake.config.file import ConfigFile, Raw
 from sessionlake.config.paths import is_remote, resolved
 from sessionlake.config.problems import Gathered, InvalidConfigError, problems_of
 from sessionlake.config.read_upstream import upstreams_in, with_events_of
@@ -41,16 +49,20 @@ def parse_config(raw: dict[str, Any], directory: Path) -> Config:
     config = config.model_copy(update={"upstream": upstream})
     if not config.section.sides and config.event.key is None:
         config = config.model_copy(update={"section": config.section.without_key()})
-    for check in checks_of(config, raw):
-        one = Gathered()
-        with one.one():
-            check()
-        for problem in one.problems:
-            # Problems of a stand-in for a wrong section are not the user's.
-            if str(problem.key).partition(".")[0] not in wrong:
-                found.add_other(problem)
+    _check(config, raw, wrong, found)
     found.raise_any()
     return _following_at_once(with_absolute_paths(config, directory))
+
+
+def _check(config: Config, raw: Raw, wrong: Collection[str], found: Gathered) -> None:
+    """Add the problems between valid sections to `found`, except those of the stand-ins for `wrong` sections."""
+    for check in checks_of(config, raw):
+        problems = Gathered()
+        with problems.one():
+            check()
+        for problem in problems.problems:
+            if str(problem.key).partition(".")[0] not in wrong:
+                found.add_other(problem)
 
 
 def _following_at_once(config: Config) -> Config:

@@ -33,7 +33,7 @@ def section_type(name: str) -> Any:
 
 
 def companions() -> dict[str, list[str]]:
-    """Return the sections that accompany operators' sections, each with the names of these. Imports the sections of all operators."""
+    """Return the operators' names by companion section. Imports the sections of all operators."""
     found: dict[str, list[str]] = {}
     for name in SECTIONS:
         members = cast("list[type[OperatorSection]]", leaves(section_type(name)))
@@ -43,7 +43,7 @@ def companions() -> dict[str, list[str]]:
 
 
 class StandIn(OperatorSection):
-    """A stand-in for an operator's section that is wrong, or not clear, with which the other sections can still be checked."""
+    """A stand-in for a wrong or unclear operator's section. The other sections can be checked with it."""
 
     @property
     def grace_us(self) -> int:
@@ -57,7 +57,7 @@ class StandIn(OperatorSection):
 
 
 def section_in(raw: Mapping[str, Any]) -> OperatorSection | None:
-    """Return the operator's section of a config's text, with those that go with it; None if it is wrong, or not there."""
+    """Return the operator's section of a config's content, with its companions; None if it is wrong or missing."""
     found = Gathered()
     operator = operator_asked(dict(raw), found)
     if operator is None:
@@ -71,7 +71,7 @@ def section_in(raw: Mapping[str, Any]) -> OperatorSection | None:
 
 
 def operator_asked(rest: Raw, found: Gathered) -> str | None:
-    """Return the name of the operator's section; None if there is none, or more than one."""
+    """Return the name of the operator's section; None if there is none, or several."""
     asked = [name for name in SECTIONS if name in rest]
     for name in asked[1:]:
         found.add(Problem(name, f"can't be used with [{asked[0]}]: a pipeline has one operator; keep one of them"))
@@ -85,7 +85,7 @@ def operator_asked(rest: Raw, found: Gathered) -> str | None:
 
 
 def section_class(operator: str, value: Any) -> type[OperatorSection]:
-    """Return the class of an operator's section that a text asks for; one of the possible ones if it is not clear."""
+    """Return the class of the operator's section that a text asks for; a possible class if the text is not clear."""
     member: type[OperatorSection] = chosen(leaves(section_type(operator)), value)[0]  # type: ignore[assignment]
     return member
 
@@ -93,7 +93,7 @@ def section_class(operator: str, value: Any) -> type[OperatorSection]:
 def operator_section(
     operator: str, member: type[OperatorSection], value: Any, beside: Raw, wrong: set[str], found: Gathered
 ) -> OperatorSection | None:
-    """Return an operator's section with those that go with it; None if it is wrong. Wrong companions are removed from `beside`."""
+    """Return an operator's section with its companions; None if it is wrong. Wrong companions are removed from `beside`."""
     kind = section_type(operator)
     value = _without_companions(operator, member, value, beside, found)
     while True:
@@ -122,7 +122,7 @@ def operator_section(
 
 
 def _without_companions(operator: str, member: type[OperatorSection], value: Any, beside: Raw, found: Gathered) -> Any:
-    """Return an operator's section without keys that are sections of their own; those are problems."""
+    """Return an operator's section without keys that must be sections; each is a problem."""
     for name in sorted(member.ALSO_KEYS):
         if isinstance(beside.get(name), str):
             found.add(Problem(name, "is not a section; write its name in brackets, and its keys below it"))
@@ -140,7 +140,7 @@ def _without_companions(operator: str, member: type[OperatorSection], value: Any
 
 
 def stand_in(beside: Raw) -> StandIn:
-    """Return the stand-in for an operator's section, with the sections that every operator may have if they are valid."""
+    """Return the stand-in for an operator's section, with the valid sections that every operator may have."""
     try:
         return StandIn.model_validate({name: beside[name] for name in OperatorSection.BESIDE if name in beside})
     except ValidationError:

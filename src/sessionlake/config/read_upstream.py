@@ -75,7 +75,7 @@ def looked_up_table(lookup_at: str, section: LookupSection, directory: Path) -> 
 
 
 def upstreams_in(raw: Raw, directory: Path, found: Gathered) -> dict[str, Upstream]:
-    """Return the pipelines that a config's text reads, by the places of its sources, as in `source`; problems go to `found`."""
+    """Return the upstream pipelines of a config's content, by the place of the source, as in `source`; problems go to `found`."""
     upstreams = {}
     for at, holder in _sources(raw):
         source = holder[_SOURCE]
@@ -87,7 +87,7 @@ def upstreams_in(raw: Raw, directory: Path, found: Gathered) -> dict[str, Upstre
 
 
 def with_events_of(raw: Raw, upstreams: Mapping[str, Upstream]) -> Raw:
-    """Return a config's text with the key and time of events that are rows of other pipelines, if it does not say which columns they are.
+    """Return a config's content with key and time of events that are rows of other pipelines, if the content names no columns.
 
     If a row that is taken back deletes the row of its key, the key is the columns that identify rows in front.
     Of a pipeline that is not among `upstreams`, because it can't be read, they are any names: a missing one is not the user's problem.
@@ -111,7 +111,7 @@ def _entry_of(source: Raw) -> SourceEntry | None:
 
 
 def _deletes(raw: Raw) -> bool:
-    """Say whether a config's text has the section of an operator that deletes the row of a key."""
+    """Return whether a config's content has the section of an operator that deletes the row of a key."""
     return any(entry.deletes and entry.section in raw for entry in OPERATORS.values())
 
 
@@ -120,7 +120,7 @@ def _copied(value: Any) -> Any:
 
 
 def _sources(raw: Raw) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the places of sources, each with the section that holds it."""
+    """Yield the place of each source, with the section that holds the source."""
     holders: list[tuple[str, Any]] = [("", raw)]
     for name in SECTIONS:
         sides = raw.get(name)

@@ -1,4 +1,4 @@
-"""A config's sections, each built from its text separately: a wrong section does not hide problems of others."""
+"""A config's sections, each built separately: a wrong section does not hide problems of others."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,13 +19,13 @@ _STAND_INS: Mapping[str, Raw] = {
     "source": {"kind": "files", "path": "events", "format": "json"},
     "event": {"key": "key", "time": "time"},
 }
-"""Stand-ins for required sections that are wrong, with which the other sections can still be checked."""
+"""Stand-ins for wrong required sections. The other sections can be checked with them."""
 _NO_SECTIONS = ("directory", "project_warehouse", "looked_up", "upstream", "section")
-"""Fields of the config that its text does not have."""
+"""Fields of Config that no text has."""
 
 
 def structured(raw: Mapping[str, Any], found: Gathered) -> tuple[Config, set[str]]:
-    """Return a config of the valid sections, and the names of those that had to be left out or replaced."""
+    """Return a config of the valid sections, and the names of left out or replaced sections."""
     rest, wrong = dict(raw), set[str]()
     operator = operator_asked(rest, found)
     member = None if operator is None else section_class(operator, rest[operator])
@@ -57,7 +57,7 @@ def _refuse_unknown(
     member: type[OperatorSection] | None,
     found: Gathered,
 ) -> None:
-    """Report sections that there are not, or that other operators have, and take them away."""
+    """Report and remove sections that are unknown, or that other operators have."""
     sections = [name for name in Config.model_fields if name not in _NO_SECTIONS]
     for name in [name for name in rest if name not in sections]:
         del rest[name]
@@ -77,7 +77,7 @@ def _refuse_unknown(
 def _check_inputs(
     rest: Raw, operator: str | None, member: type[OperatorSection] | None, wrong: set[str], found: Gathered
 ) -> None:
-    """Refuse [source] and [event] if each input of the operator has its own, and report them missing if there is one input."""
+    """Refuse [source] and [event] if the operator has several inputs, and report them missing if it has one."""
     sides = () if member is None else member.SIDES
     for name in ("source", "event", "lookup"):
         if sides and rest.pop(name, None) is not None:

@@ -1,4 +1,4 @@
-"""Other pipelines that a config names: those whose results it reads, and those whose tables it looks up."""
+"""Other pipelines that a config names: results to read, and tables to look up."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -10,15 +10,15 @@ from sessionlake.config.sections import OperatorSection
 
 @dataclass(frozen=True)
 class Upstream:
-    """A pipeline whose results another one reads."""
+    """A pipeline whose results are read."""
 
     name: str
     warehouse: str
     section: OperatorSection
     keeps_replaced: bool = False
-    """Whether it keeps the rows that it replaces (`pipeline.keep_replaced`)."""
+    """Whether replaced rows are kept (`pipeline.keep_replaced`)."""
     key_columns: tuple[str, ...] = ()
-    """The columns that its key is made of; none of a key of one column, or one that its config leaves out."""
+    """The columns of a key with several columns; empty for a key of one column, or a key that the config leaves out."""
 
     @property
     def entry(self) -> OperatorEntry:
@@ -36,7 +36,7 @@ class Upstream:
         return f"{self.warehouse}/{self.changelog.changes}"
 
     def is_identified_by(self, columns: Collection[str]) -> bool:
-        """Say whether no two of its rows have the same values in columns."""
+        """Return whether no two rows have the same values in columns."""
         of = self.changelog
         identities = (of.identity, replace(of, key_columns=self.key_columns).named_identity)
         return any({*identity} <= {*columns} for identity in identities)
@@ -48,9 +48,9 @@ class LookedUpTable:
 
     warehouse: str
     key: tuple[str, ...]
-    """The columns that make its key."""
+    """The key's columns."""
     operator: str
-    """The name of its operator's entry."""
+    """The operator's name in OPERATORS."""
 
     @property
     def entry(self) -> OperatorEntry:
@@ -58,5 +58,5 @@ class LookedUpTable:
         return OPERATORS[self.operator]
 
     def called(self, column: str) -> str:
-        """Return the name that a column has in its rows: a key of one column is called as the operator calls keys."""
+        """Return a column's name in the rows: a key of one column has the operator's name for keys."""
         return self.entry.rows.key if self.key == (column,) else column

@@ -457,7 +457,7 @@ def _as_written(config: Config, key: str, value: Any) -> str:
         return "none"
     if key in config.section.CUTS and isinstance(value, list):
         return config.section.before_in_words(value)
-    of_operator = config.section.bound_in_time and key.startswith(f"{config.operator}.")
+    of_operator = config.section.facts.bound_in_time and key.startswith(f"{config.operator}.")
     if of_operator and isinstance(value, int) and not isinstance(value, bool):
         return repr(spoken_duration(value))
     return repr(value)

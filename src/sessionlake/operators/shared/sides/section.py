@@ -80,11 +80,6 @@ class SidedSection(OperatorSection):
         """The sides whose rows make a result without a partner."""
         return {"inner": (), "full": SIDES}.get(self.type, (self.type,))
 
-    @property
-    def sums_events(self) -> bool:
-        """A row is in any number of pairs."""
-        return False
-
     def reads(self, side: str) -> Mapping[str, Sequence[str] | str | None]:
         """Return a side's equal fields, and its columns of results."""
         return {f"{self.AT}.on": self.keys[side], f"{self.AT}.{side}.columns": self.sides[side].columns}
