@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import tomli_w
 
+from sessionlake.config.fields import as_columns
 from sessionlake.config.load import load_config, parse_config
-from sessionlake.config.sections import OF_RESULTS, as_columns
+from sessionlake.config.sections import OF_RESULTS
 from sessionlake.errors import ConfigError
 from sessionlake.stream.changes import refusal
 from sessionlake.warehouse.batch_commit import BatchCommit, Settings

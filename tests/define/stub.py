@@ -14,7 +14,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from sessionlake.aggregates.functions import FUNCTIONS, Function, Number
-from sessionlake.config.sections import DURATION, PipelineSection
+from sessionlake.config.fields import DURATION
+from sessionlake.config.sections import PipelineSection
 from sessionlake.config.source import SourceSection
 from sessionlake.define.classes import EMIT, Shape, class_name, shapes
 from sessionlake.define.sections import Operator, Source

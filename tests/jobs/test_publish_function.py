@@ -102,7 +102,7 @@ def test_differences_put_together_are_the_live_view(
     for emit in ("changes", "final"):
         CALLS.clear()
         lake = LAKES[name](tmp_path / emit / "lake", tmp_path / emit / "events")
-        if emit == "final" and not lake.config.section.CLOSES:
+        if emit == "final" and not lake.config.section.facts.closes:
             continue
         config, sent = called(lake, emit), 0
         for number, files in enumerate((FIRST, SECOND)):

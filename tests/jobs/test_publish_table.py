@@ -58,7 +58,7 @@ def test_the_tables_are_the_live_view(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     lake = LAKES[name](tmp_path / "lake", tmp_path / "events")
-    kinds = ["changes", "final"] if lake.config.section.CLOSES else ["changes"]
+    kinds = ["changes", "final"] if lake.config.section.facts.closes else ["changes"]
     merged = with_sink(lake, "[sink.delta]\npath = 'out-merged'\nemit = 'changes'\nchange_feed = true", "merged")
     configs = [*(in_table(lake, emit) for emit in kinds), merged]
     changed = 0

@@ -106,7 +106,7 @@ def story(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory:
 def test_the_steps_of_any_reader_add_up(story: Story, rows: str) -> None:
     config = story.lake.config
     final = rows == "final"
-    if final and not (config.section.CLOSES or config.section.NEVER_CHANGES):
+    if final and not (config.section.facts.closes or config.section.facts.never_changes):
         pytest.skip("its rows never close")
     name = story.name
     view = View(story.tables, config.section, final=final)
@@ -139,7 +139,7 @@ def test_the_steps_of_any_reader_add_up(story: Story, rows: str) -> None:
 
 
 def test_rows_are_kept_as_a_batch_found_them(story: Story) -> None:
-    if not story.lake.config.section.knows_replaced:
+    if not story.lake.config.section.facts.knows_replaced:
         pytest.skip("its shards do not know the rows that they replace")
     of = story.tables.changelog
     replaced = replaced_by(story.changes, of.identity)
@@ -152,7 +152,7 @@ def test_rows_are_kept_as_a_batch_found_them(story: Story) -> None:
 @pytest.mark.parametrize("steps", [1, 2, 9])
 def test_kept_rows_give_the_same_as_those_that_are_found(story: Story, steps: int) -> None:
     section = story.lake.config.section
-    if not section.knows_replaced:
+    if not section.facts.knows_replaced:
         pytest.skip("its shards do not know the rows that they replace")
     view = View(story.tables, section, final=False)
     batches = [Visible.of(batch, section, None) for batch in batches_after(story.tables)]

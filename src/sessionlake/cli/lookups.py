@@ -100,7 +100,7 @@ def _no_rows_line(config: Config, answer: "Answer", key: str | None, prefix: str
             f"pipeline.warehouse: {config.pipeline.warehouse!r} has no batches yet; run `sessionlake run` first"
         )
     names = config.entry.rows
-    final = "final " if config.section.shown == "final" else ""
+    final = "final " if config.section.facts.shown == "final" else ""
     times = " in these times" if in_times else ""
     of = f"keys that begin with {prefix!r}" if key is None else f"the key {key!r}"
     line = f"no {final}{names.one if names.one_per_key else names.many} of {of}{times} as of batch {answer.batch_id}"

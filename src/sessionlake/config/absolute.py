@@ -1,23 +1,21 @@
-"""The paths of a config made absolute: relative ones are relative to the config's directory."""
+"""Absolute paths of a config: a relative path begins at the config's directory."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sessionlake.config.config import Config
 from sessionlake.config.lookups import LookupSection
 from sessionlake.config.names import EVENT_INPUT, EVENTS, SOURCE_ROWS
 from sessionlake.config.paths import normal_path, resolved
+from sessionlake.config.read_upstream import looked_up_table
 from sessionlake.config.secrets import with_absolute_files
 from sessionlake.config.sections import PipelineSection
 from sessionlake.config.source import SinkSection, SourceSection, with_absolute_secrets
-from sessionlake.config.upstream import looked_up_table
 from sessionlake.errors import ConfigError
 
-if TYPE_CHECKING:
-    from sessionlake.config.load import Config
 
-
-def with_absolute_paths(config: "Config", directory: Path) -> "Config":
-    """Return the config with absolute paths; ConfigError if two of them name one place that may not."""
+def with_absolute_paths(config: Config, directory: Path) -> Config:
+    """Return the config with absolute paths; ConfigError if two paths name the same place and must not."""
     store = config.pipeline.store
     pipeline = config.pipeline.model_copy(
         update={
@@ -51,7 +49,7 @@ def with_absolute_paths(config: "Config", directory: Path) -> "Config":
     return config.model_copy(update={**sections, "directory": str(directory)})
 
 
-def _absolute_sources(config: "Config", pipeline: PipelineSection, directory: Path) -> dict[str, Any]:
+def _absolute_sources(config: Config, pipeline: PipelineSection, directory: Path) -> dict[str, Any]:
     """Return the sections that hold sources, with absolute paths."""
     sources = {name: _absolute(side.source, directory) for name, side in config.inputs.items()}
     for name, source in sources.items():
@@ -71,8 +69,8 @@ def _absolute_sources(config: "Config", pipeline: PipelineSection, directory: Pa
     return {"section": config.section.reading(sources, lookups)}
 
 
-def _absolute_sinks(config: "Config", pipeline: PipelineSection, directory: Path) -> SinkSection:
-    """Return the sinks with absolute paths; ConfigError if the table of one lies among tables that it is computed of."""
+def _absolute_sinks(config: Config, pipeline: PipelineSection, directory: Path) -> SinkSection:
+    """Return the sinks with absolute paths; ConfigError if a sink's table lies among the pipeline's own tables."""
     kafka, delta, postgres = config.sink.kafka, config.sink.delta, config.sink.postgres
     if delta is not None:
         delta = delta.model_copy(update={"path": resolved(delta.path, directory)})
@@ -95,7 +93,7 @@ def _absolute_lookup(section: LookupSection, directory: Path) -> LookupSection:
     return section if section.path is None else section.model_copy(update={"path": resolved(section.path, directory)})
 
 
-def _looked_up(config: "Config", directory: Path) -> dict[str, Any]:
+def _looked_up(config: Config, directory: Path) -> dict[str, Any]:
     """Return the [table] pipelines that lookups read, by the lookups' names."""
     named = ((side.lookup_at, section) for side in config.inputs.values() for section in side.lookup)
     return {section.name: looked_up_table(at, section, directory) for at, section in named if section.table is not None}

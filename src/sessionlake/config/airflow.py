@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from sessionlake.config.sections import Section
+from sessionlake.config.fields import Section
 
 OFF = "off"
 _PRESETS = ("@hourly", "@daily", "@weekly", "@monthly")

@@ -1,25 +1,21 @@
-"""The rules between the config of a pipeline and that of another one whose results it reads: which rows it can read, and with which settings."""
+"""Rules between a pipeline's config and the config of an upstream pipeline: which rows can be read, and with which settings."""
 
 import re
-from typing import TYPE_CHECKING
 
+from sessionlake.config.config import Config
 from sessionlake.config.names import DEAD_LETTER
+from sessionlake.config.operator_sections import StandIn
 from sessionlake.config.operators import OPERATORS
-from sessionlake.config.structure import StandIn
 from sessionlake.errors import ConfigError
 
-if TYPE_CHECKING:
-    from sessionlake.config.load import Config
-
-
 _OF_CHANGES = re.compile(r"\b_(change_type|commit_version|commit_timestamp)\b", re.IGNORECASE)
-"""Columns of a change data feed that are not the row's."""
+"""Columns that a change data feed adds to the row."""
 _TIMES = ("_source_time", "_timestamp")
 """The times of a change, which a delete has, too."""
 
 
-def check_upstream(config: "Config", side: "Config") -> None:
-    """Raise ConfigError if an input of a pipeline, `side`, can't be the results of the pipeline that it names; other inputs pass."""
+def check_upstream(config: Config, side: Config) -> None:
+    """Raise ConfigError if the input `side` can't read the results of its upstream pipeline; other inputs pass."""
     upstream = config.upstream.get(side.source.AT)
     if upstream is None:
         return
@@ -30,45 +26,31 @@ def check_upstream(config: "Config", side: "Config") -> None:
         raise ConfigError(f"pipeline.archive: 'all' keeps rows that the tables of {named} have; write true or false")
     section = upstream.section
     if side.source.takes_back:
-        if section.hides_us is not None:
+        if section.facts.hides_us is not None:
             raise ConfigError(
                 f"{at}.rows: rows of {named} expire without a change that could be read; write ttl.pattern = 'index' there"
             )
         return
-    if section.NEVER_CHANGES:
+    if section.facts.never_changes:
         return
-    if not section.CLOSES:
+    if not section.facts.closes:
         raise ConfigError(
             f"{at}.rows: 'final' is of rows that close, and those of {named}, a [{upstream.entry.section}], never do; write 'changes'"
         )
-    if section.not_final:
-        raise ConfigError(f"{at}.rows: 'final' {section.not_final} in {named}")
+    if section.facts.not_final:
+        raise ConfigError(f"{at}.rows: 'final' {section.facts.not_final} in {named}")
 
 
-def warned_key(config: "Config", side: "Config") -> str | None:
-    """Return the warning if two rows of the pipeline that an input of a table follows may come to have one key; None if they can't."""
-    upstream, event = config.upstream.get(side.source.AT), side.event
-    if upstream is None or not (side.source.takes_back and config.entry.deletes):
-        return None
-    if upstream.is_identified_by({*event.key_columns} - event.columns.keys()):
-        return None
-    identity, key = f"{[*upstream.changelog.identity]}".replace("'", '"'), " and ".join(map(repr, event.key_columns))
-    return (
-        f"{side.event_at}.key: once two rows of {side.source.of!r} have the same {key}, this pipeline stops until the table is made again under another key; "
-        f"write key = {identity}, unless that can't happen"
-    )
-
-
-def check_changes(config: "Config", side: "Config") -> None:
-    """Raise ConfigError if an input of a pipeline, `side`, has changes of rows, and the pipeline can't follow them."""
+def check_changes(config: Config, side: Config) -> None:
+    """Raise ConfigError if the input `side` has changes of rows, and the pipeline can't follow them."""
     if side.source.envelope is not None:
         _check_envelope(config, side)
     if side.source.takes_back:
         _check_taken_back(config, side)
 
 
-def _check_taken_back(config: "Config", side: "Config") -> None:
-    """Raise ConfigError if rows can't be taken back, or would be taken back with other columns than they were added with."""
+def _check_taken_back(config: Config, side: Config) -> None:
+    """Raise ConfigError if rows can't be taken back, or would be taken back with columns that differ from the added row's."""
     source = side.source
     at, named = source.AT, repr(source.place)
     setting = "kind" if source.entry.has_changes else "rows"
@@ -95,7 +77,7 @@ def _check_taken_back(config: "Config", side: "Config") -> None:
         raise ConfigError(f"pipeline.archive: would keep rows that are taken back, and {named} has them; write false")
 
 
-def _check_envelope(config: "Config", side: "Config") -> None:
+def _check_envelope(config: Config, side: Config) -> None:
     """Raise ConfigError if changes of rows are read as if they were events: a connector sends some of them twice."""
     at = f"{side.source.AT}.envelope"
     if not isinstance(config.section, StandIn) and not config.entry.deletes:

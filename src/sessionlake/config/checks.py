@@ -1,31 +1,27 @@
 """Rules between several values of a config, each valid by itself. Each check raises its own error, and all are reported."""
 
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sessionlake.config.chained import check_changes, check_upstream
+from sessionlake.config.config import COLUMN, Config
 from sessionlake.config.durations import spoken_duration
 from sessionlake.config.jobs import check_quality
-from sessionlake.config.lookups import checks_of_lookups
+from sessionlake.config.lookups import LookupSection
 from sessionlake.config.names import RESERVED
 from sessionlake.config.observed import check_observed
 from sessionlake.config.paths import check_store_path
+from sessionlake.config.sections import OperatorSection
 from sessionlake.config.source import check_database, check_function, check_references, check_sink, check_source
 from sessionlake.config.store_engines import check_store_engine
 from sessionlake.errors import ConfigError
 
-if TYPE_CHECKING:
-    from sessionlake.config.load import Config
-    from sessionlake.config.sections import OperatorSection
-
-_COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 Check = Callable[[], None]
 
 
-def checks_of(config: "Config", raw: Mapping[str, Any]) -> Iterator[Check]:
-    """Yield the checks of a config and of the text `raw` that it is made of; each raises ConfigError of its first finding."""
+def checks_of(config: Config, raw: Mapping[str, Any]) -> Iterator[Check]:
+    """Yield the checks of a config and of its content `raw`; each raises ConfigError for the first problem."""
     sides = list(config.inputs.values())
     yield partial(check_references, raw)
     yield from (partial(check_source, side.source) for side in sides)
@@ -37,7 +33,7 @@ def checks_of(config: "Config", raw: Mapping[str, Any]) -> Iterator[Check]:
     yield from config.section.checks()
     yield from (partial(_check_side, config, side) for side in sides)
     yield from (partial(_check_column, side, name) for side in sides for name in side.event.columns)
-    yield from checks_of_lookups(sides)
+    yield from _checks_of_lookups(sides)
     yield partial(_check_archive, config)
     yield partial(_check_replaced, config)
     yield partial(_check_key, config)
@@ -48,8 +44,8 @@ def checks_of(config: "Config", raw: Mapping[str, Any]) -> Iterator[Check]:
     yield config.serve.check
 
 
-def _check_archive(config: "Config") -> None:
-    """Refuse to keep whole rows that nothing could read again."""
+def _check_archive(config: Config) -> None:
+    """Refuse to keep whole rows if nothing can read them again."""
     if config.pipeline.archive != "all":
         return
     if config.section.sides:
@@ -64,16 +60,16 @@ def _check_archive(config: "Config") -> None:
         )
 
 
-def _check_replaced(config: "Config") -> None:
-    """Refuse to keep rows as they were if shards do not know them."""
-    if config.pipeline.keep_replaced and not config.section.knows_replaced:
+def _check_replaced(config: Config) -> None:
+    """Refuse to keep replaced rows if shards do not know them."""
+    if config.pipeline.keep_replaced and not config.section.facts.knows_replaced:
         raise ConfigError(
             f"pipeline.keep_replaced: this [{config.operator}] does not know the rows that it replaces as they were sent; "
             "remove it: a pipeline behind finds them in the tables"
         )
 
 
-def _check_side(config: "Config", side: "Config") -> None:
+def _check_side(config: Config, side: Config) -> None:
     config.section.check_source(side.source)
     config.section.check_event(side.event)
     if side.event.time is None and config.section.TIMED:
@@ -81,8 +77,8 @@ def _check_side(config: "Config", side: "Config") -> None:
     _check_unique(config, side)
 
 
-def _check_unique(config: "Config", side: "Config") -> None:
-    """Refuse to look for duplicates if an event has no id, if an operator can't, or for another time than events are taken in."""
+def _check_unique(config: Config, side: Config) -> None:
+    """Refuse to look for duplicates without an id, if the operator can't, or for longer than events are accepted."""
     section, at, asked_us = config.section, f"{side.event_at}.unique_for", side.event.unique_us
     if asked_us is None:
         return
@@ -99,13 +95,13 @@ def _check_unique(config: "Config", side: "Config") -> None:
     _check_remembered(section.with_grace(0) if section.HAD_NO_GRACE else section, side)
 
 
-def check_remembered(config: "Config") -> None:
-    """Refuse to forget events that can still be compared, under the default of grace that the warehouse has; ConfigError."""
+def check_remembered(config: Config) -> None:
+    """Refuse to forget events that can still be compared, under the warehouse's default of grace; ConfigError."""
     for side in config.inputs.values():
         _check_remembered(config.section, side)
 
 
-def _check_remembered(section: "OperatorSection", side: "Config") -> None:
+def _check_remembered(section: OperatorSection, side: Config) -> None:
     asked_us = side.event.unique_us
     if asked_us is None or asked_us >= section.least_unique_us:
         return
@@ -116,9 +112,9 @@ def _check_remembered(section: "OperatorSection", side: "Config") -> None:
     )
 
 
-def _check_column(side: "Config", name: str) -> None:
+def _check_column(side: Config, name: str) -> None:
     at = f"{side.event_at}.columns.{name}"
-    if not _COLUMN.fullmatch(name):
+    if not COLUMN.fullmatch(name):
         raise ConfigError(f"{at}: {name!r} can't name a column; write letters, digits and _, a letter first")
     # Delta compares the names of columns without case.
     same = next(other for other in side.event.columns if other.lower() == name.lower())
@@ -126,33 +122,23 @@ def _check_column(side: "Config", name: str) -> None:
         raise ConfigError(f"{at}: {same!r} is its name but for case; write another one")
 
 
-def _check_key(config: "Config") -> None:
+def _check_key(config: Config) -> None:
     if config.section.KEYED and config.event.key is None:
         raise ConfigError("event.key: is missing; add it to the config")
 
 
-def _check_key_columns(config: "Config") -> None:
-    """Refuse key columns that no column of the tables can be called; the rows of a join then have none."""
-    if not config.section.sides and (wrong := next(wrong_key_columns(config), None)) is not None:
+def _check_key_columns(config: Config) -> None:
+    """Refuse key columns whose names can't be columns of the tables. Rows of a join have no such columns then."""
+    if not config.section.sides and (wrong := next(config.wrong_key_columns(), None)) is not None:
         raise ConfigError(wrong)
 
 
-def wrong_key_columns(config: "Config") -> Iterator[str]:
-    """Yield a line for each key column whose name the rows can't have as a column's."""
-    taken = RESERVED | config.section.reserved | {name.lower() for name in config.section.own_columns}
-    for name in config.key_columns:
-        if not _COLUMN.fullmatch(name):
-            yield f"event.key: {name!r} can't name a column of the tables; rename it in the source to letters, digits and _, a letter first"
-        elif name.lower() in taken:
-            yield f"event.key: {name!r} is a column of the rows beside the key; call the other one differently, or rename it in the source"
-
-
-def _check_aggregate(config: "Config", name: str) -> None:
+def _check_aggregate(config: Config, name: str) -> None:
     if name.lower() in RESERVED | config.section.reserved:
         raise ConfigError(
             f"aggregates.{name}: {name!r} can't name a column; tables and checks keep that name for themselves, write another one"
         )
-    if not _COLUMN.fullmatch(name):
+    if not COLUMN.fullmatch(name):
         raise ConfigError(
             f"aggregates.{name}: {name!r} can't name a column; write letters, digits and _, a letter first"
         )
@@ -162,7 +148,7 @@ def _check_aggregate(config: "Config", name: str) -> None:
         raise ConfigError(f"aggregates.{name}: {same!r} is its name but for case; write another one")
 
 
-def _check_sinks(config: "Config") -> None:
+def _check_sinks(config: Config) -> None:
     if config.sink.kafka is not None:
         check_sink(config.sink.kafka)
     if config.sink.postgres is not None:
@@ -171,11 +157,11 @@ def _check_sinks(config: "Config") -> None:
         check_function(config.sink.python)
     for name, sink in config.sink.targets.items():
         at = f"sink.{name}"
-        if config.section.hides_us is not None:
+        if config.section.facts.hides_us is not None:
             raise ConfigError(
                 f"{at}: would get no tombstones of rows that expire, because pattern 'segments' and ttl.changelog_retention log no deletes; write ttl.pattern = 'index'"
             )
-        if sink.emit == "final" and not config.section.CLOSES:
+        if sink.emit == "final" and not config.section.facts.closes:
             raise ConfigError(
                 f"{at}.emit: 'final' is of rows that close, and those of a [{config.operator}] never do; write 'changes'"
             )
@@ -183,5 +169,88 @@ def _check_sinks(config: "Config") -> None:
             raise ConfigError(
                 "sink.delta.history: is of rows that change, and those that are final do not; write sink.delta.emit = 'changes'"
             )
-        if sink.emit == "final" and config.section.not_final:
-            raise ConfigError(f"{at}.emit: 'final' {config.section.not_final}, or 'changes'")
+        if sink.emit == "final" and config.section.facts.not_final:
+            raise ConfigError(f"{at}.emit: 'final' {config.section.facts.not_final}, or 'changes'")
+
+
+def _checks_of_lookups(sides: Iterable[Config]) -> Iterator[Callable[[], None]]:
+    """Yield the checks of the lookups of all inputs; each raises ConfigError."""
+    seen: list[str] = []
+    for side in sides:
+        for number, section in enumerate(side.lookup):
+            yield partial(_check_lookup, side, section, tuple(seen))
+            yield partial(_check_lookup_columns, side, section, side.lookup[:number])
+            seen.append(section.name.lower())
+
+
+def _check_lookup(side: Config, section: LookupSection, before: Sequence[str]) -> None:
+    at = f"{side.lookup_at}.{section.name}"
+    if not COLUMN.fullmatch(section.name):
+        raise ConfigError(
+            f"{at}.name: {section.name!r} can't begin a column's name; write letters, digits and _, a letter first"
+        )
+    if section.name.lower() in before:
+        raise ConfigError(f"{at}.name: {section.name!r} is the name of another lookup; write another one")
+    if (section.table is None) == (section.path is None):
+        raise ConfigError(f"{at}.path: write table, the name of a pipeline, or path, and one of the two")
+    if section.table is not None and section.format is not None:
+        raise ConfigError(f"{at}.format: goes with path only; remove it")
+    if section.types and section.format not in ("json", "csv"):
+        raise ConfigError(f"{at}.types: goes with format 'json' or 'csv' only; remove it")
+    if side.event.time in section.names:
+        raise ConfigError(
+            f"{side.event_at}.time: {side.event.time!r} is looked up, and an event's time can't be; name a column of the source"
+        )
+    computed = {name.lower() for name in side.event.columns}
+    hidden = next((name for name in section.names if name.lower() in computed), None)
+    if hidden is not None:
+        raise ConfigError(f"{at}.columns: {hidden!r} is a column of {side.event_at}.columns, too; rename one of them")
+    _check_lookup_on(side, section, at)
+    _check_lookup_time(side, section, at)
+
+
+def _check_lookup_columns(side: Config, section: LookupSection, above: Sequence[LookupSection]) -> None:
+    """Check a lookup's columns beside each other, and beside the columns of lookups above."""
+    at = f"{side.lookup_at}.{section.name}"
+    # Tables tell columns apart by more than upper and lower case.
+    known = {name.lower(): one.name for one in above for name in one.names}
+    for column in section.columns:
+        name = f"{section.name}_{column}"
+        if known.get(name.lower(), section.name) != section.name:
+            raise ConfigError(
+                f"{at}.columns: {name!r} is a column of lookup {known[name.lower()]!r}, too; give one of the two another name"
+            )
+        if name.lower() in known:
+            raise ConfigError(f"{at}.columns: {column!r} is there twice, perhaps in upper and lower case; name it once")
+        known[name.lower()] = section.name
+    found_by = {name: one for one in reversed(side.lookup) for name in one.names}
+    for left in section.of_event:
+        if (other := found_by.get(left)) is not None and other not in above:
+            raise ConfigError(
+                f"{at}.on: {left!r} is a column of lookup {other.name!r}, which is not above this one; move it there, or give it another name"
+            )
+
+
+def _check_lookup_on(side: Config, section: LookupSection, at: str) -> None:
+    for left, _ in section.pairs:
+        if left in side.event.columns:
+            raise ConfigError(
+                f"{at}.on: {left!r} is computed, and lookups come before columns are computed; name a column of the source, "
+                "or of a lookup above"
+            )
+
+
+def _check_lookup_time(side: Config, section: LookupSection, at: str) -> None:
+    if not section.is_timed:
+        told = next((name for name in ("valid_from", "valid_to") if getattr(section, name) is not None), None)
+        if told is not None:
+            raise ConfigError(f"{at}.{told}: goes with as_of = 'event_time' only; remove it, or write that")
+        return
+    if section.valid_from is None:
+        raise ConfigError(
+            f"{at}.valid_from: is missing, and as_of is 'event_time'; name the column from which on a row is valid"
+        )
+    if side.event.time is None or side.event.time in side.event.columns:
+        raise ConfigError(
+            f"{at}.as_of: 'event_time' needs a column of the source in {side.event_at}.time; write 'latest'"
+        )

@@ -7,8 +7,8 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
+from sessionlake.config.fields import DURATION
 from sessionlake.config.problems import Problem
-from sessionlake.config.sections import DURATION
 from sessionlake.config.unions import chosen, leaves, not_chosen
 from sessionlake.errors import did_you_mean
 

@@ -3,15 +3,14 @@
 import os
 import stat
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from sessionlake.config.positions import Place, error_place, place_of, places
+from sessionlake.config.positions import Place, error_place, likely_cause, place_of, places
 from sessionlake.config.problems import InvalidConfigError, Problem
-from sessionlake.config.toml_errors import likely_cause
 from sessionlake.errors import ConfigError, did_you_mean
 
 PROJECT_FILE = "project.toml"
@@ -321,3 +320,19 @@ def _merged(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> Raw:
         before = found.get(name)
         found[name] = _merged(before, value) if isinstance(before, dict) and isinstance(value, dict) else value
     return found
+
+
+def rewrite(path: str | Path, content: bytes, before: Callable[[], None] = lambda: None) -> None:
+    """Write a file's new content in the place of the old one, whole or not at all; permissions and links stay. `before` is called as the last step before."""
+    file = Path(path).resolve()
+    temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as out:
+            out.write(content)
+            out.flush()
+            os.fsync(out.fileno())
+        temporary.chmod(file.stat().st_mode & 0o7777)
+        before()
+        temporary.replace(file)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
-from sessionlake.config.load import Config
+from sessionlake.config.config import Config
 from sessionlake.config.operators import named
 from sessionlake.config.paths import normal_path
 from sessionlake.config.problems import Problem

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from sessionlake.config.sections import Duration, Section
+from sessionlake.config.fields import Duration, Section
 from sessionlake.errors import ConfigError
 
 

@@ -8,10 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:  # without pydantic
-    from sessionlake.config.sections import OperatorSection
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -279,8 +276,8 @@ SECTIONS = tuple(dict.fromkeys(entry.section for entry in OPERATORS.values()))
 """Names of the operators' sections; a config has exactly one."""
 
 
-def entry_of(section: "OperatorSection") -> OperatorEntry:
-    """Return the entry of the operator that a section asks for: the one that names the module of the section's class."""
+def entry_of(section: object) -> OperatorEntry:
+    """Return the entry of the operator that an `OperatorSection` asks for: the entry names the module of the section's class."""
     module = type(section).__module__
     return next(entry for entry in OPERATORS.values() if entry.model.startswith(f"{module}:"))
 

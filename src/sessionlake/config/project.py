@@ -4,9 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from sessionlake.config.config import Config
 from sessionlake.config.file import PROJECT_FILE, ConfigFile, pipeline_files
 from sessionlake.config.graph import Graph, graph_of
-from sessionlake.config.load import Config, config_of, load_config
+from sessionlake.config.load import config_of, load_config
 from sessionlake.config.paths import normal_path
 from sessionlake.config.problems import Gathered, Problem, problems_of
 from sessionlake.errors import ConfigError, SessionlakeError

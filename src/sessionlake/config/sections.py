@@ -1,36 +1,17 @@
-"""Sections that every pipeline's config has, and parts that sections share."""
+"""The sections [pipeline] and [event], and the base of an operator's section."""
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, Self
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, Protocol, Self
 
-from pydantic import (
-    AfterValidator,
-    AliasChoices,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ModelWrapValidatorHandler,
-    PrivateAttr,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, ModelWrapValidatorHandler, PrivateAttr, model_validator
 
 from sessionlake.config.durations import parse_duration, spoken_duration
+from sessionlake.config.fields import Columns, Duration, Section, as_columns
+from sessionlake.config.lookups import LookupSection
+from sessionlake.config.source import SourceSection
 from sessionlake.config.store_engines import StoreEngine
-from sessionlake.errors import ConfigError
-
-if TYPE_CHECKING:
-    from sessionlake.config.lookups import LookupSection
-    from sessionlake.config.source import SourceSection
-
-
-def _duration(text: str) -> str:
-    try:
-        parse_duration(text)
-    except ConfigError as error:
-        raise ValueError(str(error).removeprefix("duration: ")) from error
-    return text
 
 
 def _pipeline_name(text: str) -> str:
@@ -39,44 +20,8 @@ def _pipeline_name(text: str) -> str:
     return text
 
 
-def _names(given: object) -> object:
-    """Return a list of one column as that column; ValueError for a list that names none, or one twice."""
-    if not isinstance(given, list):
-        return given
-    if not given:
-        raise ValueError("is an empty list; name a column, or several")
-    wrong = next((name for name in given if not isinstance(name, str)), None)
-    if wrong is not None:
-        raise ValueError(f"{wrong!r} is not a text; write the names of columns in quotes, as in ['tenant', 'user_id']")
-    twice = next((name for name in given if [other.lower() for other in given].count(name.lower()) > 1), None)
-    if twice is not None:
-        raise ValueError(f"{twice!r} is there twice, perhaps in upper and lower case; name it once")
-    return given[0] if len(given) == 1 else given
-
-
-def as_columns(names: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Return one column, several or none as a tuple.
-
-    >>> as_columns("user"), as_columns(["tenant", "user"]), as_columns(None)
-    (('user',), ('tenant', 'user'), ())
-    """
-    return () if names is None else (names,) if isinstance(names, str) else tuple(names)
-
-
 OF_RESULTS = "200 milliseconds"
 """The trigger of pipelines that read nothing but results of others on a disk: they follow what is committed in front."""
-DURATION = AfterValidator(_duration)
-Duration = Annotated[str, DURATION]
-RETENTION = Field(validation_alias=AliasChoices("retention", "retention_time"))
-"""Of the key `retention` of sections that called it `retention_time` (`OperatorSection.OLD_NAMES`)."""
-Columns = Annotated[str | list[str], BeforeValidator(_names)]
-"""One column, or several."""
-
-
-class Section(BaseModel):
-    """A table of the config file: unknown keys are errors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class PipelineSection(Section):
@@ -165,7 +110,7 @@ class SideSection(Protocol):
     """One of several event inputs."""
 
     @property
-    def source(self) -> "SourceSection":
+    def source(self) -> SourceSection:
         """The section of the input."""
 
     @property
@@ -173,27 +118,65 @@ class SideSection(Protocol):
         """Which columns make an event."""
 
     @property
-    def lookup(self) -> "Sequence[LookupSection]":
+    def lookup(self) -> Sequence[LookupSection]:
         """The tables from which events are enriched, in this order."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """Facts about an operator's rows under the settings of its section, for jobs and readers."""
+
+    shown: Literal["all", "final", "marked"] = "marked"
+    """The rows of the live view: all; the final ones; or all, with a column `final` (marked)."""
+    ends_inclusive: bool = False
+    """Whether a row's end is in the row."""
+    closes: bool = True
+    """Whether rows ever become final."""
+    never_changes: bool = False
+    """Whether events change no row that is there. Then each row is final at once."""
+    expires: bool = True
+    """Whether events can come too late to be taken in."""
+    removes_open: bool = False
+    """Whether a tombstone also removes a row that is not final."""
+    sums_events: bool = True
+    """Whether each accepted event is in exactly one row. If so, the rows' event_count add up to the accepted events."""
+    knows_replaced: bool = False
+    """Whether shards know the rows that they replace or delete, as these were sent."""
+    stores_are_rows: bool = True
+    """Whether stores hold what the live view shows; if not, the query server answers from the tables."""
+    rows_lag: bool = False
+    """Whether a result may have changed since its row was sent. Then a row is final only if the state's tables have the same row."""
+    not_final: str = ""
+    """Why the shown row of a closed result may be an earlier form of a result that goes on, with the remedy; empty if it never is."""
+    bound_in_time: bool = False
+    """Whether whole numbers of `bound_settings` are microseconds."""
+    keeps_until: bool = False
+    """Whether rows have a column `open_until`, because their end does not say until when they take events."""
+    quarantines: bool = False
+    """Whether some rows are kept apart from the shown rows."""
+    hides_us: int | None = None
+    """The time after its last write at which a row expires without a change in the changelog; None if every expiry is a change."""
+    tombstones_per_second: int | None = None
+    """Tombstones for expired rows that the stream sends to its topic in a second, at most; None if it sends none."""
 
 
 class OperatorSection(Section):
     """An operator's section; `config.operators` names them. Subclasses add the keys of their operator."""
 
     NOT_UNIQUE: ClassVar[str | None] = None
-    """Why duplicates of events can't be taken out; None if they can."""
+    """Why duplicate events can't be removed; None if they can."""
     OLD_NAMES: ClassVar[Mapping[str, str]] = {}
-    """Names that keys had before, each with the present one, whose field has both as aliases; they go on with a warning."""
+    """Present names of keys by earlier names. The field has both as aliases, and an earlier name gives a warning."""
     RESERVED: ClassVar[frozenset[str]] = frozenset()
-    """Column names that an aggregate can't have in addition to those of every operator, in lower case."""
+    """Column names that an aggregate can't have, besides those of every operator; in lower case."""
     BESIDE: ClassVar[tuple[str, ...]] = ("aggregates",)
-    """Sections of the config that go with the operator's own, each a field here."""
+    """Companions: sections beside the operator's own, each a field here."""
     ALSO_KEYS: ClassVar[frozenset[str]] = frozenset()
-    """Names of BESIDE that are keys of the section itself, too, if their value is a text: a config has one of the two."""
+    """Names of BESIDE that are also keys of the section itself if the value is a text. A config has the key or the section."""
     INSTEAD: ClassVar[Mapping[str, str]] = {}
-    """Keys to write in place of a section that other operators have and this one does not, by that section's name."""
+    """Keys to write in place of another operator's companion, by the companion's name."""
     SIDES: ClassVar[tuple[str, ...]] = ()
-    """Names of the event inputs if there are several, each a field here; then the config has no [source] and no [event]."""
+    """Names of the event inputs if there are several, each a field here. Then the config has no [source] and no [event]."""
 
     beyond_retention: str = "dead_letter"
     """The treatment of events beyond retention."""
@@ -201,22 +184,16 @@ class OperatorSection(Section):
     """The section [aggregates]: texts by name; always empty if BESIDE does not have it."""
 
     TIMED: ClassVar[bool] = True
-    """Whether the config must name the events' time. Without one, an event's time is the clock of its batch."""
+    """Whether the config must name the events' time. Without it, an event's time is the clock of the batch."""
     KEYED: ClassVar[bool] = True
     """Whether the config must name the events' key."""
     PATIENCE: ClassVar[str] = "grace"
-    """The key to raise if too many events come too late: `grace_us` is its value."""
-    EXPIRES: ClassVar[bool] = True
-    """Whether events can come too late to be taken in."""
-    CLOSES: ClassVar[bool] = True
-    """Whether rows ever become final."""
+    """The key to raise if too many events come too late; `grace_us` is the value."""
     HAD_NO_GRACE: ClassVar[bool] = False
-    """Whether the default of grace was zero once, which warehouses of then keep (docs/rules.md, rule 269)."""
-    NEVER_CHANGES: ClassVar[bool] = False
-    """Whether events change no row that is there, so that each is final at once."""
+    """Whether the default of grace was zero once. Warehouses of that time keep zero (docs/rules.md, rule 269)."""
 
     CUTS: ClassVar[tuple[str, ...]] = ()
-    """Keys of `bound_settings` that may change from an event time on, which `before` says."""
+    """Keys of `bound_settings` that may change from an event time on, given by `before`."""
 
     _by_old_names: tuple[str, ...] = PrivateAttr(())
 
@@ -229,22 +206,22 @@ class OperatorSection(Section):
         return made
 
     def old_names_told(self) -> Iterator[str]:
-        """Yield a line for each key that was given by its old name, which it begins with."""
+        """Yield a line for each key under an old name; the line begins with the old name."""
         for name in self._by_old_names:
             now = self.OLD_NAMES[name]
             yield f"{name}: is called {now} now; write {now}, the old name will go"
 
     def same_until(self, bound: Mapping[str, Any], time_us: int | None) -> bool:
-        """Say whether the settings of CUTS are those of `bound` for all event times up to one; None if no event has come."""
+        """Return whether the settings of CUTS equal `bound` for all event times up to `time_us`; None if no event has come."""
         raise NotImplementedError
 
     def cut_too_early(self, bound: Mapping[str, Any], reached_us: int | None, told: str) -> str | None:
-        """Return the line about a new time of `before` that is not after one that is reached, as `told`; None if there is none."""
+        """Return a line about a new time of `before` that is already reached, as `told`; None if there is none."""
         del bound, reached_us, told
         return None
 
     def as_taken(self, bound: Mapping[str, Any], live: Mapping[str, Any]) -> Self:
-        """Return the section as a batch with these settings had it: readers may have one of before a change that the stream has taken."""
+        """Return the section of a batch with these settings. A reader's section may differ if the stream has taken a change."""
         del bound, live
         return self
 
@@ -254,71 +231,51 @@ class OperatorSection(Section):
         return self
 
     def grace_told(self) -> str | None:
-        """Return in words the grace of a section that does not write it; None if it does, or if no event is ever late."""
+        """Return an unwritten grace in words; None if the section writes a grace, or if no event is ever late."""
         return None
 
     def kept_before(self, bound: Mapping[str, Any], until_us: int) -> Mapping[str, str] | None:
-        """Return the keys of the section of `before` that keeps the settings of `bound` for event times before one; None if none can."""
+        """Return the keys of a section of `before` that keeps the settings `bound` for event times before `until_us`; None if none can."""
         del bound, until_us
         return None
 
     def before_in_words(self, bound: Sequence[Sequence[Any]]) -> str:
-        """Return in words what `bound_settings` has of `before`."""
+        """Return the part `before` of `bound_settings` in words."""
         raise NotImplementedError
 
     @property
-    def knows_replaced(self) -> bool:
-        """Whether shards know the rows that they replace or delete, as they were sent."""
-        return False
-
-    @property
-    def stores_are_rows(self) -> bool:
-        """Whether stores hold what the live view shows; if not, the query server answers from the tables."""
-        return True
-
-    @property
-    def rows_lag(self) -> bool:
-        """Whether a result may have changed since its row was sent: then a row is final only if the state's tables have it as it is."""
-        return False
-
-    @property
-    def not_final(self) -> str:
-        """Why the shown row of a closed result may be an earlier form of one that goes on, in words with the remedy; empty if it never is."""
-        return ""
-
-    @property
-    def bound_in_time(self) -> bool:
-        """Whether whole numbers of `bound_settings` are microseconds."""
-        return False
+    def facts(self) -> Facts:
+        """The facts about the rows."""
+        return Facts()
 
     @property
     def sides(self) -> Mapping[str, SideSection]:
-        """The event inputs by name if there are several; empty if there is one."""
+        """Event inputs by name if there are several, otherwise empty."""
         return {name: getattr(self, name) for name in self.SIDES}
 
     @property
     def keys(self) -> Mapping[str, tuple[str, ...]]:
-        """By input of `sides` the columns that make its key."""
+        """Key columns by input of `sides`."""
         return {}
 
     @property
     def own_columns(self) -> Collection[str]:
-        """Names of columns that users have given the rows, as key columns can't be called; in any case."""
+        """Names that users gave to columns of the rows. Key columns can't have these names, in upper or lower case."""
         return self.aggregates
 
-    def reading(self, sources: Mapping[str, "SourceSection"], lookups: Mapping[str, Sequence["LookupSection"]]) -> Self:
-        """Return the section with other sources and lookups of its `sides`."""
+    def reading(self, sources: Mapping[str, SourceSection], lookups: Mapping[str, Sequence[LookupSection]]) -> Self:
+        """Return the section with other sources and lookups in `sides`."""
         del sources, lookups
         return self
 
     @property
     def grace_us(self) -> int:
-        """How long after its end a window still changes, microseconds."""
+        """How long a result changes after its end, microseconds."""
         raise NotImplementedError
 
     @property
     def retention_us(self) -> int:
-        """How long before the watermark events are taken in, microseconds."""
+        """How far before the watermark events are accepted, microseconds."""
         raise NotImplementedError
 
     @property
@@ -328,30 +285,25 @@ class OperatorSection(Section):
 
     @property
     def harmless_us(self) -> int:
-        """How far ahead of the clock an event may be, and move the watermark, without that events of now are late for it; microseconds."""
+        """How far ahead of the clock an event may move the watermark before present events are late, microseconds."""
         return self.grace_us
 
     @property
     def least_unique_us(self) -> int:
-        """The shortest `unique_for` with which every event that is not late is compared; microseconds. At most the retention."""
+        """The shortest `unique_for` with which every event in time is compared, microseconds. At most the retention."""
         return self.harmless_us
 
     @property
-    def ends_inclusive(self) -> bool:
-        """Whether a row's end is in it."""
-        return False
-
-    @property
     def to_close_us(self) -> int:
-        """How far after its end a row is final: once the watermark lies more than this beyond it."""
-        return self.grace_us if self.ends_inclusive else self.grace_us - 1
+        """A row is final once the watermark lies more than this beyond its end, microseconds."""
+        return self.grace_us if self.facts.ends_inclusive else self.grace_us - 1
 
     def closed_us(self, watermark_us: int | None) -> int | None:
-        """Return the time strictly before which a row ends if events can't change it any more; None before the first watermark."""
+        """Return the time before which all rows that end are final; None before the first watermark."""
         return None if watermark_us is None else watermark_us - self.to_close_us
 
     def without_key(self) -> "OperatorSection":
-        """Return the section as it is meant if events have no key."""
+        """Return the section for events without a key."""
         return self
 
     def final_sql(self, end: str, state: Mapping[str, Any]) -> str:
@@ -371,26 +323,16 @@ class OperatorSection(Section):
 
     @property
     def closes_late_us(self) -> int:
-        """How much later than a row ends `closing_sql` may lie."""
+        """How far `closing_sql` may lie after a row's end, microseconds."""
         return 0
 
     @property
-    def keeps_until(self) -> bool:
-        """Whether rows have a column `open_until`: until when they take events does not follow from their end."""
-        return False
-
-    @property
     def reserved(self) -> frozenset[str]:
-        """RESERVED, and names of columns that rows have by these settings."""
-        return self.RESERVED | ({"open_until"} if self.keeps_until else set())
-
-    @property
-    def quarantines(self) -> bool:
-        """Whether some rows are kept apart from those that are shown."""
-        return False
+        """RESERVED, and columns that rows have under these settings."""
+        return self.RESERVED | ({"open_until"} if self.facts.keeps_until else set())
 
     def quarantined_sql(self, micros: str) -> str | None:
-        """Return SQL of the reason for which a row is kept apart, null for none; None if no row ever is.
+        """Return SQL of the reason why a row is kept apart, null for none; None if no row ever is.
 
         `micros` makes whole microseconds of a time, as `unix_micros({})`.
         """
@@ -405,56 +347,31 @@ class OperatorSection(Section):
         del engine, micros, every
         return {}
 
-    @property
-    def shown(self) -> Literal["all", "final", "marked"]:
-        """The rows of the live view: all; those that are final; or all, with a column `final` (marked)."""
-        return "marked"
-
-    @property
-    def sums_events(self) -> bool:
-        """Whether each accepted event is in exactly one row. If so, the rows' event_count add up to the accepted events."""
-        return True
-
-    @property
-    def hides_us(self) -> int | None:
-        """The time after its last write at which a row expires without a change in the changelog; None if every expiry is a change."""
-        return None
-
-    @property
-    def removes_open(self) -> bool:
-        """Whether a tombstone removes a row that is not final, too."""
-        return False
-
-    @property
-    def tombstones_per_second(self) -> int | None:
-        """How many tombstones for rows that expired the stream sends to its topic, at most; None if it sends none."""
-        return None
-
     def in_words(self) -> str:
         """Return a sentence about the computation, for users."""
         raise NotImplementedError
 
     def check(self) -> None:
-        """Raise ConfigError if values that are right one by one don't go together."""
+        """Raise ConfigError if values don't go together, each valid by itself."""
 
     def warnings(self) -> Iterator[str]:
         """Yield warnings about settings that are allowed, one line each."""
         yield from ()
 
     def checks(self) -> Iterator[Callable[[], None]]:
-        """Yield the checks of the section and of those that go with it; each raises ConfigError separately, so all problems are reported."""
+        """Yield the checks of the section and its companions. Each raises ConfigError separately, so all problems are reported."""
         yield self.check
 
-    def check_source(self, source: "SourceSection") -> None:
-        """Raise ConfigError if the operator can't be fed by a source like this."""
+    def check_source(self, source: SourceSection) -> None:
+        """Raise ConfigError if the operator can't read such a source."""
         del source
 
     def check_event(self, event: EventSection) -> None:
-        """Raise ConfigError if the operator can't be fed with events like these."""
+        """Raise ConfigError if the operator can't read such events."""
         del event
 
     def reads(self, side: str) -> Mapping[str, Sequence[str] | str | None]:
-        """Return by their keys the columns of an input's events, or the SQL over these, that rows depend on, besides key, time, id and aggregates.
+        """Return event columns, or SQL over them, that rows depend on, by config key; without key, time, id and aggregates.
 
         None stands for all columns.
         """
@@ -462,11 +379,11 @@ class OperatorSection(Section):
         return {}
 
     def bound_settings(self) -> dict[str, Any]:
-        """Return the settings that the tables are bound to, by their names in the config; JSON values."""
+        """Return the settings to which the tables are bound, by config key; JSON values."""
         raise NotImplementedError
 
     def live_settings(self) -> dict[str, Any]:
-        """Return the settings, besides those of every operator, that may change from batch to batch; JSON values."""
+        """Return this operator's settings that may change from batch to batch; JSON values."""
         return {}
 
 
@@ -477,7 +394,7 @@ class GracedSection(OperatorSection):
     """
 
     CHANGES: ClassVar[tuple[str, str]]
-    """The results that events change, and the end after which their grace begins, in words."""
+    """In words: the results that events change, and the end after which the grace begins."""
 
     grace: Duration | None = None
     """How long after its end a result takes events, for example "10 minutes"; as long as the retention allows if it is left out."""
@@ -489,7 +406,7 @@ class GracedSection(OperatorSection):
 
     @property
     def grace_us(self) -> int:
-        """Grace."""
+        """The written grace, or the default."""
         return self.default_grace_us if self.grace is None else parse_duration(self.grace)
 
     def as_taken(self, bound: Mapping[str, Any], live: Mapping[str, Any]) -> Self:

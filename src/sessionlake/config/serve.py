@@ -9,7 +9,7 @@ from typing import Any, Self
 from pydantic import Field, field_validator
 
 from sessionlake.config.durations import parse_duration
-from sessionlake.config.sections import Duration, Section
+from sessionlake.config.fields import Duration, Section
 from sessionlake.errors import ConfigError
 
 SHORTEST_TOKEN = 16

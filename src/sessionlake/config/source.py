@@ -7,15 +7,13 @@ from typing import ClassVar, Literal, TypeVar
 
 from pydantic import Field
 
+from sessionlake.config.fields import Duration, Section
 from sessionlake.config.names import IMPORT_PATH
 from sessionlake.config.operators import named
 from sessionlake.config.secrets import has_reference, with_absolute_files
-from sessionlake.config.sections import Duration, Section
-from sessionlake.config.sources import SOURCES, Kind, SourceEntry
+from sessionlake.config.sources import SOURCES, ColumnType, Format, Kind, SourceEntry
 from sessionlake.errors import ConfigError
 
-ColumnType = Literal["long", "double", "string", "boolean", "timestamp", "date"]
-Format = Literal["json", "csv", "parquet"]
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _SECRET_TEXTS = ("bootstrap_servers", "schema_registry")
 """Keys of sections of Kafka whose texts may refer to secrets, besides the options."""

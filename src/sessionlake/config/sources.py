@@ -8,6 +8,10 @@ from typing import Literal
 
 Kind = Literal["files", "delta", "change_feed", "kafka", "results"]
 """The names that `source.kind` has: the entries' names."""
+Format = Literal["json", "csv", "parquet"]
+"""Formats of files."""
+ColumnType = Literal["long", "double", "string", "boolean", "timestamp", "date"]
+"""Types that a config may give to columns of text files."""
 
 
 @dataclass(frozen=True)

@@ -1,36 +1,24 @@
-"""Other pipelines that a config names: those whose results it reads, and those whose tables it looks up."""
+"""Other pipelines that a config names: results to read, and tables to look up."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sessionlake.config.file import ConfigFile, Raw, pipeline_files
-from sessionlake.config.operators import OPERATORS, SECTIONS, OperatorEntry, entry_of, named
-from sessionlake.config.paths import resolved
-from sessionlake.config.problems import Gathered, problems_of
-from sessionlake.config.sections import OperatorSection, as_columns
-from sessionlake.config.sources import SOURCES, SourceEntry
-from sessionlake.config.structure import section_in
-from sessionlake.errors import ConfigError, SessionlakeError
-
-if TYPE_CHECKING:
-    from sessionlake.config.lookups import LookupSection
-
-_SOURCE, _EVENT = "source", "event"
+from sessionlake.config.operators import OPERATORS, OperatorEntry, entry_of, named
+from sessionlake.config.sections import OperatorSection
 
 
 @dataclass(frozen=True)
 class Upstream:
-    """A pipeline whose results another one reads."""
+    """A pipeline whose results are read."""
 
     name: str
     warehouse: str
     section: OperatorSection
     keeps_replaced: bool = False
-    """Whether it keeps the rows that it replaces (`pipeline.keep_replaced`)."""
+    """Whether replaced rows are kept (`pipeline.keep_replaced`)."""
     key_columns: tuple[str, ...] = ()
-    """The columns that its key is made of; none of a key of one column, or one that its config leaves out."""
+    """The columns of a key with several columns; empty for a key of one column, or a key that the config leaves out."""
 
     @property
     def entry(self) -> OperatorEntry:
@@ -48,7 +36,7 @@ class Upstream:
         return f"{self.warehouse}/{self.changelog.changes}"
 
     def is_identified_by(self, columns: Collection[str]) -> bool:
-        """Say whether no two of its rows have the same values in columns."""
+        """Return whether no two rows have the same values in columns."""
         of = self.changelog
         identities = (of.identity, replace(of, key_columns=self.key_columns).named_identity)
         return any({*identity} <= {*columns} for identity in identities)
@@ -60,9 +48,9 @@ class LookedUpTable:
 
     warehouse: str
     key: tuple[str, ...]
-    """The columns that make its key."""
+    """The key's columns."""
     operator: str
-    """The name of its operator's entry."""
+    """The operator's name in OPERATORS."""
 
     @property
     def entry(self) -> OperatorEntry:
@@ -70,130 +58,5 @@ class LookedUpTable:
         return OPERATORS[self.operator]
 
     def called(self, column: str) -> str:
-        """Return the name that a column has in its rows: a key of one column is called as the operator calls keys."""
+        """Return a column's name in the rows: a key of one column has the operator's name for keys."""
         return self.entry.rows.key if self.key == (column,) else column
-
-
-def pipeline_named(at: str, name: str, directory: Path) -> tuple[ConfigFile, Raw]:
-    """Return the file of a pipeline, and its content with the project's defaults.
-
-    `name` is its path, which ends in .toml, or its name if its file lies in the directory. ConfigError, of the key `at`, if
-    there is no such file, or none that can be read.
-    """
-    try:
-        file = _file_of(name, directory)
-        if file is not None:
-            return file, file.merged()
-    except SessionlakeError as error:
-        raise ConfigError(f"{at}: {name!r} can't be read ({problems_of(error)[0]})") from error
-    raise ConfigError(
-        f"{at}: there is no pipeline {name!r} beside this file; write its name, or the path of its config"
-    )
-
-
-def warehouse_of(at: str, name: str, file: ConfigFile, raw: Raw) -> str:
-    """Return the warehouse of a pipeline's file; ConfigError, of the key `at`, if it has none."""
-    pipeline = raw.get("pipeline")
-    if not isinstance(pipeline, dict) or "warehouse" not in pipeline:
-        raise ConfigError(f"{at}: {name!r} has no pipeline.warehouse; correct {file.own.path}")
-    return resolved(str(pipeline["warehouse"]), file.directory)
-
-
-def upstream_of(at: str, name: str, directory: Path) -> Upstream:
-    """Return the pipeline that `of` names; ConfigError in one line if its results can't be read."""
-    file, raw = pipeline_named(at, name, directory)
-    section = section_in(raw)
-    if section is None:
-        raise ConfigError(f"{at}: {name!r} has no valid section of an operator; correct {file.own.path}")
-    own = raw.get("pipeline")
-    own = own if isinstance(own, dict) else {}
-    kept, event = own.get("keep_replaced") is True, raw.get("event")
-    key = as_columns(event.get("key")) if isinstance(event, dict) else ()
-    warehouse = warehouse_of(at, name, file, raw)
-    return Upstream(str(own.get("name", name)), warehouse, section, kept, key if len(key) > 1 else ())
-
-
-def looked_up_table(lookup_at: str, section: "LookupSection", directory: Path) -> LookedUpTable:
-    """Return the pipeline that a lookup's `table` names; ConfigError in one line if it can't be looked up."""
-    at, named = f"{lookup_at}.{section.name}.table", str(section.table)
-    file, raw = pipeline_named(at, named, directory)
-    able = {name: entry for name, entry in OPERATORS.items() if entry.rows.one_per_key}
-    operator = next((name for name, entry in able.items() if entry.section in raw), None)
-    if operator is None:
-        those = " or ".join(f"[{entry.section}]" for entry in able.values())
-        raise ConfigError(
-            f"{at}: {named!r} has no {those}, and so not one row a key; name such a pipeline, or write path"
-        )
-    event = raw.get("event")
-    if not isinstance(event, dict):
-        raise ConfigError(f"{at}: {named!r} has no [event]; correct {file.own.path}")
-    return LookedUpTable(warehouse_of(at, named, file, raw), as_columns(event.get("key")), operator)
-
-
-def upstreams_in(raw: Raw, directory: Path, found: Gathered) -> dict[str, Upstream]:
-    """Return the pipelines that a config's text reads, by the places of its sources, as in `source`; problems go to `found`."""
-    upstreams = {}
-    for at, holder in _sources(raw):
-        source = holder[_SOURCE]
-        entry = _entry_of(source)
-        if entry is not None and entry.is_pipeline and isinstance(source.get("of"), str) and source["of"]:
-            with found.one():
-                upstreams[at] = upstream_of(f"{at}.of", source["of"], directory)
-    return upstreams
-
-
-def with_events_of(raw: Raw, upstreams: Mapping[str, Upstream]) -> Raw:
-    """Return a config's text with the key and time of events that are rows of other pipelines, if it does not say which columns they are.
-
-    If a row that is taken back deletes the row of its key, the key is the columns that identify rows in front.
-    Of a pipeline that is not among `upstreams`, because it can't be read, they are any names: a missing one is not the user's problem.
-    """
-    raw = _copied(raw)
-    for at, holder in _sources(raw):
-        event, entry = holder.get(_EVENT, {}), _entry_of(holder[_SOURCE])
-        if entry is not None and entry.is_pipeline and isinstance(event, dict):
-            of = upstreams[at].changelog if at in upstreams else None
-            key, time = ("key", "time") if of is None else (of.key, of.read_by)
-            if of is not None and not of.one_per_key and holder[_SOURCE].get("rows") == "changes" and _deletes(raw):
-                key = [*of.identity]
-            # The key of one of several inputs is the operator's.
-            holder[_EVENT] = {**({"key": key} if holder is raw else {}), "time": time, **event}
-    return raw
-
-
-def _entry_of(source: Raw) -> SourceEntry | None:
-    """Return the entry of a source's kind; None if there is no such kind."""
-    return SOURCES.get(str(source.get("kind")))
-
-
-def _deletes(raw: Raw) -> bool:
-    """Say whether a config's text has the section of an operator that deletes the row of a key."""
-    return any(entry.deletes and entry.section in raw for entry in OPERATORS.values())
-
-
-def _copied(value: Any) -> Any:
-    return {name: _copied(inner) for name, inner in value.items()} if isinstance(value, dict) else value
-
-
-def _sources(raw: Raw) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the places of sources, each with the section that holds it."""
-    holders: list[tuple[str, Any]] = [("", raw)]
-    for name in SECTIONS:
-        sides = raw.get(name)
-        holders += [(f"{name}.{side}.", holder) for side, holder in (sides.items() if isinstance(sides, dict) else ())]
-    for at, holder in holders:
-        if isinstance(holder, dict) and isinstance(holder.get(_SOURCE), dict):
-            yield f"{at}{_SOURCE}", holder
-
-
-def _file_of(name: str, directory: Path) -> ConfigFile | None:
-    if name.endswith(".toml"):
-        path = directory / name
-        return ConfigFile.read(path) if path.exists() else None
-    for path in dict.fromkeys((directory / f"{name}.toml", *pipeline_files(directory))):
-        if path.is_file():
-            file = ConfigFile.read(path)
-            pipeline = file.own.content.get("pipeline", {})
-            if isinstance(pipeline, dict) and pipeline.get("name", path.stem) == name:
-                return file
-    return None

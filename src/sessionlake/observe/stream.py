@@ -57,7 +57,7 @@ class StreamReadings(Readings):
         for metric, _, labels in count_values({}):
             self.add(metric, 0, *labels)
         self.add(metrics.VALUES_BEYOND, 0)
-        if config.section.quarantines:
+        if config.section.facts.quarantines:
             self.add(metrics.QUARANTINED, 0)
         self._expire({}, {})
         for cause in CAUSES:
@@ -77,7 +77,7 @@ class StreamReadings(Readings):
             for metric, value, labels in count_values(batch.counts):
                 self.add(metric, value, *labels)
             self.add(metrics.VALUES_BEYOND, sum(beyond.by_aggregate(batch.counts).values()))
-            if self._config.section.quarantines:
+            if self._config.section.facts.quarantines:
                 self.add(metrics.QUARANTINED, batch.counts.get(QUARANTINED, 0))
             self._expire(batch.state, batch.counts)
             for cause, shards in batch.places.causes.items():

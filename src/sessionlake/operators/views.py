@@ -23,7 +23,7 @@ from sessionlake.warehouse.views import fold_point, hidden_us, merged_rows
 def read_live(spark: SparkSession, config: Config) -> DataFrame:
     """Return all rows as of the last committed batch, the snapshot and the changelog's tail merged on read.
 
-    They are shown as the operator's section says (`OperatorSection.shown`): all, those that are final and so can't change
+    They are shown as the operator's section says (`Facts.shown`): all, those that are final and so can't change
     by events any more, or all with a column `final`. NoBatchesError if there are none yet.
     """
     tables = Tables.of(spark, config)
@@ -35,12 +35,12 @@ def read_live(spark: SparkSession, config: Config) -> DataFrame:
     rule = config.quarantined_sql(SPARK.micros)
     if rule is not None:
         rows = rows.where(f"{rule} is null")
-    if section.shown == "all":
+    if section.facts.shown == "all":
         return rows
     final = section.final_sql(of.end, {} if last is None else last.state)
-    if section.shown == "final":
+    if section.facts.shown == "final":
         return rows.where(F.expr(final))
-    if not section.rows_lag:
+    if not section.facts.rows_lag:
         return rows.withColumn("final", F.expr(final))
     # Rows are read before the state, so no row is called final too early.
     given: dict[str, Any] = {name: tables[name].read() for name in of.state_changelogs[0].tables}
@@ -92,7 +92,7 @@ def _pinned_queries(tables: Tables, config: Config, schema: str) -> dict[str, st
     find_last_batch(tables)  # refuses tables that are half restored
     of = tables.changelog
     # In this order: rows that are trimmed from the changelog are in the snapshot.
-    stored = [name for one in of.state_changelogs for name in one.tables] if config.section.rows_lag else []
+    stored = [name for one in of.state_changelogs for name in one.tables] if config.section.facts.rows_lag else []
     names = [name for name in (*of.tables, *stored, *schemas.SHARED) if tables[name].exists()]
     versions = {name: tables[name].latest_version() for name in names}
 

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from sessionlake.aggregates.layouts import Layout
-from sessionlake.config.file import ConfigFile, Text, parse_toml
+from sessionlake.config.file import ConfigFile, Text, parse_toml, rewrite
 from sessionlake.config.load import Config, config_of
-from sessionlake.config.rewrite import rewrite
 from sessionlake.errors import ConfigError, SessionlakeError
 from sessionlake.preflight.additions import Additions, Made
 from sessionlake.preflight.sources import UnseenError, sources_without_spark

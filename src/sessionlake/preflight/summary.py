@@ -22,7 +22,7 @@ def summary_of(config: Config, last: BatchCommit | None = None) -> dict[str, str
         sentences["columns"] = ", ".join(f"{name} = {text}" for name, text in config.aggregates.items())
     if late is not None:
         sentences["late events"] = late
-    if config.section.EXPIRES and changelog_of(config).has_times:
+    if config.section.facts.expires and changelog_of(config).has_times:
         sentences["older events"] = (
             f"more than {spoken_duration(config.retention_us)} before the watermark: {_BEYOND[config.beyond_retention]}"
         )
@@ -69,7 +69,7 @@ def _looked_up(section: LookupSection) -> str:
 
 def _followed(source: SourceSection, upstream: Upstream) -> str:
     rows = "all rows, and their changes" if source.takes_back else "rows that are final"
-    sooner = source.takes_back and upstream.section.knows_replaced and not upstream.keeps_replaced
+    sooner = source.takes_back and upstream.section.facts.knows_replaced and not upstream.keeps_replaced
     hint = f" (which it finds sooner with pipeline.keep_replaced = true in {upstream.name})" if sooner else ""
     return f"{upstream.changelog.live} of {upstream.name} in {upstream.warehouse}: {rows}{hint}"
 

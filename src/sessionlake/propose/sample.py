@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sessionlake.config.source import Format
+from sessionlake.config.sources import Format
 from sessionlake.errors import SourceError
 from sessionlake.propose.tables import numbers_in, read_delta, read_topic
 from sessionlake.sources.columns import TIMESTAMP, EventColumns

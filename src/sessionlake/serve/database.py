@@ -76,7 +76,7 @@ def open_table(table: DeltaTable, name: str, condition: str | None = None) -> Du
 
 def _of_state(config: Config, lake: Lake) -> tuple[str, ...]:
     """Return the tables of the state if they say which rows are final."""
-    if not config.section.rows_lag:
+    if not config.section.facts.rows_lag:
         return ()
     return tuple(name for one in lake.changelog.state_changelogs for name in one.tables)
 
@@ -180,10 +180,10 @@ def _view_latest(database: DuckDBPyConnection, config: Config, lake: Lake, last:
     for name, query in config.section.further_views("duckdb", DUCKDB.micros, of.every).items():
         database.execute(f"create view {name} as {query}")
     final = config.section.final_sql(of.end, {} if last is None else last.state)
-    if config.section.shown == "final":
+    if config.section.facts.shown == "final":
         conditions.append(f"({final})")
-    mark, held = final if config.section.shown == "marked" else None, None
-    if config.section.rows_lag:
+    mark, held = final if config.section.facts.shown == "marked" else None, None
+    if config.section.facts.rows_lag:
         folded = lake[of.state_changelogs[0].snapshot].app_version(FOLD)
         held = of.held_sql(DUCKDB, str, after=-1 if folded is None else folded)
     shown = shown_sql(f"select * from {of.every}", " and ".join(conditions) or None, mark, held)

@@ -86,7 +86,7 @@ class OpenRowDecoder(RowDecoder):
 def has_decoder(config: Config, kind: type) -> bool:
     """Say whether a pipeline's operator has a decoder of this kind, of stores that hold what the live view shows."""
     place = config.entry.serving
-    return place is not None and config.section.stores_are_rows and issubclass(named(place), kind)
+    return place is not None and config.section.facts.stores_are_rows and issubclass(named(place), kind)
 
 
 def decoder_of(config: Config, commit: BatchCommit) -> Decoder:

@@ -58,7 +58,7 @@ def _table(name: str, table: Any, uri: str) -> Described:
 def _views(config: Config, of: Changelog) -> Iterator[tuple[str, str]]:
     """Yield the views and their comments."""
     one = config.entry.rows.one
-    yield of.live, f"The latest state of each {one}{_SHOWN[config.section.shown]}"
+    yield of.live, f"The latest state of each {one}{_SHOWN[config.section.facts.shown]}"
     yield of.every, f"The latest state of each {one}, also of those that {of.live} leaves out"
     for name in config.section.further_views("duckdb", "{}", of.every):
         yield name, f"The {name.replace('_', ' ')}"

@@ -96,7 +96,7 @@ def answer_key(
     lake = Lake.of(config)
     last = find_last_batch(lake)
     key, prefix = None if key is None else asked_key(config, last, key), asked_prefix(config, last, prefix)
-    of, reaches = lake.changelog, ">=" if config.section.ends_inclusive else ">"
+    of, reaches = lake.changelog, ">=" if config.section.facts.ends_inclusive else ">"
     if not of.has_times and (from_us, to_us) != (None, None):
         raise ConfigError(
             f"--from: {config.entry.rows.computed} lie at no times; leave --from and --to out, or select by {of.start}"

@@ -43,7 +43,7 @@ class TablesAtBatch:
         where = list(_about_keys(of.key, asked))
         pushed = partial(_about_key, asked) if where else None
         if asked.from_us is not None:
-            reaches = ">=" if section.ends_inclusive else ">"
+            reaches = ">=" if section.facts.ends_inclusive else ">"
             where.append(f"epoch_us({of.end}) {reaches} {asked.from_us}")
         if asked.to_us is not None:
             where.append(f"epoch_us({of.start}) <= {asked.to_us}")
@@ -95,7 +95,7 @@ class TablesAtBatch:
             rule = self.config.quarantined_sql(DUCKDB.micros)
             if rule is not None and QUARANTINED not in asked.include:
                 conditions.append(f"{rule} is null")
-            if section.shown == "final" and OPEN not in asked.include:
+            if section.facts.shown == "final" and OPEN not in asked.include:
                 conditions.append(section.final_sql(of.end, self.commit.state))
         return f"from {view}" + (f" where {' and '.join(conditions)}" if conditions else "")
 

@@ -44,10 +44,10 @@ def settled_by_batches(config: Config, lake: Lake, engine: str, table: Named) ->
         lag_us = section.to_close_us + dialect.rounding_us
         closing, watermark = section.closing_sql(dialect.micros, of.end), dialect.micros.format("max(watermark)")
         final = f"{closing} < (select {watermark} - {lag_us} from {batches})"
-    if section.hides_us is None:
+    if section.facts.hides_us is None:
         return Settled(final)
     # A batch starts after its clock: rows are hidden a moment sooner than by the stream.
-    seen = f"select {dialect.micros.format('max(started_at)')} - {section.hides_us} from {batches}"
+    seen = f"select {dialect.micros.format('max(started_at)')} - {section.facts.hides_us} from {batches}"
     return Settled(final, f"coalesce(({seen}), 0)")
 
 
@@ -69,9 +69,9 @@ def view_queries(
         hidden_us=settled.hidden_us,
     )
     rule = config.quarantined_sql(dialect.micros)
-    conditions = [*([settled.final] if section.shown == "final" else []), *([f"{rule} is null"] if rule else [])]
-    mark = settled.final if section.shown == "marked" else None
-    held = of.held_sql(dialect, table) if section.rows_lag else None
+    conditions = [*([settled.final] if section.facts.shown == "final" else []), *([f"{rule} is null"] if rule else [])]
+    mark = settled.final if section.facts.shown == "marked" else None
+    held = of.held_sql(dialect, table) if section.facts.rows_lag else None
     queries = {of.live: shown_sql(every, " and ".join(conditions) or None, mark, held), of.every: every}
     before: list[str] = []
     for name, query in section.further_views(engine, dialect.micros, view(of.every)).items():

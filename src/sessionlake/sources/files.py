@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config
-from sessionlake.config.source import Format
+from sessionlake.config.sources import Format
 from sessionlake.errors import ConfigError, SourceError, first_line
 from sessionlake.sources.base import SMALL_BYTES, Offsets, limits_of, same
 from sessionlake.sources.columns import EventColumns

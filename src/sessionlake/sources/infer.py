@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sessionlake.config.source import Format, SourceSection
+from sessionlake.config.source import SourceSection
+from sessionlake.config.sources import Format
 from sessionlake.errors import MissingColumnsError, SourceError
 from sessionlake.sources.columns import TIMESTAMP
 from sessionlake.sources.decoding.csv_records import Records

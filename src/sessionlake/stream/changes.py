@@ -12,7 +12,7 @@ from sessionlake.config.durations import spoken_duration
 from sessionlake.config.load import Config
 from sessionlake.config.lookups import LOOKUP
 from sessionlake.config.names import column_of
-from sessionlake.config.upstream import upstream_of
+from sessionlake.config.read_upstream import upstream_of
 from sessionlake.errors import PipelineStateError, SessionlakeError
 from sessionlake.sources.record_columns import meta_of
 from sessionlake.stream.accepted_commands import kept_before, rebuild_command, refuses_source
@@ -457,7 +457,7 @@ def _as_written(config: Config, key: str, value: Any) -> str:
         return "none"
     if key in config.section.CUTS and isinstance(value, list):
         return config.section.before_in_words(value)
-    of_operator = config.section.bound_in_time and key.startswith(f"{config.operator}.")
+    of_operator = config.section.facts.bound_in_time and key.startswith(f"{config.operator}.")
     if of_operator and isinstance(value, int) and not isinstance(value, bool):
         return repr(spoken_duration(value))
     return repr(value)

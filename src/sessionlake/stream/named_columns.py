@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 
 from sessionlake.aggregates import AggregateSpec
 from sessionlake.aggregates.spec import build_custom
+from sessionlake.config.fields import as_columns
 from sessionlake.config.load import Config
 from sessionlake.config.problems import Problem
-from sessionlake.config.sections import as_columns
 from sessionlake.errors import MissingColumnsError, SessionlakeError, did_you_mean
 
 

@@ -401,7 +401,7 @@ class _Run:
 
     def _ask(self, **correction: Any) -> None:
         table = pa.Table.from_pylist(
-            [{**correction, "created_at": 0}], schema=schemas.corrections(until=self.config.section.keeps_until)
+            [{**correction, "created_at": 0}], schema=schemas.corrections(until=self.config.section.facts.keeps_until)
         )
         self.tables[schemas.CORRECTIONS].append_rows(table)
 

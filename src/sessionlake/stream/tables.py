@@ -70,7 +70,8 @@ def _grow(tables: Tables, config: Config, kind: Kind) -> None:
     is_unique = any(side.event.unique_for is not None for side in config.inputs.values())
     if is_unique:
         tables[schemas.CORRECTIONS].grow(
-            schemas.corrections(until=config.section.keeps_until, ids=True), [field.name for field in schemas.ID_FIELDS]
+            schemas.corrections(until=config.section.facts.keeps_until, ids=True),
+            [field.name for field in schemas.ID_FIELDS],
         )
     if any(filters) or is_unique:
         tables[schemas.BATCHES].grow(schemas.batches(kind.changelog.counts), schemas.ADDED_COUNTS)
@@ -85,7 +86,7 @@ def _grow_for_aggregates(tables: Tables, config: Config, kind: Kind) -> None:
     for spec in own_tables(kind, tables.changelog):
         tables[spec.name].grow(spec.schema, values)
     tables[schemas.CORRECTIONS].grow(
-        schemas.corrections(until=config.section.keeps_until, layout=True), [schemas.LAYOUT]
+        schemas.corrections(until=config.section.facts.keeps_until, layout=True), [schemas.LAYOUT]
     )
     event = schemas.events(kind.event_types).field("event")
     if kind.event_types:
@@ -175,7 +176,7 @@ def _common(config: Config, kind: Kind) -> tuple[TableSpec, ...]:
     return (
         TableSpec(
             schemas.CORRECTIONS,
-            schemas.corrections(until=config.section.keeps_until),
+            schemas.corrections(until=config.section.facts.keeps_until),
             "Control input: restate, replace, tombstone",
         ),
         TableSpec(

@@ -11,7 +11,7 @@ from sessionlake.config.operators import named
 from sessionlake.warehouse.dialects import Dialect
 
 if TYPE_CHECKING:
-    from sessionlake.config.load import Config
+    from sessionlake.config.config import Config
 
 FOLD = "sessionlake.fold"
 """Delta's txnAppId of the commits that fold the changelog into the snapshot; their txnVersion is the batch_id reached."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from sessionlake.config.load import Config
+from sessionlake.config.config import Config
 from sessionlake.config.secrets import hide, keep_hidden, reveal
 from sessionlake.config.source import PostgresSink
 from sessionlake.errors import ConfigError, JobError, UnreachableError, first_line

@@ -9,7 +9,7 @@ from typing import Any, Self
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from sessionlake.config.load import Config
+from sessionlake.config.config import Config
 from sessionlake.warehouse.changelog import Changelog, changelog_of
 from sessionlake.warehouse.delta_log import LogFiles
 

@@ -1,7 +1,7 @@
 """The grace of a config that writes none: docs/rules.md, rule 269."""
 
+from sessionlake.config.config import Config
 from sessionlake.config.durations import spoken_duration
-from sessionlake.config.load import Config
 from sessionlake.warehouse.batch_commit import BatchCommit
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sessionlake.config.load import Config
+from sessionlake.config.config import Config
 from sessionlake.config.source import TABLE, DeltaSink
 from sessionlake.errors import ConfigError, PipelineStateError
 from sessionlake.warehouse.batch_commit import BatchCommit

@@ -6,7 +6,7 @@ Other sinks that can't hold their own position have such files, too. Light: `sta
 import json
 from functools import partial
 
-from sessionlake.config.load import Config
+from sessionlake.config.config import Config
 from sessionlake.errors import PipelineStateError
 from sessionlake.warehouse.delta_log import LogFiles
 

@@ -100,7 +100,7 @@ class View:
         tail = self._tail(before, now)
         new = self._latest(tail)
         changed = self._changed(before, now, columns, new, self._versions(before, tail))
-        if not self.final or self.section.NEVER_CHANGES:
+        if not self.final or self.section.facts.never_changes:
             return changed
         # Not by the revision: a row may be sent by a later batch than the one that changed it.
         identity = list(self.tables.changelog.identity)
@@ -172,7 +172,7 @@ class View:
     def _sees(self, at: Visible) -> Column:
         """Return the condition of a row, as it was as of a batch, that is seen."""
         of = self.tables.changelog
-        if not self.final or self.section.NEVER_CHANGES:
+        if not self.final or self.section.facts.never_changes:
             return F.lit(True)
         if not of.has_times:
             return F.expr(self.section.final_sql(of.end, {"positions": at.positions}))

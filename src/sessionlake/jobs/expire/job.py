@@ -144,7 +144,7 @@ def _pin(lake: Tables, config: Config, named: Mapping[str, str]) -> dict[str, An
     last = last_batch(lake)
     section = config.section.as_taken(last.settings.rebuild, last.settings.live)
     closed_us = section.closed_us(last.watermark_us)
-    final: dict[str, Any] = {} if section.removes_open or closed_us is None else {"closed_us": closed_us}
+    final: dict[str, Any] = {} if section.facts.removes_open or closed_us is None else {"closed_us": closed_us}
     if not lake.changelog.has_times:
         final = {"final": section.final_sql(lake.changelog.end, last.state)}
     return {

@@ -33,7 +33,7 @@ _RECORD_EVERY = 1000
 
 def tombstone_rate(config: Config) -> int | None:
     """Return how many tombstones a second the config lets the stream send to its topic; None if it asks for none."""
-    return config.section.tombstones_per_second
+    return config.section.facts.tombstones_per_second
 
 
 def first_unsent_batch(tables: Tables, config: Config) -> int | None:

@@ -7,7 +7,7 @@ rows back.
 from pathlib import Path
 
 from sessionlake.config.load import Config, config_of
-from sessionlake.config.upstream import pipeline_named
+from sessionlake.config.read_upstream import pipeline_named
 from sessionlake.errors import ConfigError, JobError
 from sessionlake.jobs.apply import apply_corrections
 from sessionlake.jobs.forget.lake import Lake

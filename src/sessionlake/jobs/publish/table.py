@@ -141,7 +141,7 @@ class SinkTable:
     def _changes(self, before: Position, now: Position) -> tuple[_Found, _Target | None] | None:
         """Return the difference, and the files that may hold a row of it, unless none is there; None if the tables have lost a part of it."""
         # To find in the results which rows were there before costs more than all else. It pays if they are mostly new ones, which are appended.
-        mostly_new = self.config.is_final(TABLE) or self.config.section.NEVER_CHANGES
+        mostly_new = self.config.is_final(TABLE) or self.config.section.facts.never_changes
         found = self._difference(before, now, exact=mostly_new)
         if found is None:
             return None

@@ -10,8 +10,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from sessionlake.config.fields import as_columns
 from sessionlake.config.load import Config
-from sessionlake.config.sections import as_columns
 from sessionlake.errors import JobError
 from sessionlake.jobs.rebuild.archive import FROM_SOURCE, Archive
 from sessionlake.sources.columns import EventColumns, type_named

@@ -10,12 +10,11 @@ from typing import Any
 import tomlkit
 from tomlkit.items import InlineTable
 
-from sessionlake.config.file import ConfigFile, Text, parse_toml, read_text
+from sessionlake.config.file import ConfigFile, Text, parse_toml, read_text, rewrite
 from sessionlake.config.load import Config, config_of, load_config
 from sessionlake.config.paths import normal_path
 from sessionlake.config.positions import places
 from sessionlake.config.project import problems_with
-from sessionlake.config.rewrite import rewrite
 from sessionlake.engine import failpoints
 from sessionlake.errors import ConfigError, JobError
 

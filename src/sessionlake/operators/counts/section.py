@@ -7,7 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field
 
 from sessionlake.config.durations import parse_duration
-from sessionlake.config.sections import RETENTION, Duration, OperatorSection, Section
+from sessionlake.config.fields import RETENTION, Duration, Section
+from sessionlake.config.sections import Facts, OperatorSection
 from sessionlake.errors import ConfigError
 from sessionlake.operators.counts.spec import (
     PARTITION_SIZE,
@@ -97,18 +98,17 @@ class CountSection(OperatorSection):
         return 0
 
     @property
-    def ends_inclusive(self) -> bool:
-        """A window has the message that it ends with."""
-        return True
+    def facts(self) -> Facts:
+        """A window has the message that it ends with. Windows that lie side by side have each event once, if every change is sent."""
+        return Facts(ends_inclusive=True, sums_events=self._each_once and self.emit.early == BATCH)
 
     @property
-    def sums_events(self) -> bool:
-        """Whether each accepted event is in exactly one row, at any time."""
+    def _each_once(self) -> bool:
+        """Whether each message is in exactly one window."""
         windows = self.windows
-        whole = isinstance(windows, Sessions) or (
+        return isinstance(windows, Sessions) or (
             isinstance(windows, Grid) and windows.advance == windows.size and not windows.offset
         )
-        return whole and self.emit.early == BATCH
 
     def final_sql(self, end: str, state: Mapping[str, Any]) -> str:
         """A window is final when it is full: it says so, or the partition has come as far."""

@@ -1,7 +1,9 @@
 """The section [group] of a config."""
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
+from sessionlake.config.sections import Facts
 from sessionlake.operators.shared.never_closes import NeverCloses
 
 
@@ -11,9 +13,9 @@ class GroupSection(NeverCloses):
     RESERVED: ClassVar[frozenset[str]] = frozenset(("group_key", "changed_at", "group_part"))
 
     @property
-    def knows_replaced(self) -> bool:
-        """Yes."""
-        return True
+    def facts(self) -> Facts:
+        """Shards know the rows that they replace."""
+        return replace(super().facts, knows_replaced=True)
 
     def in_words(self) -> str:
         """Return what is computed."""

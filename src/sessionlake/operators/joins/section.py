@@ -7,7 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from sessionlake.config.durations import parse_duration, spoken_duration
-from sessionlake.config.sections import RETENTION, Duration, EventSection, GracedSection, Section
+from sessionlake.config.fields import RETENTION, Duration, Section
+from sessionlake.config.sections import EventSection, Facts, GracedSection
 from sessionlake.errors import ConfigError
 from sessionlake.operators.joins.sides import RESERVED, JoinSideSection, LeftSection, RightSection
 from sessionlake.operators.joins.spec import (
@@ -169,19 +170,15 @@ class JoinSection(SidedSection, GracedSection):
         return f"{plain} + {self.closes_late_us}" if self.outer else plain
 
     @property
-    def shown(self) -> Literal["all", "final", "marked"]:
-        """All: a row is there, or it is not."""
-        return "all"
-
-    @property
-    def ends_inclusive(self) -> bool:
-        """A pair has one time."""
-        return True
-
-    @property
-    def removes_open(self) -> bool:
-        """Any pair can be removed."""
-        return True
+    def facts(self) -> Facts:
+        """A pair has one time, is there or is not, and can always be removed. A row is in any number of pairs."""
+        return Facts(
+            shown="all",
+            ends_inclusive=True,
+            removes_open=True,
+            sums_events=False,
+            bound_in_time=self.by == TIME_AXIS,
+        )
 
     def on_axis(self, name: str, value: str | int | None) -> int:
         """Return a length on the join's axis, microseconds or messages; zero for none. ConfigError, by its name, for no such length."""
@@ -321,11 +318,6 @@ class JoinSection(SidedSection, GracedSection):
         """How long messages must be kept at least, on the axis, without a grace."""
         lengths = {name: self.on_axis(name, getattr(self, name)) for name in ("size", "advance", "gap")}
         return least_retention(self.kind, self._sizes, **lengths)
-
-    @property
-    def bound_in_time(self) -> bool:
-        """By time, all are durations."""
-        return self.by == TIME_AXIS
 
     def bound_settings(self) -> dict[str, Any]:
         """Return the settings that decide which pairs there are, and which columns their rows have."""

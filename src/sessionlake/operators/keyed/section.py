@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field
 
 from sessionlake.config.durations import parse_duration
-from sessionlake.config.sections import Duration, EventSection, OperatorSection
+from sessionlake.config.fields import Duration
+from sessionlake.config.sections import EventSection, Facts, OperatorSection
 from sessionlake.config.source import SourceSection
 from sessionlake.errors import ConfigError
 from sessionlake.operators.keyed.ttl_section import AnyTtl
@@ -33,7 +34,6 @@ class TableSection(OperatorSection):
     BESIDE: ClassVar[tuple[str, ...]] = ("ttl",)
     PATIENCE: ClassVar[str] = "retention"
     NOT_UNIQUE: ClassVar[str | None] = "is not for [table], in which the same update again changes nothing"
-    CLOSES: ClassVar[bool] = False
 
     columns: list[str] | None = Field(default=None, min_length=1)
     """The columns of a row; all of the source but those of [event], as of the first batch, if none are given."""
@@ -83,39 +83,18 @@ class TableSection(OperatorSection):
         return 0
 
     @property
-    def ends_inclusive(self) -> bool:
-        """A row has one time."""
-        return True
-
-    @property
-    def shown(self) -> Literal["all", "final", "marked"]:
-        """All: no row is ever final."""
-        return "all"
-
-    @property
-    def sums_events(self) -> bool:
-        """A row is of one event."""
-        return False
-
-    @property
-    def removes_open(self) -> bool:
-        """Any row can be removed."""
-        return True
-
-    @property
-    def knows_replaced(self) -> bool:
-        """Whether no row expires without a change."""
-        return self.hides_us is None
-
-    @property
-    def hides_us(self) -> int | None:
-        """How long after they were written rows are absent without a delete; None if deletes are logged."""
-        return None if self.ttl is None else self.ttl.hides_us
-
-    @property
-    def tombstones_per_second(self) -> int | None:
-        """The pace of [ttl], if that asks for tombstones."""
-        return None if self.ttl is None else self.ttl.tombstones_per_second
+    def facts(self) -> Facts:
+        """A row is of one event, is never final, and can always be removed. [ttl] says if rows expire without a change."""
+        return Facts(
+            shown="all",
+            ends_inclusive=True,
+            closes=False,
+            removes_open=True,
+            sums_events=False,
+            knows_replaced=self.ttl is None or self.ttl.hides_us is None,
+            hides_us=None if self.ttl is None else self.ttl.hides_us,
+            tombstones_per_second=None if self.ttl is None else self.ttl.tombstones_per_second,
+        )
 
     def in_words(self) -> str:
         """Return in words which row of a key is kept, for how long, and which events delete it."""
@@ -151,7 +130,7 @@ class TableSection(OperatorSection):
             raise ConfigError(
                 f"table.order: rows of {source.place!r} hold in the order of its changes; write order = 'offset'"
             )
-        if self.tombstones_per_second is not None:
+        if self.facts.tombstones_per_second is not None:
             if not source.entry.has_topic:
                 raise ConfigError(
                     f"ttl.topic_tombstones: goes with source.kind 'kafka', and this is {source.kind!r}; remove it"
@@ -165,7 +144,7 @@ class TableSection(OperatorSection):
         """Refuse keys that the pattern of expiry can't read, and tombstones for a topic whose records may have other keys than the rows."""
         if self.ttl is not None:
             self.ttl.check_event(event)
-        if self.tombstones_per_second is not None and event.key != RECORD_KEY:
+        if self.facts.tombstones_per_second is not None and event.key != RECORD_KEY:
             raise ConfigError(
                 f"ttl.topic_tombstones: are records with the rows' keys, and event.key is {event.key!r}; write event.key = '{RECORD_KEY}', or remove it"
             )

@@ -6,8 +6,9 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from sessionlake.config.durations import parse_duration
+from sessionlake.config.fields import Duration
 from sessionlake.config.names import IMPORT_PATH
-from sessionlake.config.sections import Duration, OperatorSection
+from sessionlake.config.sections import Facts, OperatorSection
 from sessionlake.errors import ConfigError
 
 TypeName = Literal["long", "double", "string", "boolean", "timestamp", "date"]
@@ -26,8 +27,6 @@ class ProcessSection(OperatorSection):
     RESERVED: ClassVar[frozenset[str]] = RESERVED_OUTPUT
     BESIDE: ClassVar[tuple[str, ...]] = ()
     PATIENCE: ClassVar[str] = "retention"
-    CLOSES: ClassVar[bool] = False
-    NEVER_CHANGES: ClassVar[bool] = True
 
     processor: str = Field(alias="class")
     """Import path module:Class of a subclass of `Processor`, installed or in pipeline.code."""
@@ -59,24 +58,11 @@ class ProcessSection(OperatorSection):
         return parse_duration(self.retention)
 
     @property
-    def ends_inclusive(self) -> bool:
-        """Whether a row's end is in it: a row has one time."""
-        return True
-
-    @property
-    def shown(self) -> Literal["all", "final", "marked"]:
-        """All: a row that was sent never changes."""
-        return "all"
-
-    @property
-    def sums_events(self) -> bool:
-        """False: a row that is sent may be of any number of events."""
-        return False
-
-    @property
-    def removes_open(self) -> bool:
-        """True: any row can be removed."""
-        return True
+    def facts(self) -> Facts:
+        """A row has one time, may be of any number of events, never changes once it is sent, and can be removed."""
+        return Facts(
+            shown="all", ends_inclusive=True, closes=False, never_changes=True, removes_open=True, sums_events=False
+        )
 
     def in_words(self) -> str:
         """Return which class runs, and how long its state is kept."""

@@ -5,7 +5,7 @@ from itertools import takewhile
 from typing import Any, Protocol, Self
 
 from sessionlake.config.durations import parse_duration, spoken_duration
-from sessionlake.config.sections import Duration, Section
+from sessionlake.config.fields import Duration, Section
 from sessionlake.config.times import Moment, format_time, parse_time
 from sessionlake.errors import ConfigError
 

@@ -8,7 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Discriminator, Field, Tag, TypeAdapter
 
 from sessionlake.config.durations import format_duration, parse_duration, spoken_duration
-from sessionlake.config.sections import Duration, GracedSection, Section
+from sessionlake.config.fields import Duration, Section
+from sessionlake.config.sections import Facts, GracedSection
 from sessionlake.config.times import format_time
 from sessionlake.errors import ConfigError
 from sessionlake.operators.sessions.changelog import QUARANTINED, QUARANTINED_KEYS, quarantined_keys_sql
@@ -195,11 +196,6 @@ class SessionSection(GracedSection):
         return self.widest_us + self.grace_us
 
     @property
-    def ends_inclusive(self) -> bool:
-        """The end is the time of the last event."""
-        return True
-
-    @property
     def base_us(self) -> int:
         """The gap of the earliest times. No change moves it, so that marks of how far sessions are closed stay valid."""
         return self.before[0].bound[1] if self.before else self.gap_us
@@ -236,20 +232,10 @@ class SessionSection(GracedSection):
         return self.widest_us - self.base_us
 
     @property
-    def keeps_until(self) -> bool:
-        """Whether events have gaps of their own."""
-        return self.max_gap is not None
-
-    @property
     def reserved(self) -> frozenset[str]:
         """Column names that an aggregate can't have: with [quarantine] those of its view, too."""
         sent = set() if self.policies is None else {"trigger", "emitted_at", "final"}
-        return super().reserved | ({RULE, RATE} if self.quarantines else set()) | sent
-
-    @property
-    def quarantines(self) -> bool:
-        """Whether there is a section [quarantine]."""
-        return self.quarantine is not None
+        return super().reserved | ({RULE, RATE} if self.facts.quarantines else set()) | sent
 
     def quarantined_sql(self, micros: str) -> str | None:
         """Return SQL of the threshold that a session's row is above, null for none; None without [quarantine]."""
@@ -264,21 +250,23 @@ class SessionSection(GracedSection):
         return {QUARANTINED: sessions, QUARANTINED_KEYS: quarantined_keys_sql(engine)}
 
     @property
-    def shown(self) -> Literal["all", "final", "marked"]:
-        """All, or with emit = "final" those that are final; with [emit] all, marked."""
-        if self.policies is not None:
-            return "marked"
-        return "final" if self.emit == "final" else "all"
-
-    @property
-    def rows_lag(self) -> bool:
-        """With [emit]: a session may have grown since it was sent, also if it had ended by then."""
-        return self.policies is not None
-
-    @property
-    def stores_are_rows(self) -> bool:
-        """Not with [emit]: stores have each session as it is, rows are what was sent."""
-        return self.policies is None
+    def facts(self) -> Facts:
+        """A session ends with its last event, and can always be removed. With [emit] rows are what was sent, and sessions go on."""
+        sent = self.policies is not None
+        goes_on = "would take for closed what was sent of a session that goes on; write emit.early = 'off' and emit.full = 'close'"
+        return Facts(
+            shown="marked" if sent else "final" if self.emit == "final" else "all",
+            ends_inclusive=True,
+            removes_open=True,
+            sums_events=not sent,
+            knows_replaced=not sent,
+            stores_are_rows=not sent,
+            rows_lag=sent,
+            not_final=goes_on if sent and not self.sends_finals else "",
+            bound_in_time=True,
+            keeps_until=self.max_gap is not None,
+            quarantines=self.quarantine is not None,
+        )
 
     @property
     def sends_finals(self) -> bool:
@@ -287,31 +275,9 @@ class SessionSection(GracedSection):
         return emit is not None and (emit.early, emit.full) == (OFF, CLOSE)
 
     @property
-    def not_final(self) -> str:
-        """With [emit] a row is what was sent last, and its session may have grown since, if it was sent before it closed."""
-        if self.policies is None or self.sends_finals:
-            return ""
-        return "would take for closed what was sent of a session that goes on; write emit.early = 'off' and emit.full = 'close'"
-
-    @property
-    def knows_replaced(self) -> bool:
-        """Whether stores have sessions as they were sent: [emit] sends them at other times than they change."""
-        return self.policies is None
-
-    @property
     def policies(self) -> Policies | None:
         """When sessions are sent; None if every change is sent with its batch."""
         return self.emit.policies if isinstance(self.emit, EmitSection) else None
-
-    @property
-    def sums_events(self) -> bool:
-        """Whether each accepted event is in a row: not while changes wait to be sent."""
-        return self.policies is None
-
-    @property
-    def removes_open(self) -> bool:
-        """Any session can be removed."""
-        return True
 
     def in_words(self) -> str:
         """Return in words when a session ends, and until when it changes."""
@@ -399,11 +365,6 @@ class SessionSection(GracedSection):
                 raise ConfigError(
                     f"session.before.{number}.until: {earlier.until} is not after that of the one above; write the earliest first"
                 )
-
-    @property
-    def bound_in_time(self) -> bool:
-        """All are durations."""
-        return True
 
     def reads(self, side: str) -> Mapping[str, Sequence[str] | str | None]:
         """Return the SQL of the gap, if each event has its own."""

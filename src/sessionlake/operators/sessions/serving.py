@@ -58,7 +58,7 @@ class SessionDecoder(OpenRowDecoder):
         self._expired_us, self._open_us = bounds.expired_us, bounds.open_us
         quarantine = section.quarantine
         self._quarantine = None if quarantine is None else quarantine.thresholds
-        self._shows_open = section.shown != "final"
+        self._shows_open = section.facts.shown != "final"
         codec = MarkedCodec if by_policy else StateCodec
         self._codec, self._columns = codec(self._aggregates), columns_of(self._aggregates)
         self.complete_from_us = None if watermark == NO_WATERMARK else self._expired_us

@@ -1,9 +1,9 @@
 """The section of an operator that takes events of any age, and whose rows are never final."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
-from sessionlake.config.sections import OperatorSection
+from sessionlake.config.sections import Facts, OperatorSection
 from sessionlake.errors import ConfigError
 
 EVER_US = 1 << 59
@@ -14,8 +14,6 @@ class NeverCloses(OperatorSection):
     """See `OperatorSection` for the properties and methods."""
 
     TIMED: ClassVar[bool] = False
-    EXPIRES: ClassVar[bool] = False
-    CLOSES: ClassVar[bool] = False
 
     @property
     def grace_us(self) -> int:
@@ -38,19 +36,9 @@ class NeverCloses(OperatorSection):
         return 0
 
     @property
-    def ends_inclusive(self) -> bool:
-        """A row has one time."""
-        return True
-
-    @property
-    def shown(self) -> Literal["all", "final", "marked"]:
-        """All: no row is ever final."""
-        return "all"
-
-    @property
-    def removes_open(self) -> bool:
-        """Any row can be removed."""
-        return True
+    def facts(self) -> Facts:
+        """A row has one time, is never final, and can always be removed."""
+        return Facts(shown="all", ends_inclusive=True, closes=False, expires=False, removes_open=True)
 
     def closed_us(self, watermark_us: int | None) -> int | None:
         """Return None: any event may still come."""

@@ -1,9 +1,11 @@
 """The sections [table_join], [table_join.left] and [table_join.right] of a config."""
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from pydantic import Field
 
+from sessionlake.config.sections import Facts
 from sessionlake.config.source import SourceSection
 from sessionlake.operators.shared.never_closes import NeverCloses
 from sessionlake.operators.shared.sides.section import SidedSection, SideSection
@@ -55,9 +57,9 @@ class TableJoinSection(NeverCloses, SidedSection):
     """Equal fields, as in "id", or "customer_id = id" if left and right call them differently."""
 
     @property
-    def stores_are_rows(self) -> bool:
-        """No: stores hold the rows of both sides."""
-        return False
+    def facts(self) -> Facts:
+        """A row is in any number of pairs, and stores hold the rows of both sides."""
+        return replace(super().facts, sums_events=False, stores_are_rows=False)
 
     def in_words(self) -> str:
         """Return which rows are paired."""

@@ -7,7 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from sessionlake.config.durations import parse_duration, spoken_duration
-from sessionlake.config.sections import RETENTION, Duration, GracedSection
+from sessionlake.config.fields import RETENTION, Duration
+from sessionlake.config.sections import Facts, GracedSection
 from sessionlake.errors import ConfigError
 from sessionlake.operators.shared.windowing.emit_section import EmitSection
 from sessionlake.operators.shared.windowing.policies import CLOSE, OFF
@@ -75,14 +76,18 @@ class WindowSection(GracedSection):
         return min(self.size_us + self.grace_us, self.retention_us)
 
     @property
-    def sums_events(self) -> bool:
-        """Whether each accepted event is in exactly one row: of tumbling windows that are sent with every change."""
-        return rows_are_state(self.windows, self.emit.policies)
-
-    @property
     def skew_us(self) -> int:
         """The size: an early event then closes at most the window before its own."""
         return self.size_us
+
+    @property
+    def facts(self) -> Facts:
+        """The last event of a sliding window lies at its end. Rows that are the state have each event once. Whole numbers are durations."""
+        return Facts(
+            ends_inclusive=isinstance(self.windows, Sliding),
+            sums_events=rows_are_state(self.windows, self.emit.policies),
+            bound_in_time=True,
+        )
 
     def in_words(self) -> str:
         """Return which windows there are, when they are sent, and until when they change."""
@@ -111,11 +116,6 @@ class WindowSection(GracedSection):
 
     def _check_grid(self) -> None:
         """Refuse a grid that windows can't lie on."""
-
-    @property
-    def bound_in_time(self) -> bool:
-        """All are durations."""
-        return True
 
     def bound_settings(self) -> dict[str, Any]:
         """Return the settings that decide which windows there are, and which tables hold their state."""
@@ -192,11 +192,6 @@ class SlidingSection(WindowSection):
     def windows(self) -> Sliding:
         """The windows."""
         return Sliding(self.size_us, exits=self.exits)
-
-    @property
-    def ends_inclusive(self) -> bool:
-        """The last event lies at the end."""
-        return True
 
     def _check_grid(self) -> None:
         if parse_duration(self.offset):

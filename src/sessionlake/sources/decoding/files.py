@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from sessionlake.config.source import Format
+from sessionlake.config.sources import Format
 from sessionlake.errors import SourceError
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.csv_rows import decode_csv

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from sessionlake.config.source import Format
+from sessionlake.config.sources import Format
 from sessionlake.errors import SourceError
 from sessionlake.warehouse.arrow_files import parquet_file
 

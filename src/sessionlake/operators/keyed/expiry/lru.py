@@ -76,7 +76,7 @@ def section() -> type["TtlSection"]:
     """Return the class of [ttl] with this pattern; made on the driver only, since pydantic stays out of workers."""
     from pydantic import Field
 
-    from sessionlake.config.sections import Duration
+    from sessionlake.config.fields import Duration
     from sessionlake.operators.keyed.expiry.section import TopicTombstonesSection, Types
 
     class LruSection(TopicTombstonesSection):

@@ -60,7 +60,7 @@ class Segments(Unindexed):
 
 def section() -> type["TtlSection"]:
     """Return the class of [ttl] with this pattern; made on the driver only, since pydantic stays out of workers."""
-    from sessionlake.config.sections import Duration
+    from sessionlake.config.fields import Duration
     from sessionlake.operators.keyed.expiry.section import TtlSection, Types
 
     class SegmentsSection(TtlSection):

@@ -64,7 +64,8 @@ class TimeOrderedKeys(Unindexed):
 
 def section() -> type["TtlSection"]:
     """Return the class of [ttl] with this pattern; made on the driver only, since pydantic stays out of workers."""
-    from sessionlake.config.sections import Duration, EventSection
+    from sessionlake.config.fields import Duration
+    from sessionlake.config.sections import EventSection
     from sessionlake.errors import ConfigError
     from sessionlake.operators.keyed.expiry.section import ScheduledSection, Types
     from sessionlake.operators.shared.cleanups.section import BoundedSection

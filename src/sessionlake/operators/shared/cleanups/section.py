@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from sessionlake.config.durations import parse_duration
-from sessionlake.config.sections import Duration, Section
+from sessionlake.config.fields import Duration, Section
 from sessionlake.errors import ConfigError
 
 RULES = ("ttl", "expires_at", "where")

@@ -7,8 +7,9 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field
 
 from sessionlake.config.equal_columns import cast_columns, equal_columns
+from sessionlake.config.fields import Section
 from sessionlake.config.lookups import LookupSection
-from sessionlake.config.sections import EventSection, OperatorSection, Section
+from sessionlake.config.sections import EventSection, OperatorSection
 from sessionlake.config.source import SourceSection
 from sessionlake.errors import ConfigError
 from sessionlake.operators.shared.sides.names import LEFT, RIGHT, SIDES
@@ -78,11 +79,6 @@ class SidedSection(OperatorSection):
     def outer(self) -> tuple[str, ...]:
         """The sides whose rows make a result without a partner."""
         return {"inner": (), "full": SIDES}.get(self.type, (self.type,))
-
-    @property
-    def sums_events(self) -> bool:
-        """A row is in any number of pairs."""
-        return False
 
     def reads(self, side: str) -> Mapping[str, Sequence[str] | str | None]:
         """Return a side's equal fields, and its columns of results."""

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from sessionlake.config.durations import parse_duration
-from sessionlake.config.sections import Duration, Section
+from sessionlake.config.fields import Duration, Section
 from sessionlake.errors import ConfigError
 from sessionlake.operators.shared.windowing.policies import BATCH, CLOSE, END, OFF, Policies
 from sessionlake.operators.shared.windowing.policy import policy
