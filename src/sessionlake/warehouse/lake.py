@@ -17,7 +17,7 @@ from typing import Any
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from sessionlake.config.load import Config
+from sessionlake.config.config import Config
 from sessionlake.config.paths import is_remote, normal_path
 from sessionlake.errors import LakeError
 from sessionlake.warehouse.changelog import Changelog, changelog_of
