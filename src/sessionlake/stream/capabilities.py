@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import Column
 
 from sessionlake.aggregates import Aggregate, Events
 from sessionlake.columnar.arrays import Bools, Ints
@@ -80,7 +79,7 @@ class TopicTombstones:
 
     key: str
     """The column of the key, of the rows that are given."""
-    headers: Callable[[], Mapping[str, Column]]
+    headers: "Callable[[], Mapping[str, Column]]"
     """Returns the values of the headers, by their names in `sources.decoding.kafka_records.HEADERS`."""
     partition: str | None = None
     """The column of the record's partition; None if its key decides."""
