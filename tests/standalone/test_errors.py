@@ -148,6 +148,7 @@ def test_aggregators_that_cannot_be(tmp_path: Path, options: dict[str, Any], mes
         ({"kind": "tumbling"}, "size: is missing; tumbling joins need one"),
         ({"gap": "1 s"}, "gap: is of other joins than sliding ones; remove it"),
         ({"on": ["= id"]}, "on: '= id' names no fields; write 'id', or 'order_id = id'"),
+        ({"on": ["= join.id"]}, "on: '= join.id' names no fields; write 'id', or 'order_id = id'"),
         ({"emit": Emit(full="end", early="off")}, "emit.full: 'end' is of tumbling and hopping joins, and this one is sliding, "),
         ({"emit": Emit(full="now", early="off")}, "emit.full: 'now' is not allowed; write 'end' or 'close'"),
         ({"emit": Emit(early="off")}, "emit.early: 'off' sends no pair before its window is full; write emit.full = 'end' or 'close', too"),

@@ -1,5 +1,6 @@
 """Windows and joins as a config's content, made of the arguments of a call: the config checks them, and errors name the arguments."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -46,10 +47,18 @@ def _config(content: Mapping[str, Any], names: Mapping[str, str]) -> Config:
     try:
         return local_config(content)
     except ConfigError as error:
-        text = str(problems_of(error)[0])
-        for key, argument in names.items():
-            text = text.replace(key, argument)
-        raise ConfigError(text) from error
+        raise ConfigError(_renamed(str(problems_of(error)[0]), names)) from error
+
+
+def _renamed(text: str, names: Mapping[str, str]) -> str:
+    """Return a text with arguments in place of a config's keys. Quoted words are the user's, and stay.
+
+    >>> _renamed("join.on: '= join.id' names no fields of the join.", {"join.": ""})
+    "on: '= join.id' names no fields of the join."
+    """
+    # A key that ends with a dot is the beginning of a longer one, and no end of a sentence.
+    keys = "|".join(re.escape(key) + (r"(?=\w)" if key.endswith(".") else r"\b") for key in names)
+    return re.sub(rf"'[^']*'|{keys}", lambda found: names.get(found[0], found[0]), text)
 
 
 def _side(name: str, given: Side, max_future_skew: str | None, join: Mapping[str, Any]) -> dict[str, Any]:
