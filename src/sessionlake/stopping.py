@@ -26,32 +26,22 @@ class _Work:
     """Set when the main thread is asked to end, while it puts that off."""
 
 
-_work = _Work()
+work = _Work()
 
 
 def leaves(text: str | None) -> None:
     """Set the line about the state of the work if the process is stopped from here on, with a remedy; None: the command's own line."""
-    _work.left = text
-
-
-def left() -> str | None:
-    """Return the last text given to `leaves`."""
-    return _work.left
+    work.left = text
 
 
 def runs_as(run_id: str | None) -> None:
     """Say under which run id the work goes on that is being done; None: under none."""
-    _work.run_id = run_id
-
-
-def run_id() -> str | None:
-    """Return the last id given to `runs_as`."""
-    return _work.run_id
+    work.run_id = run_id
 
 
 def forget_all(begun: Callable[[int], None] = lambda _: None) -> None:
     """Begin again: nothing is left, and `begun` is called with the first signal that is put off."""
-    _work.left, _work.run_id, _work.begun = None, None, begun
+    work.left, work.run_id, work.begun = None, None, begun
 
 
 def heard() -> list[signal.Signals]:
@@ -67,7 +57,7 @@ def put_off() -> Iterator[threading.Event]:
     thread than the main one, which gets no signals, has the event of the main one if that puts them off, too.
     """
     if threading.current_thread() is not threading.main_thread():
-        yield _work.asked or threading.Event()
+        yield work.asked or threading.Event()
         return
     asked = threading.Event()
     before = {number: signal.getsignal(number) for number in heard()}
@@ -76,22 +66,22 @@ def put_off() -> Iterator[threading.Event]:
         asked.set()
         for number_, handler in before.items():
             signal.signal(number_, _or_interrupt(handler))
-        _work.begun(number)
+        work.begun(number)
 
     for number in before:
         signal.signal(number, ask)
-    outer, _work.asked = _work.asked, asked
+    outer, work.asked = work.asked, asked
     try:
         yield asked
     finally:
-        _work.asked = outer
+        work.asked = outer
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
 def asked_to_end() -> bool:
     """Say whether the process is asked to end, while the main thread puts that off."""
-    return _work.asked is not None and _work.asked.is_set()
+    return work.asked is not None and work.asked.is_set()
 
 
 def pause(seconds: float) -> None:

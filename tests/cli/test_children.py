@@ -5,13 +5,13 @@ import sys
 
 import psutil
 
-from sessionlake.cli.children import Process
+from sessionlake.cli.stop import Process
 
 # All that a process has started is ended: it is one of its own here, for the tests' has Java.
 ENDED = """
 import subprocess, sys
 from time import monotonic
-from sessionlake.cli.children import descendants, end_all
+from sessionlake.cli.stop import descendants, end_all
 with subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdout=subprocess.PIPE, text=True) as parent:
     assert parent.stdout.readline() == "up\\n"
     found = descendants()

@@ -15,7 +15,7 @@ from urllib.request import urlopen
 import pytest
 
 from sessionlake.cli.registry import COMMANDS
-from sessionlake.cli.stop_lines import Command
+from sessionlake.cli.stop import Command
 from sessionlake.config.load import load_config
 from sessionlake.observe.status import read_status
 from tests.cli.support import Project

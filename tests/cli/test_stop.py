@@ -229,7 +229,7 @@ def test_while_handlers_are_put_in_place_or_taken_away(call: int, output: str) -
 
 TWICE = """
 import signal
-from sessionlake.cli import children
+from sessionlake.cli import stop
 from sessionlake.cli.stop import stoppable
 from sessionlake.stopping import put_off
 
@@ -237,7 +237,7 @@ def command():
     with put_off():
         signal.raise_signal(signal.SIGTERM)
 
-children.end_all = lambda *_: signal.raise_signal(signal.SIGTERM)
+stop.end_all = lambda *_: signal.raise_signal(signal.SIGTERM)
 stoppable(command)
 """
 

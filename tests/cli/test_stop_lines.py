@@ -8,7 +8,7 @@ import pytest
 from sessionlake import stopping
 from sessionlake.cli import stop
 from sessionlake.cli.registry import COMMANDS
-from sessionlake.cli.stop_lines import Command, exit_code, line
+from sessionlake.cli.stop import Command, exit_code, line
 
 
 @pytest.fixture(autouse=True)

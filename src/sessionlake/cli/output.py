@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
-from sessionlake.cli.stop import command_ends_unread
-from sessionlake.cli.stop_lines import UNREAD
+from sessionlake.cli.stop import UNREAD, command_ends_unread
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

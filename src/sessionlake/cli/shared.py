@@ -13,8 +13,7 @@ import click
 from rich.console import Console
 
 from sessionlake.cli.error_lines import error_lines
-from sessionlake.cli.stop import begun_command
-from sessionlake.cli.stop_lines import Command
+from sessionlake.cli.stop import Command, begun_command
 from sessionlake.config.durations import parse_duration
 from sessionlake.config.load import Config
 from sessionlake.config.secrets import hide
