@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from sessionlake.cli import main
-from sessionlake.cli.completion import SHELLS
+from sessionlake.cli.installation import SHELLS
 from sessionlake.cli.registry import GROUPS
 from sessionlake.jobs.registry import JOBS
 

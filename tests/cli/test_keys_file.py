@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.cli import main
-from sessionlake.cli.keys_file import read_keys
+from sessionlake.cli.forget import read_keys
 from sessionlake.errors import JobError
 
 LINES = st.lists(st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\n")), min_size=1)

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from sessionlake.cli.cells import cell, plain
-from sessionlake.cli.layout import laid_out
+from sessionlake.cli.layout import cell, laid_out, plain
 
 AT = datetime(2026, 1, 31, 12, 0, 0, 120_000, tzinfo=UTC)
 

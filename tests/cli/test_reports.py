@@ -2,7 +2,7 @@
 
 import pytest
 
-from sessionlake.cli.reports import report_lines
+from sessionlake.cli.jobs import report_lines
 from sessionlake.cli.stream import print_batch
 from sessionlake.warehouse.batch_commit import BatchCommit, Settings
 

@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from sessionlake.cli.cells import cell
+from sessionlake.cli.layout import cell
 from sessionlake.cli.rows import limit_option, print_objects, print_rows, row_formats
 from sessionlake.config.secrets import reveal
 

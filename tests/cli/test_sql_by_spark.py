@@ -5,7 +5,7 @@ from decimal import Decimal
 
 from pyspark.sql import SparkSession
 
-from sessionlake.cli.cells import cell, plain
+from sessionlake.cli.layout import cell, plain
 from sessionlake.cli.tables import run_sql
 
 UTC = dt.UTC

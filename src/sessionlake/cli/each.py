@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sessionlake.cli.error_lines import error_lines
+from sessionlake.cli.failures import error_lines
 from sessionlake.cli.rows import JSON, lines_aside, print_objects
 from sessionlake.cli.shared import console
 from sessionlake.config.project import Member, Project, is_project, load_project

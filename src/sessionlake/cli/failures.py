@@ -1,10 +1,14 @@
-"""Errors of other software, explained to the person who runs the pipeline: one line, chosen by the cause."""
+"""Errors as the user of a command reads them: the lines, and the exit code; errors of other software are explained by their cause."""
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
-from sessionlake.errors import first_line
+from sessionlake.config.file import ConfigFile
+from sessionlake.config.problems import InvalidConfigError
+from sessionlake.errors import ConfigError, ExitCode, SessionlakeError, SourceError, first_line
+from sessionlake.extras import require_versions
 
 _LONGEST = 400
 """Characters of somebody else's message in a line of ours."""
@@ -179,3 +183,33 @@ def _raised_in_python(text: str) -> str | None:
 def _cut(text: str) -> str:
     one = " ".join(text.split())
     return one if len(one) <= _LONGEST else f"{one[:_LONGEST]}..."
+
+
+def error_lines(error: Exception, config: str | None) -> tuple[list[str], int]:
+    """Return an error's lines and its exit code; `config` is the file that the command was given, if it was given one."""
+    if isinstance(error, ImportError):
+        error = _of_versions(error)
+    if isinstance(error, InvalidConfigError):
+        return [str(problem) for problem in error.problems], error.exit_code
+    if isinstance(error, ConfigError | SourceError) and config is not None:
+        return [with_place(str(error), config)], error.exit_code
+    if isinstance(error, SessionlakeError):
+        return [str(error)], error.exit_code
+    return [explain(error)], ExitCode.USER if is_users(error) else ExitCode.FAILED
+
+
+def _of_versions(error: ImportError) -> Exception:
+    """Return the error about the packages' versions, if that is why an import failed."""
+    try:
+        require_versions()
+        require_versions(spark=True)
+    except SessionlakeError as wrong:
+        return wrong
+    return error
+
+
+def with_place(line: str, config: str) -> str:
+    """Return a line about a key of a config with the file and the line that the key stands in, if it does."""
+    with suppress(ConfigError):
+        return ConfigFile.read(config).placed(line)
+    return line

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.filesize import decimal
 from rich.text import Text
 
 from sessionlake.cli.each import over_projects, reported, with_forms
 from sessionlake.cli.observed import observed
 from sessionlake.cli.operands import CONFIG, EITHER, complete_place
 from sessionlake.cli.progress import CHECKING, progress
-from sessionlake.cli.reports import report_lines
 from sessionlake.cli.rows import form_parameters
 from sessionlake.cli.shared import console, has_little_data, one_line_errors, open_session
 from sessionlake.cli.stream import is_little, print_batch
@@ -47,6 +47,13 @@ _FORMS = form_parameters(
     text="lines for people, and a last one of JSON",
     json="a list with an object for the report, or for that of each pipeline",
 )
+_WORDS = {
+    "rows_read": "rows read from snapshot and changelog",
+    "emitted_before": "with a tombstone from before",
+    "left_for_next_run": "left for the next run",
+}
+"""Counts whose names are no words."""
+_BEFORE, _AFTER = "_files_before", "_files_after"
 _APPLY = click.Option(
     ["--apply/--no-apply"],
     default=True,
@@ -180,6 +187,34 @@ def print_report(report: "JobReport", pipeline: str) -> None:
     for line in (*report_lines(report.counts), *report.notes):
         console.print(f"  {line}")
     reported(report, pipeline)
+
+
+def report_lines(counts: Mapping[str, int]) -> list[str]:
+    """Return a line for each table whose size was measured, and one line of the other counts; counts of 0 are left out."""
+    measured = [name.removesuffix(_BEFORE) for name in counts if name.endswith(_BEFORE)]
+    sizes = {
+        f"{table}_{what}_{when}" for table in measured for what in ("files", "bytes") for when in ("before", "after")
+    }
+    rest = {name: value for name, value in counts.items() if name not in sizes}
+    report = [_counted(name, value) for name, value in rest.items() if value]
+    if not report and rest and not measured:
+        report = [_counted(*next(iter(rest.items())))]
+    return [*([", ".join(report)] if report else []), *(f"{table}: {_size(table, counts)}" for table in measured)]
+
+
+def _counted(name: str, value: int) -> str:
+    return f"{value:,} {_WORDS.get(name) or name.replace('_', ' ')}"
+
+
+def _size(table: str, counts: Mapping[str, int]) -> str:
+    files, size = counts[table + _BEFORE], decimal(counts[f"{table}_bytes_before"])
+    before = f"{files:,} {'file' if files == 1 else 'files'}"
+    if table + _AFTER not in counts:
+        return f"{before}, {size}"
+    files_after, size_after = counts[table + _AFTER], decimal(counts[f"{table}_bytes_after"])
+    if (files, size) == (files_after, size_after):
+        return f"{before}, {size}, as before"
+    return f"{before} became {files_after:,}, {size} became {size_after}"
 
 
 def _operand(operand: str, metavar: str) -> click.Argument:

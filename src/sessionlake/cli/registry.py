@@ -25,15 +25,15 @@ _PIPELINE = {
     "sql": ("tables:sql_command", "Run SQL over the pipeline's tables and its live view, for example sessions_live."),
     **{command: ("", names.summary) for command, names in LOOKUPS.items()},
     "views": ("views:views_command", "Print the SQL that makes sessions_live and other views in another engine, or dbt's sources."),
-    "register": ("register:register_command", "Make tables and views of a pipeline, or of a project, in Spark's catalog, and keep them as the pipelines are."),
+    "register": ("views:register_command", "Make tables and views of a pipeline, or of a project, in Spark's catalog, and keep them as the pipelines are."),
     "serve": ("serve:serve_command", "Answer queries over HTTP from the stores of this host, and show a page of the stream."),
     "metrics": ("metrics:metrics_command", "Serve Prometheus metrics read from the tables, also while no stream runs."),
 }  # fmt: skip
 _MACHINE = {
-    "jars": ("jars:jars_command", "Fetch the jars that Spark needs, if they are missing, and print their folder."),
+    "jars": ("sessionlake.jars.__main__:jars_command", "Fetch the jars that Spark needs, if they are missing, and print their folder."),
     "fast-start": ("fast_start:fast_start_command", "Archive the classes that Spark uses, once for this installation: commands then start with a third less work."),
-    "completion": ("completion:completion_command", "Print the script by which a shell completes commands, options, configs and names of pipelines."),
-    "files": ("files:files_command", "Print the path of the DAGs, of spark-submit's entry or of the suites of checks, or copy them."),
+    "completion": ("installation:completion_command", "Print the script by which a shell completes commands, options, configs and names of pipelines."),
+    "files": ("installation:files_command", "Print the path of the DAGs, of spark-submit's entry or of the suites of checks, or copy them."),
     "demo": ("sessionlake.examples.command:demo_command", "Turn 62,726 real commit events into sessions, run all jobs on them, and show the results."),
 }  # fmt: skip
 _OF_THEIR_OWN = {

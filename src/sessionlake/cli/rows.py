@@ -12,8 +12,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from sessionlake.cli.cells import on_terminal, plain
-from sessionlake.cli.layout import laid_out
+from sessionlake.cli.layout import laid_out, on_terminal, plain
 from sessionlake.cli.shared import console
 from sessionlake.config.secrets import hide
 

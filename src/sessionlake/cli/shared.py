@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 from rich.console import Console
 
-from sessionlake.cli.error_lines import error_lines
+from sessionlake.cli.failures import error_lines
 from sessionlake.cli.stop import Command, begun_command
 from sessionlake.config.durations import parse_duration
 from sessionlake.config.load import Config

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sessionlake.cli.error_lines import with_place
+from sessionlake.cli.failures import with_place
 from sessionlake.cli.observed import StreamMetrics, observed, observed_stream
 from sessionlake.cli.operands import CONFIG, EITHER, complete_names, config_argument
 from sessionlake.cli.progress import CHECKING, progress

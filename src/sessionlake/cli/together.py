@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sessionlake.cli.each import tell_failure, worst
-from sessionlake.cli.error_lines import error_lines, with_place
+from sessionlake.cli.failures import error_lines, with_place
 from sessionlake.cli.observed import StreamMetrics, observed
 from sessionlake.cli.progress import CHECKING, progress
 from sessionlake.cli.shared import console, open_session, show_warnings

@@ -1,9 +1,10 @@
-"""The command for the files next to the package: DAGs, spark-submit's entry, suites."""
+"""The commands for the files next to the package, and for the completion of a shell."""
 
 import shutil
 from pathlib import Path
 
 import click
+from click.shell_completion import get_completion_class
 
 from sessionlake.cli.shared import one_line_errors
 from sessionlake.config.shipped import SHIPPED, shipped_directory
@@ -44,3 +45,20 @@ def _require_no_other(source: Path, target: Path, names: list[Path]) -> None:
         there = target / name
         if there.exists() and there.read_bytes() != (source / name).read_bytes():
             raise SessionlakeError(f"--to: {str(there)!r} is there and differs; pass --force to replace it")
+
+
+SHELLS = ("bash", "zsh", "fish")
+PROGRAM, VARIABLE = "sessionlake", "_SESSIONLAKE_COMPLETE"
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(SHELLS), metavar=f"[{'|'.join(SHELLS)}]")
+@one_line_errors
+def completion_command(shell: str) -> None:
+    """Print the script by which a shell completes commands, options, configs and names of pipelines.
+
+    For example `eval "$(sessionlake completion bash)"` in ~/.bashrc.
+    """
+    made = get_completion_class(shell)
+    assert made is not None  # noqa: S101 (click has all of SHELLS)
+    click.echo(made(click.get_current_context().find_root().command, {}, PROGRAM, VARIABLE).source())
