@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sessionlake.cli.overview import pipeline_object
-from sessionlake.cli.status import print_status
+from sessionlake.cli.status import pipeline_object, print_status
 from sessionlake.config.load import Config
 from sessionlake.errors import (
     AggregateError,

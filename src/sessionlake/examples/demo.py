@@ -11,10 +11,10 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from sessionlake.cli.overview import print_project_status
 from sessionlake.cli.progress import progress
 from sessionlake.cli.rows import TABLE
 from sessionlake.cli.shared import open_session
+from sessionlake.cli.status import print_project_status
 from sessionlake.cli.stream import print_summary
 from sessionlake.cli.tables import register_tables
 from sessionlake.cli.together import open_project_session, run_all_once
