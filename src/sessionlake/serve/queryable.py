@@ -5,12 +5,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain
 from operator import itemgetter
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sessionlake.errors import UnsupportedOperationError
-from sessionlake.serve.result_rows import Packed, ResultRow
+from sessionlake.serve.decoder import RowDecoder
+from sessionlake.serve.result_rows import Packed, ResultRow, Span
+from sessionlake.store.standalone.interface import ReadOnlyKeyValueStore
+from sessionlake.store.standalone.key_value import KeyValueStoreOfRows
 from sessionlake.store.standalone.keys import LARGEST, LEAST, KeyValueRows, Rows, TimedRows
-from sessionlake.store.standalone.serdes import Serde
+from sessionlake.store.standalone.serdes import Serde, Serdes
 
 if TYPE_CHECKING:
     from sessionlake.serve.replica import View
@@ -75,8 +78,34 @@ class ReadOnlyTimedRows(ReadOnlyRows, TimedRows):
         return next(self.find(None, None, LEAST, LARGEST, backward=False), None) is None
 
 
-class ReadOnlyKeyValueRows(ReadOnlyRows, KeyValueRows):
-    """The same for rows by key only."""
+class RowsByKey(ReadOnlyRows, KeyValueRows):
+    """The rows of a `KeyDecoder`, from all segments."""
+
+    def __init__(self, view: "View", row_count: int | None) -> None:
+        super().__init__(view)
+        self._row_count = row_count
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the row of a key; None if there is none."""
+        found = self._view.row_decoder.result_rows(self._view.packed([key.decode()]))
+        return pack_row(found[0]) if found else None
+
+    def find(
+        self,
+        low: bytes | None,
+        high: bytes | None,
+        backward: bool,  # noqa: FBT001
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Yield keys with rows, from low up to high, exclusive."""
+        for key, value in self._items(self._numbers(), low, high, backward):
+            if key != high and (found := self._found(key, value)):
+                yield key, pack_row(found[0])
+
+    def count(self) -> int:
+        """Return the number of rows."""
+        if self._row_count is not None:
+            return self._row_count
+        return sum(len(self._found(*item)) for item in self._items(self._numbers(), None, None, backward=False))
 
     def put(self, key: bytes, value: bytes | None) -> None:
         """Refuse: a commit does that."""
@@ -85,6 +114,32 @@ class ReadOnlyKeyValueRows(ReadOnlyRows, KeyValueRows):
     def put_all(self, entries: list[tuple[bytes, bytes | None]]) -> None:
         """Refuse: a commit does that."""
         raise _refused("put_all")
+
+
+class KeyDecoder(RowDecoder):
+    """A decoder of stores with one row for a key, which are read as a key-value store."""
+
+    store_type = "key_value_store"
+    store_name: ClassVar[str]
+    key: ClassVar[str]
+    """The column of the key."""
+    row_count: int | None = None
+    """The number of rows; None if it is not kept."""
+
+    def open_store(self, view: "View") -> ReadOnlyKeyValueStore[str, Row]:
+        """Return the rows as a key-value store."""
+        values = RowSerde(view, unpack_row, hidden=(self.key,))
+        return KeyValueStoreOfRows(self.store_name, RowsByKey(view, self.row_count), Serdes.string(), values)
+
+    def size(self, value: bytes) -> int:
+        """Return one."""
+        del value
+        return 1
+
+    def page(self, packed: Packed, include: Collection[str], span: Span) -> tuple[list[ResultRow], int, int | None]:
+        """Return the row of one key."""
+        del span
+        return self.result_rows(packed, include), len(packed.values), None
 
 
 class RowSerde(Serde[Row]):
@@ -112,7 +167,8 @@ def unpack_row(data: bytes) -> ResultRow:
     """Return the row of `pack_row`, without its key."""
     head = Struct(f"<{data[0]}q")
     fields = head.unpack_from(data, 1)
-    return ResultRow("", fields[0], fields[1], fields, data[1 + head.size :])
+    start, end = fields[:2] or (0, 0)
+    return ResultRow("", start, end, fields, data[1 + head.size :])
 
 
 def _refused(call: str) -> UnsupportedOperationError:

@@ -1,8 +1,8 @@
 """The rows of a keyed table read from the stores next to the stream: as rows, and as a key-value store."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import pyarrow as pa
@@ -14,30 +14,30 @@ from sessionlake.operators.keyed.changelog import TABLE
 from sessionlake.operators.keyed.section import TableSection
 from sessionlake.operators.shared.cleanups.names import LIVE_ROWS
 from sessionlake.serve.answer_columns import columns_as_they_are
-from sessionlake.serve.decoder import RowDecoder, event_types, key_texts
+from sessionlake.serve.decoder import event_types, json_rows, key_texts
 from sessionlake.serve.encoded import Times, time_value
-from sessionlake.serve.queryable import ReadOnlyKeyValueRows, Row, RowSerde
-from sessionlake.serve.result_rows import ALL, Packed, ResultRow, Span
+from sessionlake.serve.queryable import KeyDecoder
+from sessionlake.serve.result_rows import ALL, Packed, ResultRow
 from sessionlake.sources.record_columns import meta_of
 from sessionlake.store.rows import has_rows, row_of, stored_of
-from sessionlake.store.standalone.interface import ReadOnlyKeyValueStore
-from sessionlake.store.standalone.key_value import KeyValueStoreOfRows
-from sessionlake.store.standalone.serdes import Serdes
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.changelog import HIDDEN_WRITTEN
 from sessionlake.warehouse.schemas import TIME
 
-if TYPE_CHECKING:
-    from sessionlake.serve.replica import View
 
-
-class TableDecoder(RowDecoder):
+class TableDecoder(KeyDecoder):
     """The rows of a keyed table, without markers of deletions and without rows that were written at `hidden_us` or before."""
 
-    store_type = "key_value_store"
+    store_name, key = "table", TABLE.key
 
-    def __init__(self, config: Config, types: dict[str, pa.DataType], hidden_us: int | None = None) -> None:
-        self._hidden_us = hidden_us
+    def __init__(
+        self,
+        config: Config,
+        types: dict[str, pa.DataType],
+        hidden_us: int | None = None,
+        row_count: int | None = None,
+    ) -> None:
+        self._hidden_us, self.row_count = hidden_us, row_count
         own = (*config.event.key_columns, config.event.time, *config.event.id_columns)
         section = cast(TableSection, config.section)
         names = section.columns or [name for name in types if name not in (*own, *meta_of(config.source))]
@@ -50,12 +50,7 @@ class TableDecoder(RowDecoder):
     @classmethod
     def of(cls, config: Config, commit: BatchCommit) -> Self:
         """Return the decoder of a pipeline as of a batch."""
-        return cls(config, event_types(commit), commit.state.get(HIDDEN_WRITTEN))
-
-    def open_store(self, view: "View") -> ReadOnlyKeyValueStore[str, Row]:
-        """Return the rows as a key-value store."""
-        serde = RowSerde(view, lambda data: ResultRow("", 0, 0, (), data), hidden=(TABLE.key,))
-        return KeyValueStoreOfRows("table", _Table(view), Serdes.string(), serde)
+        return cls(config, event_types(commit), commit.state.get(HIDDEN_WRITTEN), commit.state.get(LIVE_ROWS))
 
     def has(self, segment: int) -> bool:
         """Say whether it is a segment of rows."""
@@ -84,11 +79,6 @@ class TableDecoder(RowDecoder):
             }
         )
 
-    def size(self, value: bytes) -> int:
-        """Return one."""
-        del value
-        return 1
-
     def result_rows(self, packed: Packed, include: Collection[str] = ALL) -> list[ResultRow]:
         """Return the same rows, whole."""
         del include
@@ -96,11 +86,6 @@ class TableDecoder(RowDecoder):
         if self._hidden_us is not None:
             rows = [(owner, value) for owner, value in rows if row_of(value).written > self._hidden_us]
         return [ResultRow(packed.keys[owner].decode(), 0, 0, (), value) for owner, value in rows]
-
-    def page(self, packed: Packed, include: Collection[str], span: Span) -> tuple[list[ResultRow], int, int | None]:
-        """Return the row of one key."""
-        del span
-        return self.result_rows(packed, include), len(packed.values), None
 
     def json_values(self, found: Sequence[ResultRow], times: Times) -> list[dict[str, Any]]:
         """Return rows by the names of the columns, in their order."""
@@ -117,26 +102,4 @@ class TableDecoder(RowDecoder):
             columns["event_offset"] = [row.offset for row in stored]
         if self._ids:
             columns["event_id"] = [row.id.decode() for row in stored]
-        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
-
-class _Table(ReadOnlyKeyValueRows):
-    """Rows of a keyed table by key, from all segments."""
-
-    def get(self, key: bytes) -> bytes | None:
-        found = self._view.row_decoder.result_rows(self._view.packed([key.decode()]))
-        return found[0].packed if found else None
-
-    def find(
-        self,
-        low: bytes | None,
-        high: bytes | None,
-        backward: bool,  # noqa: FBT001
-    ) -> Iterator[tuple[bytes, bytes]]:
-        for key, value in self._items(self._numbers(), low, high, backward):
-            if key != high and self._found(key, value):
-                yield key, value
-
-    def count(self) -> int:
-        live = self._view.commit.state.get(LIVE_ROWS)
-        return sum(1 for _ in self.find(None, None, backward=False)) if live is None else int(live)
+        return json_rows(columns)

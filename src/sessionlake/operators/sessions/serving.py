@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,7 @@ from sessionlake.operators.sessions.quarantine import above
 from sessionlake.operators.sessions.section import SessionSection
 from sessionlake.operators.sessions.windows import SessionWindows, bounds_after
 from sessionlake.serve.answer_columns import columns_of
-from sessionlake.serve.decoder import OpenRowDecoder, event_types, key_texts
+from sessionlake.serve.decoder import OpenRowDecoder, event_types, json_rows, key_texts
 from sessionlake.serve.encoded import Times, time_value
 from sessionlake.serve.queryable import ReadOnlyTimedRows, Row, RowSerde, pack_row, unpack_row
 from sessionlake.serve.result_rows import ALL, OPEN, QUARANTINED, Packed, ResultRow, Span
@@ -62,11 +62,6 @@ class SessionDecoder(OpenRowDecoder):
         codec = MarkedCodec if by_policy else StateCodec
         self._codec, self._columns = codec(self._aggregates), columns_of(self._aggregates)
         self.complete_from_us = None if watermark == NO_WATERMARK else self._expired_us
-
-    @classmethod
-    def of(cls, config: Config, commit: BatchCommit) -> Self:
-        """Return the decoder of a pipeline as of a batch."""
-        return cls(config, commit)
 
     def open_store(self, view: "View") -> ReadOnlySessionStore[str, Row]:
         """Return the sessions as a session store."""
@@ -163,7 +158,7 @@ class SessionDecoder(OpenRowDecoder):
             return []
         states = [self._codec.decode_one(of.packed) for of in found]
         starts, ends, counts, revisions, *until = zip(*(of.head for of in found), strict=True)
-        columns = {
+        columns: dict[str, Any] = {
             SESSIONS.key: [of.key for of in found],
             SESSIONS.start: [time_value(time, times) for time in starts],
             SESSIONS.end: [time_value(time, times) for time in ends],
@@ -173,7 +168,7 @@ class SessionDecoder(OpenRowDecoder):
             "revision": revisions,
             **{column.name: column.json_values(states, times) for column in self._columns},
         }
-        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        return json_rows(columns)
 
     def _shown(self, found: Records, include: Collection[str]) -> Bools:
         """Say which sessions are shown; their states are not looked at."""

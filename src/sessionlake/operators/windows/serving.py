@@ -4,7 +4,7 @@ import heapq
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ from sessionlake.operators.windows.reading import have_events_at_end, one_key, w
 from sessionlake.operators.windows.section import WindowSection
 from sessionlake.operators.windows.spec import Sliding
 from sessionlake.serve.answer_columns import columns_of
-from sessionlake.serve.decoder import Decoder, event_types
+from sessionlake.serve.decoder import Decoder, event_types, json_rows
 from sessionlake.serve.encoded import Times, time_value
 from sessionlake.serve.queryable import ReadOnlyTimedRows, Row, RowSerde, pack_row, unpack_row
 from sessionlake.serve.result_rows import ResultRow
@@ -57,11 +57,6 @@ class WindowDecoder(Decoder):
         self._close_us = progress.close_us
         self.live_from = max(progress.horizon_us(self.windows.span_us), _FIRST_EVER)
         self.complete_from_us = None if commit.watermark_us is None else self.live_from
-
-    @classmethod
-    def of(cls, config: Config, commit: BatchCommit) -> Self:
-        """Return the decoder of a pipeline as of a batch."""
-        return cls(config, commit)
 
     def open_store(self, view: "View") -> ReadOnlyWindowStore[str, Row]:
         """Return the windows as a window store."""
@@ -119,7 +114,7 @@ class WindowDecoder(Decoder):
             **({"at_event": map(bool, at_end)} if self.is_sliding else {}),
             **{column.name: column.json_values(states, times) for column in self._columns},
         }
-        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        return json_rows(columns)
 
 
 class _Windows(ReadOnlyTimedRows):
