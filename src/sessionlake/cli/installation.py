@@ -1,4 +1,4 @@
-"""The commands for the files next to the package, and for the completion of a shell."""
+"""The commands for the files next to the package, and for a shell's completion."""
 
 import shutil
 from pathlib import Path

@@ -86,7 +86,7 @@ def _number(value: float | Decimal) -> Any:
 
 
 def _nested(value: Any) -> Any:
-    if hasattr(value, "asDict"):  # a row of Spark
+    if hasattr(value, "asDict"):  # Spark's row
         value = value.asDict()
     if isinstance(value, Mapping):
         return {str(name): plain(part) for name, part in value.items()}

@@ -137,7 +137,7 @@ class _PipelineWatch:
 
 
 class _ProjectWatch:
-    """The state of a project's pipelines, looked at again and again."""
+    """A project's pipelines, looked at again and again."""
 
     def __init__(self, project: Project) -> None:
         self._looks = [(config, _looks(config)) for config in project.configs.values()]

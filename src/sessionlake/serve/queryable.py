@@ -79,14 +79,14 @@ class ReadOnlyTimedRows(ReadOnlyRows, TimedRows):
 
 
 class RowsByKey(ReadOnlyRows, KeyValueRows):
-    """The rows of a `KeyDecoder`, from all segments."""
+    """A `KeyDecoder`'s rows, from all segments."""
 
     def __init__(self, view: "View", row_count: int | None) -> None:
         super().__init__(view)
         self._row_count = row_count
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the row of a key; None if there is none."""
+        """Return a key's row; None if there is none."""
         found = self._view.row_decoder.result_rows(self._view.packed([key.decode()]))
         return pack_row(found[0]) if found else None
 
@@ -102,7 +102,7 @@ class RowsByKey(ReadOnlyRows, KeyValueRows):
                 yield key, pack_row(found[0])
 
     def count(self) -> int:
-        """Return the number of rows."""
+        """Return how many rows there are."""
         if self._row_count is not None:
             return self._row_count
         return sum(len(self._found(*item)) for item in self._items(self._numbers(), None, None, backward=False))
@@ -122,7 +122,7 @@ class KeyDecoder(RowDecoder):
     store_type = "key_value_store"
     store_name: ClassVar[str]
     key: ClassVar[str]
-    """The column of the key."""
+    """The key's column."""
     row_count: int | None = None
     """The number of rows; None if it is not kept."""
 
@@ -137,7 +137,7 @@ class KeyDecoder(RowDecoder):
         return 1
 
     def page(self, packed: Packed, include: Collection[str], span: Span) -> tuple[list[ResultRow], int, int | None]:
-        """Return the row of one key."""
+        """Return a key's row."""
         del span
         return self.result_rows(packed, include), len(packed.values), None
 
