@@ -230,7 +230,7 @@ def test_a_gap_may_change_for_times_to_which_no_event_has_come(
     ("was", "written", "refused"),
     [
         ("int64", "double", "source.types.v: 'double', and the pipeline has read 'v' as 'long' since its first batch; restore that, or rebuild"),
-        ("decimal128(9, 2)", "double", "source.types.v: 'double', and the pipeline has read 'v' as 'decimal128(9, 2)' since its first batch"),
+        ("decimal128(9, 2)", "double", "source.types.v: 'double', and the pipeline has read 'v' as 'decimal(9, 2)' since its first batch"),
         ("timestamp[us, tz=UTC]", "timestamp", None),
         (None, "double", None),
     ],

@@ -67,5 +67,5 @@ def test_retention_shorter_than_gap_and_grace_is_refused() -> None:
 
 
 def test_type_of_a_column_that_is_none_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"schema: v: 'int' is unknown; write long, double, "):
+    with pytest.raises(ConfigError, match=r"schema: v: 'int' is no type; write long, double, "):
         SessionizerHarness(WINDOWS, {"x": "sum(v)"}, schema={"v": "int"})

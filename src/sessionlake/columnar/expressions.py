@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 
 from sessionlake.columnar.arrays import combined, plain_text
+from sessionlake.columnar.column_types import TIME
 from sessionlake.columnar.lenient_json import FUNCTION, lenient_json
 from sessionlake.columnar.lenient_times import DATE_FUNCTION, TIME_FUNCTION, lenient_dates, lenient_times
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 Result = Literal["boolean", "timestamp", "interval", "bigint", "double", "string", "date"]
 """The types of expressions' results: an interval is microseconds, as int64."""
-TIME = pa.timestamp("us", "UTC")
 _ARROW: Mapping[Result, pa.DataType] = {
     "boolean": pa.bool_(),
     "timestamp": TIME,

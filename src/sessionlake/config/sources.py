@@ -4,14 +4,27 @@ No other code tests for a kind of source; differences between kinds are fields o
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator
+
+from sessionlake.sql_types import parse_type
+
+
+def _column_type(text: str) -> str:
+    if parse_type(text).parts:
+        raise ValueError(
+            f"{text!r} is composed, and is not read from text files yet; name plain types only, or leave it out"
+        )
+    return text
+
 
 Kind = Literal["files", "delta", "change_feed", "kafka", "results"]
 """The names that `source.kind` has: the entries' names."""
 Format = Literal["json", "csv", "parquet"]
 """Formats of files."""
-ColumnType = Literal["long", "double", "string", "boolean", "timestamp", "date"]
-"""Types that a config may give to columns of text files."""
+ColumnType = Annotated[str, AfterValidator(_column_type)]
+"""A type that a config may give to a column of text files (`sql_types.FORMS`), but for composed types."""
 
 
 @dataclass(frozen=True)

@@ -7,22 +7,26 @@ import pyarrow as pa
 
 from sessionlake.aggregates import Aggregate, build_aggregates
 from sessionlake.aggregates.spec import build_custom, hidden_columns, parse_aggregates
+from sessionlake.columnar.column_types import type_named
 from sessionlake.columnar.equality import IdOrder
 from sessionlake.errors import ConfigError
 from sessionlake.local.rows import Row
 from sessionlake.sources.columns import EventColumns, normal_type
 from sessionlake.stream.shape import Shape, Shaping
-from sessionlake.warehouse.schemas import COLUMN_TYPES, TIME
+from sessionlake.warehouse.schemas import TIME
 
 Types = Mapping[str, pa.DataType]
 
 
 def declared_types(schema: Mapping[str, str] | None) -> dict[str, pa.DataType]:
     """Return the types of a `schema`; ConfigError for an unknown type."""
-    for name, type_ in (schema or {}).items():
-        if type_ not in COLUMN_TYPES:
-            raise ConfigError(f"schema: {name}: {type_!r} is unknown; write {', '.join(COLUMN_TYPES)}")
-    return {name: COLUMN_TYPES[type_] for name, type_ in (schema or {}).items()}
+    types = {}
+    for name, text in (schema or {}).items():
+        try:
+            types[name] = type_named(text)
+        except ValueError as error:
+            raise ConfigError(f"schema: {name}: {error}") from error
+    return types
 
 
 def type_of(name: str, rows: Sequence[Row]) -> pa.DataType:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from sessionlake.config.sources import Format
 from sessionlake.errors import SourceError
 from sessionlake.propose.tables import numbers_in, read_delta, read_topic
-from sessionlake.sources.columns import TIMESTAMP, EventColumns
+from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.decoded import Decoded
 from sessionlake.sources.decoding.files import decode
 from sessionlake.sources.infer import all_columns, infer_types
@@ -28,15 +28,6 @@ _ENDINGS: dict[str, Format] = {
     ".csv": "csv",
     ".parquet": "parquet",
 }
-TYPE_NAMES = {
-    pa.int64(): "long",
-    pa.float64(): "double",
-    pa.string(): "string",
-    pa.bool_(): "boolean",
-    TIMESTAMP: "timestamp",
-    pa.date32(): "date",
-}
-"""The names of types in a config."""
 _TOPIC = re.compile(r"kafka://(?P<servers>[^/]+)/(?P<topic>[^/]+)")
 
 

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from sessionlake.columnar.column_types import type_name
 from sessionlake.config.file import PROJECT_FILE, parse_toml
 from sessionlake.errors import ConfigError
 from sessionlake.propose.choose import Choice
 from sessionlake.propose.measure import FEW, LATE_ENOUGH, MOST_AHEAD, Lateness, Measured, Seen
-from sessionlake.propose.sample import TYPE_NAMES, Sample
+from sessionlake.propose.sample import Sample
 from sessionlake.propose.windows import FULL_ENOUGH, MeasuredTable, MeasuredWindows
 
 
@@ -113,7 +114,7 @@ def source(
         yield ""
         yield f"[{at}.types]{' ' * max(1, 27 - len(at))}# of the columns in use, as the sample has them"
         for column in dict.fromkeys(column for column in used if column):
-            yield f"{quoted(column)} = {quoted(TYPE_NAMES[(types or sample.types)[column]])}"
+            yield f"{quoted(column)} = {quoted(type_name((types or sample.types)[column]))}"
 
 
 def _event(choice: Choice, measured: Seen, skew: str) -> Iterator[str]:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import pyarrow as pa
 
+from sessionlake.columnar.column_types import stored_type
 from sessionlake.config.load import Config
 from sessionlake.config.operators import named
 from sessionlake.errors import ConfigError
 from sessionlake.serve.encoded import Times
 from sessionlake.serve.result_rows import ALL, Packed, ResultRow, Span
-from sessionlake.sources.columns import type_named
 from sessionlake.warehouse.batch_commit import BatchCommit
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def decoder_of(config: Config, commit: BatchCommit) -> Decoder:
 def event_types(commit: BatchCommit) -> dict[str, pa.DataType]:
     """Return the types of the events' columns as of a batch; computed ones hide those of the source."""
     settings = commit.settings
-    return {name: type_named(text) for name, text in {**settings.types, **settings.computed}.items()}
+    return {name: stored_type(text) for name, text in {**settings.types, **settings.computed}.items()}
 
 
 def json_rows(columns: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:

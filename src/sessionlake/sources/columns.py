@@ -112,12 +112,3 @@ def normal_type(type_: pa.DataType) -> pa.DataType:
     if pa.types.is_integer(type_):
         return pa.int64()
     return pa.float64() if pa.types.is_floating(type_) else type_
-
-
-def type_named(text: str) -> pa.DataType:
-    """Return the type for a name in a commit's metadata; KeyError for a type that no event column can have."""
-    if text.startswith("decimal128"):
-        precision, scale = text[11:-1].split(",")
-        return pa.decimal128(int(precision), int(scale))
-    by_text = {str(t): t for t in (*schemas.COLUMN_TYPES.values(), pa.binary(), pa.timestamp("us"))}
-    return by_text[text]

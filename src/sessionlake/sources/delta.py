@@ -11,11 +11,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from sessionlake.columnar.column_types import type_name
 from sessionlake.config.load import Config
 from sessionlake.errors import MissingColumnsError, SessionlakeError, SourceError
 from sessionlake.sources.base import Offsets, PlannedInput, RankedInput, Versioned, limits_of, same
 from sessionlake.sources.columns import EventColumns, normal_type
-from sessionlake.sources.decoding.decoded import type_name
 from sessionlake.sources.decoding.tables import BLOCK, FILE, WHOLE, TableDecoder
 from sessionlake.sources.decoding.whole import is_kept
 from sessionlake.warehouse.outside_files import outside_of_snapshot, outside_of_version

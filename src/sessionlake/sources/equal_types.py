@@ -4,13 +4,12 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from sessionlake.columnar.column_types import stored_type, type_name
 from sessionlake.columnar.equality import TEXT, asked_text, family_of
 from sessionlake.config.joint_keys import joint_text, parts_of
 from sessionlake.config.load import Config
 from sessionlake.config.names import column_of
 from sessionlake.config.problems import InvalidConfigError, Problem
-from sessionlake.sources.columns import type_named
-from sessionlake.sources.decoding.decoded import type_name
 from sessionlake.warehouse.batch_commit import BatchCommit
 
 
@@ -101,4 +100,4 @@ def _types_of_key(config: Config, last: BatchCommit) -> list[pa.DataType]:
     """Return the types of the key's columns; string for columns without a known type."""
     input_, columns = next(iter(config.keys.items()))
     known = {**last.settings.types, **last.settings.computed}
-    return [type_named(known.get(column_of(input_, column), "string")) for column in columns]
+    return [stored_type(known.get(column_of(input_, column), "string")) for column in columns]

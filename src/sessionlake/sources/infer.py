@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from sessionlake.columnar.column_types import type_named
 from sessionlake.config.source import SourceSection
 from sessionlake.config.sources import Format
 from sessionlake.errors import MissingColumnsError, SourceError
@@ -22,7 +23,6 @@ from sessionlake.sources.decoding.json_rows import SPECIAL_DOUBLES, parse_object
 from sessionlake.sources.decoding.lines import Lines, index_values
 from sessionlake.sources.decoding.long_lines import LongLine
 from sessionlake.sources.decoding.parquet_rows import open_parquet
-from sessionlake.warehouse import schemas
 
 # Text is looked at only this far into each file.
 SAMPLE_BYTES = 4 << 20
@@ -356,7 +356,7 @@ def declared_and_inferred(
     fixed: Mapping[str, pa.DataType] = MappingProxyType({}),
 ) -> dict[str, pa.DataType]:
     """Return the types of columns: as the config declares them, as they are fixed, or as `find` finds the others; else text."""
-    declared = {**{name: schemas.COLUMN_TYPES[text] for name, text in source.types.items()}, **fixed}
+    declared = {**{name: type_named(text) for name, text in source.types.items()}, **fixed}
     to_find = [name for name in needed if name not in declared]
     try:
         inferred = find(to_find) if to_find else {}

@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from sessionlake.columnar.column_types import stored_text, stored_type, type_name, type_named
 from sessionlake.config.durations import spoken_duration
 from sessionlake.config.load import Config
 from sessionlake.config.lookups import LOOKUP
@@ -21,7 +22,6 @@ from sessionlake.stream.equality import other_texts
 from sessionlake.stream.ingest import EVENTS
 from sessionlake.stream.named_columns import users_of
 from sessionlake.warehouse.batch_commit import BatchCommit, engine_in, layout_of
-from sessionlake.warehouse.schemas import COLUMN_TYPES
 
 MISSING = "missing"
 """The setting of what events get that find no row, by lookup."""
@@ -311,10 +311,10 @@ def _typed(config: Config, last: BatchCommit) -> Iterator[Change]:
             continue
         for name, text in side.source.types.items():
             pinned = last.settings.types.get(column_of(input_, name))
-            if pinned is None or name in meta_of(side.source) or pinned == str(COLUMN_TYPES[text]):
+            if pinned is None or name in meta_of(side.source) or pinned == stored_text(type_named(text)):
                 continue
             key = f"{side.source.AT}.types.{name}"
-            old = next((known for known, type_ in COLUMN_TYPES.items() if str(type_) == pinned), pinned)
+            old = type_name(stored_type(pinned))
             refused = (
                 f"{key}: {text!r}, and the pipeline has read {name!r} as {old!r} since its first batch; restore that, "
                 f"or rebuild the tables: `{rebuild_command(config)}`, then switch readers"

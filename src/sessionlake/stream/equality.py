@@ -5,11 +5,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from sessionlake.columnar.column_types import stored_type, type_name
 from sessionlake.columnar.equality import has_other_text, instant
 from sessionlake.config.load import Config
 from sessionlake.config.names import column_of
-from sessionlake.sources.columns import type_named
-from sessionlake.sources.decoding.decoded import type_name
 from sessionlake.warehouse.batch_commit import BatchCommit
 
 
@@ -27,7 +26,7 @@ def other_texts(config: Config, last: BatchCommit) -> Iterator[OtherText]:
     """Yield the keys of a config by which stored keys and ids had other texts in a commit; none once a batch has the texts of rule 465."""
     if last.settings.by_value:
         return
-    known = {name: type_named(text) for name, text in {**last.settings.types, **last.settings.computed}.items()}
+    known = {name: stored_type(text) for name, text in {**last.settings.types, **last.settings.computed}.items()}
     on_instants = _on_instants(config, known)
     for input_, side in config.inputs.items():
         at = f"{config.operator}.on" if config.section.sides else f"{side.event_at}.key"

@@ -9,11 +9,12 @@ import pyarrow as pa
 
 from sessionlake.aggregates import Aggregate, build_aggregates
 from sessionlake.aggregates.spec import build_custom, hidden_columns, parse_aggregates
+from sessionlake.columnar.column_types import stored_text, stored_type
 from sessionlake.config.load import Config
 from sessionlake.config.names import column_of
 from sessionlake.config.problems import InvalidConfigError
 from sessionlake.errors import ConfigError, MissingColumnsError, PipelineStateError
-from sessionlake.sources.columns import EventColumns, type_named
+from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.rows import TypedSource
 from sessionlake.sources.lookups.lookup import NO_LOOKUPS
 from sessionlake.sources.lookups.source import WithLookups
@@ -154,7 +155,7 @@ def _known_types(
     if pinned is None:
         types = _types(config, source, needed, identity)
     else:
-        types = {name: type_named(text) for name, text in pinned.types.items()}
+        types = {name: stored_type(text) for name, text in pinned.types.items()}
     # Columns that only `where` reads, and columns that the pipeline reads for the first time.
     fresh = [name for name in dict.fromkeys((*needed, *shaping.asked)) if name not in types]
     return {**types, **(_types(config, source, fresh, identity) if fresh else {})}
@@ -190,7 +191,7 @@ def _types(
 def type_names(inputs: Mapping[str, EventSpec]) -> dict[str, str]:
     """Return the types of the inputs' columns as text, for a commit's metadata."""
     return {
-        column_of(name, column): str(type_)
+        column_of(name, column): stored_text(type_)
         for name, spec in inputs.items()
         for column, type_ in spec.columns.types.items()
     }
@@ -199,7 +200,7 @@ def type_names(inputs: Mapping[str, EventSpec]) -> dict[str, str]:
 def computed_names(inputs: Mapping[str, EventSpec]) -> dict[str, str]:
     """Return the types of the inputs' computed columns as text, for a commit's metadata."""
     return {
-        column_of(name, column): str(type_)
+        column_of(name, column): stored_text(type_)
         for name, spec in inputs.items()
         for column, type_ in spec.shape.types.items()
     }

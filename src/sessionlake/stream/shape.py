@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 
 from sessionlake.aggregates.base import Events
 from sessionlake.columnar.arrays import Bools
-from sessionlake.columnar.expressions import OWN_KEY, OWN_TIME, TIME, Computation
+from sessionlake.columnar.column_types import TIME
+from sessionlake.columnar.expressions import OWN_KEY, OWN_TIME, Computation
 from sessionlake.columnar.sql_places import Origin
 from sessionlake.errors import PipelineStateError
 from sessionlake.sources.columns import EventColumns

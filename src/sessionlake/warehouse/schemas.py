@@ -10,15 +10,6 @@ from sessionlake.config import names
 TIME = pa.timestamp("us", "UTC")
 YEAR_1_US, YEAR_9999_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 """The first and the last microsecond that Python has a date for; no session lies outside."""
-COLUMN_TYPES = {
-    "long": pa.int64(),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "boolean": pa.bool_(),
-    "timestamp": TIME,
-    "date": pa.date32(),
-}
-"""The types that a user may name for an event's column."""
 
 CHANGELOG = "session_changelog"
 SESSIONS = "sessions"

@@ -6,7 +6,8 @@ from typing import cast
 
 import pyarrow as pa
 
-from sessionlake.columnar.expressions import EVENT_TIME, KEY, OWN_KEY, OWN_TIME, TIME, Computation, Result, Step
+from sessionlake.columnar.column_types import TIME
+from sessionlake.columnar.expressions import EVENT_TIME, KEY, OWN_KEY, OWN_TIME, Computation, Result, Step
 from sessionlake.columnar.spark_sql.parse import Parsed
 from sessionlake.columnar.spark_sql.typed import DUCK
 

@@ -10,11 +10,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from sessionlake.columnar.column_types import stored_type, type_named
 from sessionlake.config.fields import as_columns
 from sessionlake.config.load import Config
 from sessionlake.errors import JobError
 from sessionlake.jobs.rebuild.archive import FROM_SOURCE, Archive
-from sessionlake.sources.columns import EventColumns, type_named
+from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.whole_rows import ARCHIVED, ArchiveDecoder
 from sessionlake.stream.pinned import Pinned
 from sessionlake.warehouse import schemas
@@ -36,10 +37,10 @@ class ArchiveSource:
         """Return the types of columns as the old tables have them, or as the config names them; JobError if one was not read."""
         del identity
         named = self.config.source.types
-        types = {name: type_named(text) for name, text in self._pinned.items()}
+        types = {name: stored_type(text) for name, text in self._pinned.items()}
         for name in needed:
             self._place(name)
-        return {name: schemas.COLUMN_TYPES[named[name]] if name in named else types[name] for name in needed}
+        return {name: type_named(named[name]) if name in named else types[name] for name in needed}
 
     def decoder(self, columns: EventColumns) -> ArchiveDecoder:
         """Return the decoder of `rows`; JobError if a number or text of the time is computed from, of which the archive has the meaning only."""

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from sessionlake.columnar.column_types import stored_type, type_named
 from sessionlake.config.load import Config
 from sessionlake.errors import JobError, MissingColumnsError, SessionlakeError, first_line
 from sessionlake.jobs.rebuild.archive import Archive
-from sessionlake.sources.columns import EventColumns, type_named
+from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.rows import BATCH, TypedSource
 from sessionlake.sources.decoding.whole import SCHEMA
 from sessionlake.sources.decoding.whole_rows import WholeDecoder
-from sessionlake.warehouse import schemas
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class WholeSource:
         JobError if the source has to be asked, and can't be read; MissingColumnsError if it lacks one.
         """
         named, pinned = self.config.source.types, self.archive.batch.settings.types
-        known = {name: type_named(pinned[name]) for name in needed if name in pinned}
-        known |= {name: schemas.COLUMN_TYPES[named[name]] for name in needed if name in named}
+        known = {name: stored_type(pinned[name]) for name in needed if name in pinned}
+        known |= {name: type_named(named[name]) for name in needed if name in named}
         fresh = [name for name in needed if name not in known]
         if not fresh:
             return known

@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import Bools
+from sessionlake.columnar.column_types import type_named
 from sessionlake.operators.process.api import Row
-from sessionlake.warehouse.schemas import COLUMN_TYPES, YEAR_1_US, YEAR_9999_US
+from sessionlake.warehouse.schemas import YEAR_1_US, YEAR_9999_US
 
 _DAY_US = 86_400_000_000
 _LONG = range(-(1 << 63), 1 << 63)
@@ -62,7 +63,7 @@ class OutputColumns:
     @cached_property
     def arrow(self) -> dict[str, pa.DataType]:
         """The columns' Arrow types."""
-        return {name: COLUMN_TYPES[text] for name, text in self.types.items()}
+        return {name: type_named(text) for name, text in self.types.items()}
 
     def checked(self, row: Row) -> Row:
         """Return a row that a processor has sent; TypeError if it is not as declared."""

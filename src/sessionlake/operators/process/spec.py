@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from sessionlake.aggregates import Aggregate
+from sessionlake.columnar.column_types import stored_text
 from sessionlake.engine.operator import StateStat
 from sessionlake.errors import ConfigError
 from sessionlake.operators.process.api import Context, Processor
@@ -61,7 +62,7 @@ class ProcessSpec(OneInputSpec):
 
     def opened(self) -> tuple[Processor, Context]:
         """Return an object of the class, which is not open yet, and the context to open it with."""
-        context = Context({name: str(type_) for name, type_ in self.types.items()}, self.output.types)
+        context = Context({name: stored_text(type_) for name, type_ in self.types.items()}, self.output.types)
         return made(self.path, load_class(self.path, self.directory)), context
 
     def check_class(self) -> None:

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from sessionlake.columnar.expressions import EVENT_TIME, KEY, TIME, Expression
+from sessionlake.columnar.column_types import TIME
+from sessionlake.columnar.expressions import EVENT_TIME, KEY, Expression
 from sessionlake.errors import ConfigError
 
 if TYPE_CHECKING:

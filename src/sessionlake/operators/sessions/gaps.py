@@ -8,7 +8,8 @@ import pyarrow.compute as pc
 
 from sessionlake.aggregates.base import Events
 from sessionlake.columnar.arrays import Bools, Ints
-from sessionlake.columnar.expressions import EVENT_TIME, KEY, TIME, Expression
+from sessionlake.columnar.column_types import TIME
+from sessionlake.columnar.expressions import EVENT_TIME, KEY, Expression
 from sessionlake.operators.sessions.spec import SessionizerSpec
 
 OUT_OF_RANGE = "gap out of range"

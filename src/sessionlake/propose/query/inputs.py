@@ -8,6 +8,7 @@ from typing import cast
 import pyarrow as pa
 from sqlglot import Token, exp
 
+from sessionlake.columnar.column_types import type_name
 from sessionlake.columnar.spark_sql import parse
 from sessionlake.columnar.sql_places import SqlError
 from sessionlake.config.durations import parse_duration
@@ -19,7 +20,7 @@ from sessionlake.propose.query.delays import delays_in
 from sessionlake.propose.query.fields import Fields
 from sessionlake.propose.query.scopes import Scope
 from sessionlake.propose.query.words import Found, Piece, Query, QueryError, parsed
-from sessionlake.propose.sample import TYPE_NAMES, Sample
+from sessionlake.propose.sample import Sample
 from sessionlake.sources.columns import TIMESTAMP
 
 _HINTS = re.compile(r"--[ \t]*(watermark|unique)[ \t]+(?P<rest>[^\n]*)", re.IGNORECASE)
@@ -70,7 +71,7 @@ class Input:
             if self.time in self.fields.computed and kind not in (TIMESTAMP, pa.date32(), pa.string()):
                 raise piece.error(
                     "time",
-                    f"{piece.text!r} is of type {TYPE_NAMES.get(kind, kind)}, and a time is needed; make it a timestamp",
+                    f"{piece.text!r} is of type {type_name(kind)}, and a time is needed; make it a timestamp",
                 )
             return
         self.time = column

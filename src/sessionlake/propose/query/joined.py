@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import Token, TokenType, exp
 
+from sessionlake.columnar.column_types import type_name
 from sessionlake.propose.choose import is_plain
 from sessionlake.propose.query.blocks import Block, refused
 from sessionlake.propose.query.brackets import Tokens, conjuncts, split
@@ -15,7 +16,7 @@ from sessionlake.propose.query.live import Shown, identifier
 from sessionlake.propose.query.ranges import FORM, Range
 from sessionlake.propose.query.scopes import Visible
 from sessionlake.propose.query.words import Found, Query, QueryError, name_of, parsed, unmasked
-from sessionlake.propose.sample import TYPE_NAMES, Sample
+from sessionlake.propose.sample import Sample
 from sessionlake.sources.columns import TIMESTAMP
 
 _TYPES = {
@@ -218,7 +219,7 @@ class _Reader:
             names.append(fields.column(fields.piece(part), f"key_{len(self._pairs.on) + 1}"))
             types.append(fields.types[names[-1]])
         if types[0] != types[1]:
-            left, right = (TYPE_NAMES.get(kind, kind) for kind in types)
+            left, right = (type_name(kind) for kind in types)
             reason = f"compares {left} with {right}; cast one of them, so that both are of one type"
             raise self._query.refusal("on", tokens, reason)
         self._pairs.on.append(names[0] if names[0] == names[1] else f"{names[0]} = {names[1]}")

@@ -8,6 +8,7 @@ from types import MappingProxyType
 import pyarrow as pa
 from sqlglot import exp
 
+from sessionlake.columnar.column_types import type_name
 from sessionlake.errors import ConfigError
 from sessionlake.propose.query.brackets import Tokens
 from sessionlake.propose.query.computed import LIVE, Value, aggregate_type, computed
@@ -25,7 +26,6 @@ from sessionlake.propose.query.items import (
 from sessionlake.propose.query.live import Shown, identifier, interval, key_sql, struct_of
 from sessionlake.propose.query.spans import Call, Gap, Grid, Span, shown_of
 from sessionlake.propose.query.words import Query, QueryError, unmasked
-from sessionlake.propose.sample import TYPE_NAMES
 from sessionlake.sources.columns import TIMESTAMP
 
 EVERYTHING = "everything"
@@ -103,7 +103,7 @@ class Results:
         except QueryError as error:
             raise QueryError(error.key.replace("select", "having"), error.message, error.place) from error
         if value.type not in (pa.bool_(), pa.null()):
-            reason = f"is of type {TYPE_NAMES.get(value.type, value.type)}, and a condition is needed; compare it"
+            reason = f"is of type {type_name(value.type)}, and a condition is needed; compare it"
             raise self._query.refusal("having", tokens, reason)
         return value.sql
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sessionlake.columnar.column_types import type_name
 from sessionlake.errors import first_line
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.casting import cast_or_null
@@ -115,14 +116,6 @@ def one_line(error: object) -> str:
 def shorten(text: str, limit: int = _SHOWN) -> str:
     """Cut a text to at most `limit` characters."""
     return text if len(text) <= limit else text[: limit - 3] + "..."
-
-
-def type_name(kind: pa.DataType) -> str:
-    """Name a type as Spark SQL does."""
-    if pa.types.is_timestamp(kind):
-        return "timestamp"
-    names = {pa.int64(): "long", pa.float64(): "double", pa.bool_(): "boolean", pa.date32(): "date"}
-    return names.get(kind, str(kind).replace("decimal128", "decimal"))
 
 
 def wrong_type(name: str, shown: str, kind: pa.DataType) -> str:

@@ -8,12 +8,13 @@ from typing import Any, Protocol, TypeVar, cast
 
 import pyarrow as pa
 
+from sessionlake.columnar.column_types import stored_text, stored_type
 from sessionlake.config.load import Config
 from sessionlake.config.lookups import FOLDER, LookupSection
 from sessionlake.config.names import DEAD_LETTER
 from sessionlake.config.problems import InvalidConfigError, Problem
 from sessionlake.errors import SessionlakeError, did_you_mean
-from sessionlake.sources.columns import EventColumns, normal_type, type_named
+from sessionlake.sources.columns import EventColumns, normal_type
 from sessionlake.sources.decoding.rows import Decoder, TypedSource
 from sessionlake.sources.equal_types import Compared, check_pair
 from sessionlake.sources.lookups.dimension import Dimension
@@ -180,7 +181,7 @@ def _is_time(type_: pa.DataType) -> bool:
 
 def _is_plain(type_: pa.DataType) -> bool:
     try:
-        type_named(str(type_))
+        stored_type(stored_text(type_))
     except KeyError:
         return False
     return True

@@ -15,8 +15,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from sessionlake.columnar.column_types import type_name
 from sessionlake.errors import SourceError, first_line
-from sessionlake.sources.decoding.decoded import type_name
 from sessionlake.sources.lookups.lookup import (
     AGAIN,
     FILE,

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pydantic import Field
 
-from sessionlake.columnar.expressions import EVENT_TIME, KEY, TIME
+from sessionlake.columnar.column_types import TIME
+from sessionlake.columnar.expressions import EVENT_TIME, KEY
 from sessionlake.config.sections import EventSection
 from sessionlake.errors import ConfigError
 from sessionlake.operators.shared.cleanups.build import parsed_rule, rule_of, schedule_of

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sessionlake.columnar.arrays import Ints
-from sessionlake.columnar.expressions import EVENT_TIME, KEY, TIME
+from sessionlake.columnar.column_types import TIME
+from sessionlake.columnar.expressions import EVENT_TIME, KEY
 from sessionlake.operators.shared.cleanups.rule import Since
 
 
