@@ -74,7 +74,7 @@ def test_a_table_and_all_that_reads_it(spark: SparkSession, tmp_path: Path) -> N
         "pipeline": {"archive": True},
         "source": {"max_files_per_batch": 16},
         "session": {},
-        "table": {"columns": NAMES, "retention": "1 day"},
+        "table": {"columns": QUOTED, "retention": "1 day"},
     }
     path = without_session(write_config(tmp_path, **sections))
     config = load_config(path)
@@ -163,8 +163,8 @@ def over_changes(root: Path, *, section: dict[str, Any], kind: str) -> Config:
             "pipeline": {"name": "over", "warehouse": f"wh_{kind}", "shards": 1, "archive": kind == "delta"},
             "source": {"kind": kind, "path": "given"},
             "event": {
-                "key": "user.id",
-                "time": "at.us",
+                "key": "`user.id`",
+                "time": "`at.us`",
                 "time_unit": "us",
                 "where": " and ".join(f"{n} >= 0" for n in QUOTED),
                 "columns": {"sum2": "`a.b` + `c``d`"},
@@ -236,7 +236,7 @@ def test_columns_that_are_looked_up(spark: SparkSession, tmp_path: Path) -> None
         else:
             place.mkdir()
             (place / "0.json").write_text("\n".join(map(json.dumps, rows)))
-        lookup = {"name": "of", "path": kind, "on": "key = its.id", "columns": ["n`n", "a.b"]} | (
+        lookup = {"name": "of", "path": kind, "on": "key = `its.id`", "columns": ["`n``n`", "`a.b`"]} | (
             {} if kind == "delta" else {"format": kind}
         )
         root = tmp_path / f"of_{kind}"

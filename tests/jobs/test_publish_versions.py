@@ -211,7 +211,7 @@ def test_a_row_that_comes_back_holds_after_it_went(spark: SparkSession, tmp_path
 
 @pytest.mark.slow
 def test_columns_may_be_called_as_ours_are(spark: SparkSession, tmp_path: Path) -> None:
-    config = table(tmp_path, columns=["_at", "_first", "a.b"])
+    config = table(tmp_path, columns=["_at", "_first", "`a.b`"])
     for number in range(3):
         row = {
             "key": "ann",

@@ -38,4 +38,4 @@ def test_a_file_outside_of_the_table_is_refused_and_named(tmp_path: Path, place:
     ):
         LoggedTable(None, parse_config(raw, tmp_path)).columns()  # type: ignore[arg-type]
     raw["source"]["shallow_clones"] = True  # type: ignore[index]
-    assert LoggedTable(None, parse_config(raw, tmp_path)).columns() == ["user", "a.b"]  # type: ignore[arg-type]
+    assert LoggedTable(None, parse_config(raw, tmp_path)).columns() == ["user", "`a.b`"]  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ from sessionlake.aggregates.full import Evaluated
 from sessionlake.aggregates.functions import ALIASES, FUNCTIONS, Asked, Function, Literal, Number
 from sessionlake.aggregates.numeric import OFFSET, PARTITION
 from sessionlake.aggregates.signed.functions import build_signed, refused
+from sessionlake.column_names import column_name, parts_of
 from sessionlake.columnar.equality import BY_TEXT, IdOrder
 from sessionlake.columnar.expressions import EVENT_TIME, KEY
 from sessionlake.columnar.sql_places import Origin, at_character
@@ -21,7 +22,7 @@ from sessionlake.errors import ConfigError, did_you_mean
 
 _CLASS = re.compile(r"[\w.]+:\w+")
 _PLAIN = re.compile(r"[^\W\d]\w*")
-_QUOTED = re.compile(r"`([^`]+)`")
+_PATH = re.compile(rf"(?:`[^`]+`|{_PLAIN.pattern})(?:\.(?:`[^`]+`|{_PLAIN.pattern}))*")
 _OF_TODAY = re.compile(r"\s*([a-z_]+)\s*\(\s*([^,()]*?)\s*(?:,\s*([^,()]+?)\s*)?\)\s*")
 """A call as releases before SQL read it: a column's name may have any character but these."""
 _WHEN, _THEN = "case when ", " then "
@@ -179,20 +180,17 @@ class _Parser:
 
     def _named(self, part: Part) -> str | None:
         """Return the source's column of an argument; None for SQL."""
-        quoted = _QUOTED.fullmatch(part.text)
         if self._known is not None and part.text in self._known:
             return part.text
-        if quoted:
-            return quoted[1]
         is_own = self._known is not None and part.text in (KEY, EVENT_TIME)
-        return part.text if _PLAIN.fullmatch(part.text) and not is_own else None
+        return column_name(part.text) if _PATH.fullmatch(part.text) and not is_own else None
 
     def _sql(self, part: Part) -> str:
         named = self._named(part)
         if named is None:
             self._check(part)
             return part.text
-        return f"`{named.replace('`', '``')}`"
+        return ".".join(f"`{name.replace('`', '``')}`" for name in parts_of(named))
 
     def _hidden(self, name: str, sql: str, pieces: tuple[tuple[int, int], ...]) -> str:
         # The name depends on the texts alone, not on the known columns.

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from sessionlake.column_names import is_element, name_of, title_of
 from sessionlake.config.chained import check_changes, check_upstream
 from sessionlake.config.config import COLUMN, Config
 from sessionlake.config.durations import spoken_duration
@@ -215,7 +216,7 @@ def _check_lookup_columns(side: Config, section: LookupSection, above: Sequence[
     # Tables tell columns apart by more than upper and lower case.
     known = {name.lower(): one.name for one in above for name in one.names}
     for column in section.columns:
-        name = f"{section.name}_{column}"
+        name = name_of([f"{section.name}_{title_of(column)}"])
         if known.get(name.lower(), section.name) != section.name:
             raise ConfigError(
                 f"{at}.columns: {name!r} is a column of lookup {known[name.lower()]!r}, too; give one of the two another name"
@@ -232,7 +233,11 @@ def _check_lookup_columns(side: Config, section: LookupSection, above: Sequence[
 
 
 def _check_lookup_on(side: Config, section: LookupSection, at: str) -> None:
-    for left, _ in section.pairs:
+    for left, right in section.pairs:
+        if element := next(filter(is_element, (left, right)), None):
+            raise ConfigError(
+                f"{at}.on: {element!r} is an element, and lookups compare columns and their fields; name one of these"
+            )
         if left in side.event.columns:
             raise ConfigError(
                 f"{at}.on: {left!r} is computed, and lookups come before columns are computed; name a column of the source, "

@@ -7,6 +7,7 @@ from typing import Any, Self, cast
 
 from pydantic import Field, SerializeAsAny
 
+from sessionlake.column_names import titled, titles_of
 from sessionlake.config.airflow import AirflowSection
 from sessionlake.config.durations import MINUTE_US, parse_duration, spoken_duration
 from sessionlake.config.fields import Section
@@ -112,9 +113,9 @@ class Config(Section):
 
     @property
     def key_columns(self) -> tuple[str, ...]:
-        """Columns of a key with several columns, as the first input calls them; none for a key of one column."""
+        """Columns of a key with several columns, under the titles that the first input's have; none for a key of one column."""
         first = next(iter(self.keys.values()), ())
-        return first if len(first) > 1 else ()
+        return titles_of(first) if len(first) > 1 else ()
 
     @property
     def table_key_columns(self) -> tuple[str, ...]:
@@ -124,6 +125,10 @@ class Config(Section):
 
     def wrong_key_columns(self) -> Iterator[str]:
         """Yield a line for each key column whose name can't be a column of the rows."""
+        try:
+            titled(next(iter(self.keys.values()), ()))
+        except ValueError as error:
+            yield f"event.key: {error}"
         taken = RESERVED | self.section.reserved | {name.lower() for name in self.section.own_columns}
         for name in self.key_columns:
             if not COLUMN.fullmatch(name):

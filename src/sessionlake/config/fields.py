@@ -5,6 +5,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 
+from sessionlake.column_names import column_name, key_name, titled
 from sessionlake.config.durations import parse_duration
 from sessionlake.errors import ConfigError
 
@@ -41,12 +42,25 @@ def as_columns(names: str | Sequence[str] | None) -> tuple[str, ...]:
     return () if names is None else (names,) if isinstance(names, str) else tuple(names)
 
 
+def _with_titles(names: list[str]) -> list[str]:
+    titled(names)
+    return names
+
+
 DURATION = AfterValidator(_duration)
 Duration = Annotated[str, DURATION]
 RETENTION = Field(validation_alias=AliasChoices("retention", "retention_time"))
 """The field of a key `retention` whose earlier name is `retention_time` (`OperatorSection.OLD_NAMES`)."""
-Columns = Annotated[str | list[str], BeforeValidator(_names)]
-"""One column, or several."""
+Texts = Annotated[str | list[str], BeforeValidator(_names)]
+"""One text, or several different ones."""
+ColumnName = Annotated[str, AfterValidator(column_name)]
+"""A column of the source, or a field in one, by its path."""
+KeyName = Annotated[str, AfterValidator(key_name)]
+"""The same, or an element of a list or a map."""
+ResultColumns = Annotated[list[ColumnName], AfterValidator(_with_titles)]
+"""Columns of the source that results have, under their titles, which differ."""
+Columns = Annotated[KeyName | list[KeyName], BeforeValidator(_names)]
+"""One column, field or element, or several."""
 
 
 class Section(BaseModel):

@@ -5,9 +5,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
+from sessionlake.column_names import name_of, title_of
 from sessionlake.config.durations import parse_duration
 from sessionlake.config.equal_columns import cast_columns, equal_columns
-from sessionlake.config.fields import Columns, Duration, Section, as_columns
+from sessionlake.config.fields import ColumnName, Duration, Section, Texts, as_columns
 from sessionlake.config.sources import ColumnType, Format
 
 LOOKUP = "lookup"
@@ -37,18 +38,18 @@ class LookupSection(Section):
     shallow_clones: bool = False
     """Whether that Delta table may have files outside of its directory, as for a source."""
     format: Format | None = None
-    types: dict[str, ColumnType] = Field(default={})
+    types: dict[ColumnName, ColumnType] = Field(default={})
     """Column types of text files, if inference from the files is not enough."""
-    on: Annotated[Columns, AfterValidator(_named_pairs)]
+    on: Annotated[Texts, AfterValidator(_named_pairs)]
     """The equal columns, as in "user_id = id": that of the event, then that of the table; one name if both are called so.
     A number is compared with a text as `cast(user_id as string)`."""
-    columns: list[str] = Field(min_length=1)
+    columns: list[ColumnName] = Field(min_length=1)
     """The columns of the table that events get."""
     as_of: Literal["latest", "event_time"] = "latest"
     """Which row of a key counts: the one that is there, or the one that was valid at the event's time."""
-    valid_from: str | None = None
+    valid_from: ColumnName | None = None
     """For `event_time`: the column from which time on a row is valid, inclusive; null is from ever."""
-    valid_to: str | None = None
+    valid_to: ColumnName | None = None
     """For `event_time`: the column until which time a row is valid, exclusive; null is for ever. Without it, until the key's next row."""
     missing: Literal["null", "dead_letter"] = "null"
     """What an event gets that finds no row: nulls, or a dead letter."""
@@ -80,7 +81,7 @@ class LookupSection(Section):
     @property
     def names(self) -> dict[str, str]:
         """The columns that events get, each with its name in the table."""
-        return {f"{self.name}_{column}": column for column in self.columns}
+        return {name_of([f"{self.name}_{title_of(column)}"]): column for column in self.columns}
 
     @property
     def is_timed(self) -> bool:

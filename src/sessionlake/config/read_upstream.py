@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from sessionlake.column_names import key_name, titles_of
 from sessionlake.config.fields import as_columns
 from sessionlake.config.file import ConfigFile, Raw, pipeline_files
 from sessionlake.config.lookups import LookupSection
@@ -52,7 +53,7 @@ def upstream_of(at: str, name: str, directory: Path) -> Upstream:
     own = raw.get("pipeline")
     own = own if isinstance(own, dict) else {}
     kept, event = own.get("keep_replaced") is True, raw.get("event")
-    key = as_columns(event.get("key")) if isinstance(event, dict) else ()
+    key = _key_titles(event.get("key")) if isinstance(event, dict) else ()
     warehouse = warehouse_of(at, name, file, raw)
     return Upstream(str(own.get("name", name)), warehouse, section, kept, key if len(key) > 1 else ())
 
@@ -71,7 +72,7 @@ def looked_up_table(lookup_at: str, section: LookupSection, directory: Path) -> 
     event = raw.get("event")
     if not isinstance(event, dict):
         raise ConfigError(f"{at}: {named!r} has no [event]; correct {file.own.path}")
-    return LookedUpTable(warehouse_of(at, named, file, raw), as_columns(event.get("key")), operator)
+    return LookedUpTable(warehouse_of(at, named, file, raw), _key_titles(event.get("key")), operator)
 
 
 def upstreams_in(raw: Raw, directory: Path, found: Gathered) -> dict[str, Upstream]:
@@ -141,3 +142,11 @@ def _file_of(name: str, directory: Path) -> ConfigFile | None:
             if isinstance(pipeline, dict) and pipeline.get("name", path.stem) == name:
                 return file
     return None
+
+
+def _key_titles(names: Any) -> tuple[str, ...]:
+    """Return what results call the columns of a key; names that are wrong, which the pipeline's own check tells, as they are."""
+    try:
+        return titles_of(map(key_name, as_columns(names)))
+    except ValueError:
+        return as_columns(names)

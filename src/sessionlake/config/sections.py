@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol, Self
 from pydantic import AfterValidator, Field, ModelWrapValidatorHandler, PrivateAttr, model_validator
 
 from sessionlake.config.durations import parse_duration, spoken_duration
-from sessionlake.config.fields import Columns, Duration, Section, as_columns
+from sessionlake.config.fields import Columns, Duration, KeyName, Section, as_columns
 from sessionlake.config.lookups import LookupSection
 from sessionlake.config.source import SourceSection
 from sessionlake.config.store_engines import StoreEngine
@@ -69,7 +69,7 @@ class EventSection(Section):
     key: Columns | None = None
     """One column, or several: then the key is the JSON array of their texts. May be left out with [window]: then all events have
     one key, the empty text."""
-    time: str | None = None
+    time: KeyName | None = None
     """May be left out with windows by count: then an event's time is the clock of its batch."""
     time_unit: Literal["s", "ms", "us", "ns"] | None = None
     id: Columns | None = None

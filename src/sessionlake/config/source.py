@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, TypeVar
 
 from pydantic import Field
 
-from sessionlake.config.fields import Duration, Section
+from sessionlake.config.fields import ColumnName, Duration, Section
 from sessionlake.config.names import IMPORT_PATH
 from sessionlake.config.operators import named
 from sessionlake.config.secrets import has_reference, with_absolute_files
@@ -47,7 +47,7 @@ class SourceSection(Section):
     """Bytes of files a micro-batch reads at the most, one file at least; for a source of files in place of their number."""
     max_line_bytes: int = Field(default=16_777_216, ge=1, le=1 << 30)
     """A longer line of JSON or record of CSV is a dead letter, and is read past."""
-    types: dict[str, ColumnType] = Field(default={})
+    types: dict[ColumnName, ColumnType] = Field(default={})
     """Column types of text files, if inference from the files at first start is not enough."""
     bootstrap_servers: str | None = None
     topic: str | None = None

@@ -1,17 +1,19 @@
 """The columns of messages to read, and the column types: declared, or by the first values."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 import pyarrow as pa
 
 from sessionlake.aggregates import Aggregate, build_aggregates
 from sessionlake.aggregates.spec import build_custom, hidden_columns, parse_aggregates
+from sessionlake.column_names import DEPTH, name_of, names_of, parts_of
 from sessionlake.columnar.column_types import type_named
 from sessionlake.columnar.equality import IdOrder
 from sessionlake.errors import ConfigError
-from sessionlake.local.rows import Row
+from sessionlake.local.rows import Row, value_at
 from sessionlake.sources.columns import EventColumns, normal_type
+from sessionlake.sources.decoding.nested import leaves, type_at
 from sessionlake.stream.shape import Shape, Shaping
 from sessionlake.warehouse.schemas import TIME
 
@@ -32,25 +34,53 @@ def declared_types(schema: Mapping[str, str] | None) -> dict[str, pa.DataType]:
 def type_of(name: str, rows: Sequence[Row]) -> pa.DataType:
     """Return the type of a column's first values; whole numbers if there are none."""
     parts = [part for row in rows for part in (row, *row.get("put", ()))]
-    values = [part[name] for part in parts if part.get(name) is not None]
+    values = [value for part in parts if (value := value_at(part, name)) is not None]
     if values and all(type(value) in (int, float) for value in values):
         return pa.array(values).type
     inferred = pa.array(values[:1]).type if values else pa.int64()
     return TIME if pa.types.is_timestamp(inferred) else inferred
 
 
+def names_in(rows: Iterable[Row]) -> list[str]:
+    """Return the names of rows' columns, and of the fields in them, each once.
+
+    >>> names_in([{"user": {"id": 7}}, {"at": 1}])
+    ['user', 'user.id', 'at']
+    """
+    return list(dict.fromkeys(name for row in rows for name in _names_in(row, ())))
+
+
+def _names_in(row: Row, above: tuple[str, ...]) -> Iterator[str]:
+    for part, value in row.items():
+        yield name_of((*above, part))
+        if isinstance(value, Mapping) and len(above) + 1 < DEPTH:
+            yield from _names_in(value, (*above, part))
+
+
 def types_in(message: Row) -> dict[str, pa.DataType]:
-    """Return the types of a message's values, except values without an Arrow type."""
+    """Return the types of a message's values, except values without an Arrow type, and of the fields in them."""
     found: dict[str, pa.DataType] = {}
-    for name, value in message.items():
+    for name in names_in([message]):
         with suppress(pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-            found |= {} if value is None else {name: type_of(name, [message])}
+            found |= {} if value_at(message, name) is None else {name: type_of(name, [message])}
     return found
+
+
+def with_fields(types: Types) -> dict[str, pa.DataType]:
+    """Return types of columns, and of the fields in columns.
+
+    >>> [*with_fields({"user": pa.struct([("id", pa.int64())])})]
+    ['user', 'user.id']
+    """
+    inner = leaves([pa.field(parts_of(name)[0], type_) for name, type_ in types.items() if pa.types.is_struct(type_)])
+    schema = pa.schema([(parts_of(name)[0], type_) for name, type_ in types.items()])
+    return {**types, **{name: normal_type(type_at(schema, name)) for name in inner}}
 
 
 def types_of(table: pa.Table) -> dict[str, pa.DataType]:
     """Return the types as which a table's columns are read."""
-    return {field.name: _plain(field.type) for field in table.schema if field.type != pa.null()}
+    named = zip(names_of(table.column_names), table.schema.types, strict=True)
+    return with_fields({name: _plain(type_) for name, type_ in named if type_ != pa.null()})
 
 
 def _plain(type_: pa.DataType) -> pa.DataType:

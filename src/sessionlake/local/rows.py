@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from sessionlake.column_names import parts_of
 from sessionlake.columnar.arrays import Ints
 from sessionlake.errors import ConfigError
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.decoded import wrong_column
+from sessionlake.sources.decoding.nested import flattened
 from sessionlake.sources.decoding.rows import Origin, Rows, no_text
 from sessionlake.stream.outputs import keyed_rows
 from sessionlake.warehouse import latest_rows
@@ -28,7 +30,7 @@ def event_rows(wanted: EventColumns, events: Sequence[tuple[int, Row]], origin: 
     for name in wanted.needed:
         type_, values = wanted.types[name], []
         for at, (_, row) in enumerate(events):
-            value, error = _cast(name, row.get(name), type_)
+            value, error = _cast(name, value_at(row, name), type_)
             values.append(value)
             errors[at] = errors[at] or error
         columns[name] = pa.array(values, type_)
@@ -43,13 +45,29 @@ def event_rows(wanted: EventColumns, events: Sequence[tuple[int, Row]], origin: 
     )
 
 
+def value_at(row: Row, name: str) -> Any:
+    """Return the value of a column, or of a field in it; null if there is none.
+
+    >>> value_at({"user": {"id": 7}}, "user.id"), value_at({"user": None}, "user.id"), value_at({}, "user")
+    (7, None, None)
+    """
+    value: Any = row
+    for part in parts_of(name):
+        if value is None:
+            return None
+        # A value above that has no fields is no value of the field's type.
+        value = value.get(part) if isinstance(value, Mapping) else {part: value}
+    return value
+
+
 def table_rows(wanted: EventColumns, table: pa.Table, places: Ints, origin: Origin | None = None) -> Rows:
     """Return a table's rows at some places as a source would; ConfigError for a missing column, or a wrong type."""
     columns = {}
+    given = flattened(table, wanted.needed)
     for name in wanted.needed:
-        if name not in table.column_names:
+        if name not in given.column_names:
             raise ConfigError(f"add_messages: column {name!r} is missing; add it to the table")
-        column, type_ = table[name].take(pa.array(places)), wanted.types[name]
+        column, type_ = given[name].take(pa.array(places)), wanted.types[name]
         try:
             columns[name] = column.cast(type_)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from sessionlake.column_names import parts_of
 from sessionlake.config.load import Config, load_config, parse_config
 from sessionlake.config.operators import named
 from sessionlake.engine.operator import Operator
@@ -18,6 +19,7 @@ from sessionlake.local.tables import LocalTables
 from sessionlake.operators.shared.sides.equality import equal_types
 from sessionlake.operators.shared.sides.section import SidedSection
 from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.decoding.nested import flattened
 from sessionlake.sources.decoding.rows import TypedSource
 from sessionlake.sources.decoding.tables import TableDecoder
 from sessionlake.sources.lookups.dimension import BadVersionError
@@ -42,7 +44,7 @@ class LocalSource:
 
     def columns(self) -> list[str]:
         """Return the columns."""
-        return list(self.known)
+        return [name for name in self.known if len(parts_of(name)) == 1]
 
     def types(self, needed: Sequence[str], identity: AbstractSet[str] = frozenset()) -> dict[str, pa.DataType]:
         """Return the types of the named columns."""
@@ -90,7 +92,9 @@ class LocalTable:
 def _typed(name: str, rows: pa.Table) -> pa.Table:
     """Cast a table to the types that tables are read as; ConfigError for values outside these types."""
     columns = {}
-    for column, type_ in types_of(rows).items():
+    types = types_of(rows)
+    rows = flattened(rows, types)
+    for column, type_ in types.items():
         try:
             columns[column] = rows[column].cast(type_)
         except pa.ArrowInvalid as error:

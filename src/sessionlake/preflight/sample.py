@@ -136,7 +136,7 @@ def _events(spec: EventSpec, given: list[Rows]) -> pa.Table:
     for rows in given:
         looked_up, _ = spec.lookups.added(rows, {})
         judged = judge(spec, looked_up, time.time_ns() // 1000, NO_WATERMARK)
-        events = spec.shape.events(judged.events(judged.good))
+        events = judged.events(judged.good)
         found.append(pa.table({**events.columns, KEYS: events.keys}))
     return pa.concat_tables(found)
 

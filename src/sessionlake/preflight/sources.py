@@ -11,6 +11,7 @@ from typing import Any, Protocol, cast
 import pyarrow as pa
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from sessionlake.column_names import roots_of
 from sessionlake.config.load import Config
 from sessionlake.config.operators import named
 from sessionlake.config.secrets import reveal, reveal_all
@@ -22,6 +23,7 @@ from sessionlake.sources.change_feed import ChangeFeedSource
 from sessionlake.sources.columns import TIMESTAMP
 from sessionlake.sources.decoding.files import PATH, FileDecoder, is_local
 from sessionlake.sources.decoding.kafka_records import RecordDecoder
+from sessionlake.sources.decoding.nested import flattened, type_at
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.sources.decoding.tables import BLOCK, FILE, PART, TableDecoder
 from sessionlake.sources.delta import DeltaSource, outside_error
@@ -131,14 +133,15 @@ class LoggedTable(DeltaSource):
 
     def first_rows(self, decoder: TableDecoder, most: int) -> Iterator[Rows]:
         """Decode rows of the newest version."""
-        columns, known = decoder.columns, self._schema().names
-        there = [name for name in columns.needed if name in known]
+        columns, schema = decoder.columns, self._schema()
+        there = [name for name in columns.needed if type_at(schema, name) is not None]
         try:
             for batch in delta_rows(
-                opened(self._config.source.path, impatient=True), there or None, self._condition, most
+                opened(self._config.source.path, impatient=True), [*roots_of(there)] or None, self._condition, most
             ):
                 rows = pa.table(batch)
-                read = {**self._meta_of(rows.num_rows), **{name: rows[name] for name in there}}
+                own = flattened(rows, there)
+                read = {**self._meta_of(rows.num_rows), **{name: own[name] for name in there}}
                 table = {name: read[name].cast(columns.types[name], safe=False) for name in columns.needed}
                 yield from self._decoded(decoder, table, rows.num_rows)
         except (DeltaError, OSError, pa.ArrowException) as error:

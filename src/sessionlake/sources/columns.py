@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from sessionlake.column_names import titles_of
 from sessionlake.columnar.keys import key_parts
 from sessionlake.warehouse import schemas
 
@@ -81,13 +82,18 @@ class EventColumns:
         return (self.key, *self.further_keys) if self.key is not None and self.further_keys else ()
 
     @property
+    def key_titles(self) -> tuple[str, ...]:
+        """The titles of `key_columns`, by which results have them."""
+        return titles_of(self.key_columns)
+
+    @property
     def id_columns(self) -> tuple[str, ...]:
         """The columns of the id; none if events have none."""
         return () if self.id is None else (self.id, *self.further_ids)
 
     def key_parts(self, keys: pa.Array) -> dict[str, pa.Array]:
-        """Return, by name, the texts of a key's columns; nothing for a key of a single column."""
-        names = self.key_columns
+        """Return, by title, the texts of a key's columns; nothing for a key of a single column."""
+        names = self.key_titles
         return dict(zip(names, key_parts(keys, len(names)), strict=True)) if names else {}
 
     @property

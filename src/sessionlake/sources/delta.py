@@ -11,17 +11,18 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from sessionlake.column_names import names_of
 from sessionlake.columnar.column_types import type_name
 from sessionlake.config.load import Config
 from sessionlake.errors import MissingColumnsError, SessionlakeError, SourceError
 from sessionlake.sources.base import Offsets, PlannedInput, RankedInput, Versioned, limits_of, same
 from sessionlake.sources.columns import EventColumns, normal_type
+from sessionlake.sources.decoding.nested import leaves, type_at
 from sessionlake.sources.decoding.tables import BLOCK, FILE, WHOLE, TableDecoder
 from sessionlake.sources.decoding.whole import is_kept
 from sessionlake.warehouse.outside_files import outside_of_snapshot, outside_of_version
 from sessionlake.warehouse.own_paths import is_link_out, is_outside
-from sessionlake.warehouse.spark_columns import column
-from sessionlake.warehouse.spark_columns import columns as columns_of
+from sessionlake.warehouse.spark_columns import source_column
 from sessionlake.warehouse.streamed_files import BATCH, are_gone, read_files, streamed_files
 from sessionlake.warehouse.tables import Table, Tables, spark_schema
 
@@ -60,7 +61,7 @@ class DeltaSource:
 
     def columns(self) -> list[str]:
         """Return the table's columns."""
-        return self._schema().names
+        return names_of(self._schema().names)
 
     @property
     def _meta(self) -> Mapping[str, pa.DataType]:
@@ -71,14 +72,15 @@ class DeltaSource:
         """Return column types as the table declares them, and the types of further columns."""
         del identity  # nothing is inferred
         schema, meta = self._schema(), self._meta
-        missing = [name for name in needed if name not in schema.names and name not in meta]
+        found = {name: type_at(schema, name) for name in needed}
+        missing = [name for name in needed if found[name] is None and name not in meta]
         if missing:
             raise MissingColumnsError(
                 f"{self._config.source.place_at}: {self._config.source.place!r} has no column {missing[0]!r}; pick one of {', '.join(schema.names)}",
                 missing,
                 schema.names,
             )
-        return {name: normal_type(schema.field(name).type) if name in schema.names else meta[name] for name in needed}
+        return {name: meta[name] if type_ is None else normal_type(type_) for name, type_ in found.items()}
 
     def decoder(self, columns: EventColumns) -> TableDecoder:
         """Return the decoder, which takes the rows as they are."""
@@ -136,11 +138,14 @@ class DeltaSource:
                 )
 
     def _needed(self, rows: DataFrame, columns: EventColumns, *others: str | Column) -> DataFrame:
-        return rows.select(*(column(f.name).cast(f.dataType) for f in spark_schema(columns.schema)), *others)
+        return rows.select(
+            *(source_column(f.name).cast(f.dataType).alias(f.name) for f in spark_schema(columns.schema)), *others
+        )
 
     def _whole(self) -> list[Column]:
-        names = [field.name for field in self._schema() if is_kept(field.type)]
-        return [F.struct(*columns_of(names)).alias(WHOLE)]
+        schema = self._schema()
+        names = [name for name in leaves(schema) if is_kept(type_at(schema, name))]
+        return [F.struct(*(source_column(name).alias(name) for name in names)).alias(WHOLE)]
 
     def _schema(self) -> pa.Schema:
         path = self._config.source.path

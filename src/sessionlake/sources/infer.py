@@ -2,8 +2,9 @@
 
 import enum
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from decimal import Decimal
 from types import MappingProxyType
 
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from sessionlake.column_names import name_of, names_of, parts_of, roots_of
 from sessionlake.columnar.column_types import type_named
 from sessionlake.config.source import SourceSection
 from sessionlake.config.sources import Format
@@ -47,7 +49,21 @@ class Trait(enum.Enum):
     SPECIAL = "texts that stand for a double, as NaN"
 
 
-Kinds = frozenset[pa.DataType | Trait]
+@dataclass(frozen=True)
+class Fields:
+    """Values with fields, by name."""
+
+    fields: tuple[tuple[str, "Kinds"], ...]
+
+
+@dataclass(frozen=True)
+class Items:
+    """Values that are lists, of items of these kinds."""
+
+    items: "Kinds"
+
+
+Kinds = frozenset[pa.DataType | Trait | Fields | Items]
 """The types of a column's values, and their traits; empty for a column without values."""
 InferredTypes = dict[str, Kinds]
 _NO_KINDS: Kinds = frozenset()
@@ -80,7 +96,8 @@ def infer_types(
     with a warning that names `at`. A column that is null throughout is left out.
     Raises SourceError when a needed column is in no file, or no file can be read.
     """
-    return chosen_types(_scan(paths, format, max_files, set(needed)), format, needed, identity=identity, at=at)
+    found = _scan(paths, format, max_files, set(needed))
+    return chosen_types(found, format, needed, identity=identity, at=at)
 
 
 def chosen_types(
@@ -92,7 +109,8 @@ def chosen_types(
     at: str = "source",
 ) -> dict[str, pa.DataType]:
     """Return the types of the needed columns among those found; errors and warnings as of `infer_types`."""
-    missing = [name for name in needed if name not in found]
+    kinds = kinds_of(found, needed)
+    missing = [name for name in needed if name not in kinds]
     if missing:
         raise MissingColumnsError(
             f"no column {', '.join(repr(name) for name in missing)} in the {format} files: "
@@ -100,8 +118,27 @@ def chosen_types(
             missing,
             list(found),
         )
-    types = types_of({name: found[name] for name in needed}, identity, at)
+    types = types_of(kinds, identity, at)
     return {name: kind for name, kind in types.items() if kind is not None}
+
+
+def kinds_of(found: InferredTypes, names: Iterable[str]) -> InferredTypes:
+    """Return the kinds of columns and fields among the columns that were found; names that are not there are left out."""
+    kinds: InferredTypes = {}
+    for name in names:
+        first, *inner = parts_of(name)
+        reached = found.get(name_of([first]))
+        for part in inner:
+            reached = None if reached is None else _field(reached, part)
+        if reached is not None:
+            kinds[name] = reached
+    return kinds
+
+
+def _field(kinds: Kinds, name: str) -> Kinds | None:
+    """Return the kinds of a field; None if no value has it."""
+    found = [of for kind in kinds if isinstance(kind, Fields) for known, of in kind.fields if known == name]
+    return _NO_KINDS.union(*found) if found else None
 
 
 def types_of(
@@ -150,6 +187,8 @@ def _scan(paths: list[str], file_format: Format, max_files: int, needed: Abstrac
     }
     if file_format not in scanners:
         raise SourceError(f"unknown format {file_format!r}: write json, csv or parquet")
+    if needed is not None:
+        needed = {*names_of(roots_of([*needed]))}
     types: InferredTypes = {}
     failure = "there are no files"
     readable = False
@@ -172,9 +211,10 @@ def _spread(paths: list[str], most: int) -> Iterator[str]:
 
 def _type_of(kinds: Kinds, *, is_identity: bool) -> pa.DataType | None:
     types = {kind for kind in kinds if isinstance(kind, pa.DataType)}
-    traits = kinds - types
-    if not kinds:
-        return None
+    traits = {kind for kind in kinds if isinstance(kind, Trait)}
+    nested = kinds - types - traits
+    if nested or not kinds:
+        return _nested_type(nested) if len(nested) == len(kinds) else pa.string()
     if Trait.BEYOND in traits or (is_identity and Trait.SPELLED in traits):
         return pa.string()
     if Trait.SPECIAL in traits:
@@ -186,6 +226,20 @@ def _type_of(kinds: Kinds, *, is_identity: bool) -> pa.DataType | None:
     if types == {pa.date32(), TIMESTAMP}:
         return TIMESTAMP
     return _one_type(types)
+
+
+def _nested_type(kinds: Kinds) -> pa.DataType | None:
+    """Return a type for lists, or for values with fields; text for both, None for no kinds. A field or item without values is text."""
+    if not kinds:
+        return None
+    if all(isinstance(kind, Items) for kind in kinds):
+        items = _NO_KINDS.union(*(kind.items for kind in kinds if isinstance(kind, Items)))
+        return pa.list_(_type_of(items, is_identity=False) or pa.string())
+    if any(isinstance(kind, Items) for kind in kinds):
+        return pa.string()
+    names = dict.fromkeys(name for kind in kinds if isinstance(kind, Fields) for name, _ in kind.fields)
+    types = {name: _type_of(_field(kinds, name) or _NO_KINDS, is_identity=False) or pa.string() for name in names}
+    return pa.struct(list(types.items()))
 
 
 def _one_type(types: AbstractSet[pa.DataType]) -> pa.DataType:
@@ -225,7 +279,8 @@ def _add_objects(lines: Lines, found: InferredTypes, needed: AbstractSet[str] | 
         except ValueError:
             continue
         objects += 1
-        for name, value in values.items():
+        for column, value in values.items():
+            name = name_of([column])
             kinds = _json_kinds(value) if needed is None or name in needed else _NO_KINDS
             before = found.get(name)
             if before is None or not kinds <= before:
@@ -244,7 +299,17 @@ def _json_kinds(value: object) -> Kinds:
         return _double_kinds(value)
     if isinstance(value, float):
         return _DOUBLE
-    return _SPECIAL if isinstance(value, str) and value in SPECIAL_DOUBLES else _TEXT
+    return _text_kind(value) if isinstance(value, str) else _kinds_within(value)
+
+
+def _kinds_within(value: object) -> Kinds:
+    if isinstance(value, dict):
+        return frozenset({Fields(tuple((name, _json_kinds(inner)) for name, inner in value.items()))})
+    return frozenset({Items(_NO_KINDS.union(*map(_json_kinds, value)))}) if isinstance(value, list) else _TEXT
+
+
+def _text_kind(value: str) -> Kinds:
+    return _SPECIAL if value in SPECIAL_DOUBLES else _TEXT
 
 
 def _whole_kinds(value: int) -> Kinds:
@@ -266,17 +331,17 @@ def _csv(path: str, needed: AbstractSet[str] | None) -> InferredTypes:
     header: list[str] = []
     for names, records in with_header(path, path, SAMPLE_BYTES):
         header = names
-        wanted = [name for name in header if needed is None or name in needed]
+        wanted = [name for name in header if needed is None or name_of([name]) in needed]
         if not wanted:
             break
         if isinstance(records, Records) and records.content and not records.unclosed:
             table, _ = read_text(header, records.content, wanted)
-            return {**dict.fromkeys(header, _NO_KINDS), **_text_types(table)}
-    return dict.fromkeys(header, _NO_KINDS)
+            return {**dict.fromkeys(names_of(header), _NO_KINDS), **_text_types(table)}
+    return dict.fromkeys(names_of(header), _NO_KINDS)
 
 
 def _text_types(table: pa.Table) -> InferredTypes:
-    return {name: _text_kinds(table.column(name).drop_null()) for name in table.column_names}
+    return {name_of([name]): _text_kinds(table.column(name).drop_null()) for name in table.column_names}
 
 
 def _text_kinds(values: pa.ChunkedArray) -> Kinds:
@@ -314,16 +379,17 @@ def _whole_texts(values: pa.ChunkedArray) -> Kinds:
 
 def _parquet(path: str, needed: AbstractSet[str] | None) -> InferredTypes:
     with open_parquet(path) as file:
-        types = {column.name: _parquet_kinds(column.type) for column in file.schema_arrow}
         return {
-            name: kinds | _bounds(file, name) if (needed is None or name in needed) and pa.int64() in kinds else kinds
-            for name, kinds in types.items()
+            name: _parquet_kinds(column.type, (column.name,), file if needed is None or name in needed else None)
+            for column in file.schema_arrow
+            for name in names_of([column.name])
         }
 
 
-def _bounds(file: pq.ParquetFile, name: str) -> Kinds:
+def _bounds(file: pq.ParquetFile, parts: Sequence[str]) -> Kinds:
     """Say whether a column of whole numbers has some beyond doubles' exact range, by the file's statistics."""
-    at = next((at for at in range(file.metadata.num_columns) if file.metadata.schema.column(at).path == name), None)
+    path, schema = ".".join(parts), file.metadata.schema
+    at = next((at for at in range(file.metadata.num_columns) if schema.column(at).path == path), None)
     groups = range(0 if at is None else file.metadata.num_row_groups)
     group_stats = [file.metadata.row_group(group).column(at).statistics for group in groups]
     bounds = [
@@ -335,11 +401,26 @@ def _bounds(file: pq.ParquetFile, name: str) -> Kinds:
     return _NO_KINDS.union(*(_whole_kinds(bound) for bound in bounds if isinstance(bound, int)))
 
 
-def _parquet_kinds(kind: pa.DataType) -> Kinds:
+def _parquet_kinds(kind: pa.DataType, parts: tuple[str, ...], file: pq.ParquetFile | None) -> Kinds:
+    """Return the kinds of a column or field; the bounds of whole numbers are looked up in `file`, if it is given."""
+    if pa.types.is_nested(kind):
+        return _nested_parquet_kinds(kind, parts, file)
+    if pa.types.is_integer(kind):
+        return _LONG | {Trait.STORED} | (_NO_KINDS if file is None else _bounds(file, parts))
+    return _plain_parquet_kinds(kind)
+
+
+def _nested_parquet_kinds(kind: pa.DataType, parts: tuple[str, ...], file: pq.ParquetFile | None) -> Kinds:
+    if pa.types.is_struct(kind):
+        return frozenset({Fields(tuple((f.name, _parquet_kinds(f.type, (*parts, f.name), file)) for f in kind))})
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return frozenset({Items(_parquet_kinds(kind.value_type, parts, None))})
+    return frozenset({kind})
+
+
+def _plain_parquet_kinds(kind: pa.DataType) -> Kinds:
     if pa.types.is_null(kind):
         return _NO_KINDS
-    if pa.types.is_integer(kind):
-        return _LONG | {Trait.STORED}
     if pa.types.is_floating(kind):
         return _DOUBLE | {Trait.STORED}
     if pa.types.is_timestamp(kind):

@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from sessionlake.column_names import names_of, parts_of, roots_of
 from sessionlake.config.load import Config
 from sessionlake.config.secrets import reveal, reveal_all
 from sessionlake.config.source import SourceSection, option_texts
@@ -22,7 +23,8 @@ from sessionlake.sources.avro import AvroValues
 from sessionlake.sources.base import SMALL_PARTITIONS, SMALL_RECORDS, Offsets, same
 from sessionlake.sources.columns import EventColumns, normal_type
 from sessionlake.sources.decoding.kafka_records import BODY, EVENT, HEADERS, REASON, TOMBSTONE, RecordDecoder, Topic
-from sessionlake.sources.infer import InferredTypes, declared_and_inferred, infer_values, types_of
+from sessionlake.sources.decoding.nested import nested_schema, type_at
+from sessionlake.sources.infer import InferredTypes, declared_and_inferred, infer_values, kinds_of, types_of
 from sessionlake.sources.kafka_cluster import Cluster, explained
 from sessionlake.sources.partitions import PARTITIONS, first_partition
 from sessionlake.sources.record_columns import KEY, OP, SOURCE_TIME, meta_of
@@ -164,13 +166,14 @@ class KafkaSource:
 
     def _inferred(self, names: list[str], identity: AbstractSet[str]) -> dict[str, pa.DataType]:
         if self._is_typed:
-            schema = to_arrow_schema(AvroValues(self._spark, self._source).columns(names))
-            found: dict[str, pa.DataType | None] = {field.name: normal_type(field.type) for field in schema}
+            schema = to_arrow_schema(AvroValues(self._spark, self._source).columns(roots_of(names)))
+            found: dict[str, pa.DataType | None] = {
+                **{name: normal_type(type_) for name, type_ in zip(names_of(schema.names), schema.types, strict=True)},
+                **{name: normal_type(type_) for name in names if (type_ := type_at(schema, name)) is not None},
+            }
         else:
             sampled = _sample(self._spark, self._source)
-            found = dict.fromkeys(sampled) | types_of(
-                {name: sampled[name] for name in names if name in sampled}, identity, self._source.AT
-            )
+            found = dict.fromkeys(sampled) | types_of(kinds_of(sampled, names), identity, self._source.AT)
         missing, meta = [name for name in names if name not in found], meta_of(self._source)
         if missing:
             raise MissingColumnsError(
@@ -182,7 +185,7 @@ class KafkaSource:
         # A column that is null throughout is left out, as it is for files.
         kinds = {name: kind for name in names if (kind := found[name]) is not None}
         for name, kind in kinds.items():
-            if kind not in _SIMPLE and not pa.types.is_decimal128(kind):
+            if kind not in _SIMPLE and not pa.types.is_decimal128(kind) and not pa.types.is_nested(kind):
                 at = "schema_registry" if self._source.avro_schema is None else "avro_schema"
                 raise SourceError(f"{self._source.AT}.{at}: {name!r} is a {kind}; pick a column of a plain type")
         return kinds
@@ -198,11 +201,10 @@ def _needed(spark: SparkSession, source: SourceSection, columns: EventColumns) -
         value, reasons = _enveloped(spark, source)
         built += [*unwrapped(value), *reasons]
     elif source.format == "avro" and (names := [name for name in columns.needed if name not in meta_of(source)]):
-        decoded_value = AvroValues(spark, source).decoded(
-            F.col("value"), pa.schema([(n, columns.types[n]) for n in names])
-        )
+        fields = nested_schema(pa.schema([(name, columns.types[name]) for name in names]))
+        decoded_value = AvroValues(spark, source).decoded(F.col("value"), fields)
         built += [
-            *(decoded_value["value"][name].alias(EVENT + name) for name in names),
+            *(reduce(Column.getField, parts_of(name), decoded_value["value"]).alias(EVENT + name) for name in names),
             decoded_value["error"].alias(REASON),
         ]
     return [*fields, *built]

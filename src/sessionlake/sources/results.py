@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from sessionlake.column_names import roots_of
 from sessionlake.config.load import Config
 from sessionlake.config.upstream import Upstream
 from sessionlake.errors import AwaitedError, JobError, PipelineStateError, SessionlakeError, SourceError
@@ -137,7 +138,7 @@ class Handover:
         of = self.upstream.changelog
         order = (of.read_by, *of.identity) if columns.ordered else ()
         own = CHANGE_PLACES if _has_places(self.config) else ()
-        read = [name for name in dict.fromkeys((*columns.schema.names, *order)) if name not in own]
+        read = [name for name in dict.fromkeys((*roots_of(columns.schema.names), *order)) if name not in own]
         found = view.signed(seen, Visible.read(version), read)
         placed = with_places(found, F.col(CHANGED_IN)) if own else found
         return self.typed(placed.orderBy(*order, SIGN) if order else placed, columns)

@@ -105,7 +105,7 @@ def rows_of(side: Side, names: Sequence[bytes], found: Messages) -> list[dict[st
         "key": pa.array([names[code].decode() for code in found.codes.tolist()], pa.string()),
         "time_us": pa.array(found["time"]),
         "position": pa.array(found["position"]),
-        **dict(zip(side.columns, unpacked(side, found.columns), strict=True)),
+        **dict(zip(side.types, unpacked(side, found.columns), strict=True)),
     }
     rows: list[dict[str, Any]] = pa.table(columns).to_pylist()
     return rows

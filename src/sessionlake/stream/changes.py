@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from sessionlake.column_names import name_of
 from sessionlake.columnar.column_types import stored_text, stored_type, type_name, type_named
 from sessionlake.config.durations import spoken_duration
 from sessionlake.config.load import Config
@@ -96,6 +97,7 @@ def changes(config: Config, last: BatchCommit, bound: Mapping[str, Any], layout:
     if last.pipeline != config.pipeline.name:
         return [_of_another(config, last)]
     computed = [*_computed(config, last), *_looked_up(config, last), *_typed(config, last), *_equal(config, last)]
+    computed += _with_dots(config, last)
     added = [*_added(config, last), *_reused(config, last), *_dropped(config, last), *_cut(config, last)]
     rebuilt = list(_rebuilt(config, last, bound, {change.name for change in (*computed, *added)}))
     # What a rebuild changes need not be restored. With an aggregate stores are restored in any case.
@@ -333,6 +335,20 @@ def _equal(config: Config, last: BatchCommit) -> Iterator[Change]:
         yield Change(
             Class.REBUILD, other.setting, other.type, other.type, f"{reason}: `{rebuild_command(config)}`", refused
         )
+
+
+def _with_dots(config: Config, last: BatchCommit) -> Iterator[Change]:
+    """Yield the columns that tables of before rule 460 call by names with dots, which mean fields now."""
+    for input_, side in config.inputs.items():
+        before = column_of(input_, "")
+        stored = () if last.settings.paths else (name for name in last.settings.types if name.startswith(before))
+        for name in (name.removeprefix(before) for name in stored if "." in name):
+            reason = f"{name!r} is a column's name with a dot, and a dot means a field now (rule 460)"
+            command = f"`{rebuild_command(config)}`"
+            refused = (
+                f"{side.event_at}: {reason}; write it in backquotes, rebuild the tables: {command}, then switch readers"
+            )
+            yield Change(Class.REBUILD, side.event_at, name, name_of([name]), f"{reason}: {command}", refused)
 
 
 def _looked_up(config: Config, last: BatchCommit) -> Iterator[Change]:

@@ -9,18 +9,20 @@ import pyarrow as pa
 
 from sessionlake.aggregates import Aggregate, build_aggregates
 from sessionlake.aggregates.spec import build_custom, hidden_columns, parse_aggregates
+from sessionlake.column_names import is_element, parts_of
 from sessionlake.columnar.column_types import stored_text, stored_type
 from sessionlake.config.load import Config
 from sessionlake.config.names import column_of
 from sessionlake.config.problems import InvalidConfigError
 from sessionlake.errors import ConfigError, MissingColumnsError, PipelineStateError
 from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.decoding.nested import leaves
 from sessionlake.sources.decoding.rows import TypedSource
 from sessionlake.sources.lookups.lookup import NO_LOOKUPS
 from sessionlake.sources.lookups.source import WithLookups
 from sessionlake.sources.record_columns import meta_of
 from sessionlake.stream.ingest import EventSpec
-from sessionlake.stream.named_columns import missing_columns
+from sessionlake.stream.named_columns import missing_columns, users_of
 from sessionlake.stream.pinned import Pinned
 from sessionlake.stream.shape import Hidden, Shaping
 from sessionlake.stream.whole import ALL
@@ -102,8 +104,11 @@ def event_spec(
     shaping = Shaping.of(config.event_at, event, (*keys, event.time, *ids), inputs, hidden)
     looked = source if isinstance(source, WithLookups) else None
     looked_up_by = () if looked is None else looked.compared
-    identity = {*looked_up_by, *(name for name in (*keys, *ids, *compared) if name not in event.columns)}
+    # An element of a list or map is computed.
+    plain = (name for name in (*keys, *ids, *compared) if name not in event.columns and not is_element(name))
+    identity = {*looked_up_by, *plain}
     types = _known_types(config, source, shaping, pinned, looked_up_by, identity)
+    _refuse_nested(config, {name: types[name] for name in (*identity, event.time) if name in types})
     shape = shaping.shape(types)
     key, id_ = (next(iter(names), None) for names in (keys, ids))
     columns = EventColumns(
@@ -161,6 +166,20 @@ def _known_types(
     return {**types, **(_types(config, source, fresh, identity) if fresh else {})}
 
 
+def _refuse_nested(config: Config, types: Mapping[str | None, pa.DataType]) -> None:
+    """Raise ConfigError for a list, a map or a column with fields among the columns that identify events, or are compared."""
+    for name, type_ in types.items():
+        if name is None or not pa.types.is_nested(type_):
+            continue
+        at = next((key for key, _ in users_of(config, name)), config.event_at)
+        if not pa.types.is_struct(type_):
+            kind, element = ("map", "['name']") if pa.types.is_map(type_) else ("list", "[0]")
+            raise ConfigError(f"{at}: {name!r} is a {kind}; write {name + element!r}")
+        inner = [*leaves(type_)]
+        leaf = next((field for field in inner if field in ("id", "name")), inner[0] if inner else "id")
+        raise ConfigError(f"{at}: {name!r} has fields; write '{name}.{leaf}'")
+
+
 def every_column(config: Config, source: TypedSource, pinned: Pinned | None, own: Sequence[str | None]) -> list[str]:
     """Return the columns of events, except its `own` and a record's place: as the first batch had them.
 
@@ -175,7 +194,7 @@ def every_column(config: Config, source: TypedSource, pinned: Pinned | None, own
                 f"name those in {config.operator}.columns, or leave this one out"
             )
     names = dict.fromkeys((*(source.columns() if pinned is None else pinned.types), *event.columns))
-    return [name for name in names if name not in (*own, *meta_of(config.source))]
+    return [name for name in names if name not in (*own, *meta_of(config.source)) and len(parts_of(name)) == 1]
 
 
 def _types(

@@ -63,6 +63,7 @@ def make_pipeline(
         unique_secret(before),
         next_shapes(config, before),
         by_value=True,
+        paths=True,
         graced=before is None or before.settings.graced,
     )
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.aggregates.base import Events
+from sessionlake.column_names import is_element
 from sessionlake.columnar.arrays import Bools
 from sessionlake.columnar.column_types import TIME
 from sessionlake.columnar.expressions import OWN_KEY, OWN_TIME, Computation
@@ -172,7 +173,9 @@ class Shaping:
         cls, at: str, event: "EventSection", own: Iterable[str | None], wanted: Sequence[str], hidden: Hidden = _NONE
     ) -> "Shaping":
         """Return that of an event's section, which is called `at`."""
-        texts, names = tuple(event.columns.items()), tuple(name for name in own if name)
+        names = tuple(name for name in own if name)
+        elements = {name: name for name in (*names, *wanted) if is_element(name)}
+        texts = tuple({**elements, **event.columns}.items())
         return cls(at, texts, event.where, names, tuple(dict.fromkeys(wanted)), hidden)
 
     @cached_property
@@ -180,7 +183,10 @@ class Shaping:
         from sessionlake.columnar.spark_sql import parse  # noqa: PLC0415 (configs without SQL are read without it)
         from sessionlake.columnar.spark_sql.chain import Chain, Link  # noqa: PLC0415
 
-        links = [Link(name, parse(f"{self.at}.columns.{name}", text)) for name, text in self.texts]
+        links = [
+            Link(name, parse(self.at if is_element(name) else f"{self.at}.columns.{name}", text))
+            for name, text in self.texts
+        ]
         if self.where is not None:
             links.append(Link(WHERE, parse(f"{self.at}.where", self.where), result="boolean"))
         links += [Link(name, parse(*given), of_event=True) for name, given in self.hidden.items()]

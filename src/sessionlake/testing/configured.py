@@ -12,7 +12,7 @@ import pyarrow as pa
 from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator, counts_of
 from sessionlake.errors import ConfigError
-from sessionlake.local.columns import type_of
+from sessionlake.local.columns import names_in, type_of
 from sessionlake.local.rows import Datetimes, Row, event_rows, micros_of, plain_rows
 from sessionlake.local.source import Lookups, local_config, local_operator, local_tables
 from sessionlake.local.stream import LocalBatch
@@ -150,8 +150,7 @@ class Harness(OperatorHarness[Operator[Any], LocalTables]):
         )
 
     def _types(self, rows: Sequence[Row]) -> dict[str, pa.DataType]:
-        names = dict.fromkeys(name for row in rows for name in row)
-        return {name: type_of(name, rows) for name in names} | self._declared
+        return {name: type_of(name, rows) for name in names_in(rows)} | self._declared
 
     def _by_input(self, rows: Sequence[Row] | Inputs) -> Inputs:
         return rows if isinstance(rows, Mapping) else {next(iter(self._config.inputs)): rows}

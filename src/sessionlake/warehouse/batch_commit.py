@@ -56,6 +56,8 @@ class Settings:
     empty if they equal `rebuild`'s for all batches."""
     by_value: bool = False
     """Whether keys and ids have the texts of rule 465; commits of before it lack the field."""
+    paths: bool = False
+    """Whether a dot in a column's name means a field (rule 460). Earlier commits lack the field: there it is a part of the name."""
     graced: bool = False
     """Whether a config that writes no grace has the longest that its retention allows (rule 269). Earlier commits lack the field: there it has none."""
 
@@ -142,6 +144,7 @@ class BatchCommit:
                 settings.get("unique_secret", ""),
                 settings.get("shapes", ()),
                 settings.get("by_value", False),
+                settings.get("paths", False),
                 settings.get("graced", False),
             ),
             places=Places(
@@ -179,6 +182,7 @@ class BatchCommit:
                 **({"unique_secret": settings.unique_secret} if settings.unique_secret else {}),
                 **({"shapes": list(settings.shapes)} if settings.shapes else {}),
                 **({"by_value": True} if settings.by_value else {}),
+                **({"paths": True} if settings.paths else {}),
                 **({"graced": True} if settings.graced else {}),
             },
             "places": {

@@ -7,6 +7,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from sessionlake.column_names import parts_of
 from sessionlake.warehouse.dialects import SPARK
 
 Batches = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
@@ -17,6 +18,11 @@ _UNNAMABLE = frozenset(" ,;{}()\n\t=")
 def column(name: str) -> Column:
     """Return the column of a name, in which dots and backquotes mean nothing."""
     return F.col(SPARK.named(name))
+
+
+def source_column(name: str) -> Column:
+    """Return a source's column or field (rule 460)."""
+    return F.col(".".join(map(SPARK.named, parts_of(name))))
 
 
 def columns(names: Iterable[str]) -> list[Column]:

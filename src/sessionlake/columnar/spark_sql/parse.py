@@ -12,6 +12,7 @@ from sqlglot import exp
 from sqlglot.dialects import Spark
 from sqlglot.errors import SqlglotError, TokenError
 
+from sessionlake.column_names import DEPTH, name_of
 from sessionlake.columnar.expressions import CLOCK, Expression, Result
 from sessionlake.columnar.spark_sql.calls import CALLS, calls_in
 from sessionlake.columnar.spark_sql.functions import BY_NAME, FUNCTIONS, SHAPED
@@ -36,6 +37,8 @@ _WORDS = (exp.Identifier, exp.Var, exp.DataType, exp.JSONPath, exp.JSONPathPart)
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ)
 _PREDICATES = (exp.Not, exp.Is, exp.In, exp.Between, exp.Like, exp.Escape, exp.RegexpLike)
 _LACKING = re.compile(r"Required keyword: '\w+' missing for <class .*>")
+_PARTS = "parts"
+"""The key of a column's parts in the notes on its node."""
 _OPENING = re.compile(r"['\"`]|/\*")
 
 
@@ -68,7 +71,7 @@ class Parsed:
         """Return the SQL over columns that DuckDB has under the names `places`, and whether it reads the clock."""
         for name in self.columns:
             if name not in types:
-                used = next(node for node in self.tree.find_all(exp.Column, bfs=False) if node.name == name)
+                used = next(node for node in self.tree.find_all(exp.Column, bfs=False) if _column_name(node) == name)
                 raise self.error(f"{name!r} is no column; write one of {', '.join(types)}", used)
         walk = _Walk(self, types, places)
         try:
@@ -90,7 +93,7 @@ def parse(setting: str, text: str, origin: Origin | None = None) -> Parsed:
     """
     written = origin or Origin(text)
     try:
-        tree = cast("exp.Expression", sqlglot.parse_one(text, read="spark"))
+        tree = cast("exp.Expression", sqlglot.parse_one(text, read="spark").transform(_with_names, copy=False))
         nodes = cast("list[exp.Expression]", list(tree.walk()))
     except RecursionError as error:
         raise _too_deep(setting, text) from error
@@ -104,13 +107,36 @@ def parse(setting: str, text: str, origin: Origin | None = None) -> Parsed:
         if all(token.token_type.name == "STRING" for token in pair):
             reason = f"{text!r} has two texts side by side; write \\' for a quote in a text"
             raise sql_error(setting, reason, written.place(pair[1].start))
-    columns = (node.name for node in tree.find_all(exp.Column, bfs=False))
+    columns = (_column_name(node) for node in tree.find_all(exp.Column, bfs=False))
     parsed = Parsed(setting, text, tree, tuple(dict.fromkeys(columns)), origin)
     _check_nodes(parsed, nodes)
     for call in calls_in(tokens):
         if call.wrong is not None:
             raise sql_error(setting, f"{call.name!r} {call.wrong}; {PAGE}", written.place(call.start))
     return parsed
+
+
+def _with_names(node: exp.Expr) -> exp.Expr:
+    """Return the column of a path's name for a path (rule 460), and any other part as it is."""
+    fields: list[exp.Expr] = []
+    base = node
+    while isinstance(base, exp.Dot) and isinstance(base.expression, exp.Identifier):
+        fields.append(base.expression)
+        base = base.this
+    if not isinstance(base, exp.Column) or not all(isinstance(part, exp.Identifier) for part in base.parts):
+        return node
+    parts = [*base.parts, *reversed(fields)]
+    if len(parts) == 1:
+        return node
+    texts = [part.name for part in parts]
+    name = exp.Identifier(this=name_of(texts), quoted=False)
+    # Errors say the place of the path, which is the place of its first part.
+    name.meta.update({**parts[0].meta, _PARTS: texts})
+    return exp.Column(this=name)
+
+
+def _column_name(node: exp.Column) -> str:
+    return name_of(node.this.meta.get(_PARTS) or [node.name])
 
 
 def _check_nodes(parsed: Parsed, nodes: Sequence[exp.Expression]) -> None:
@@ -125,10 +151,11 @@ def _check_nodes(parsed: Parsed, nodes: Sequence[exp.Expression]) -> None:
             near = did_you_mean(node.name.lower(), [*CALLS]) if isinstance(node, exp.Anonymous) else ""
             raise parsed.error(f"{_name(node)!r} is not listed for expressions{near}; {PAGE}", node)
     for node in nodes:
+        if isinstance(node, exp.Column) and len(node.this.meta.get(_PARTS, ())) > DEPTH:
+            raise parsed.error(
+                f"{node.sql('spark')!r} has more than {DEPTH} fields in each other; read a field above", node
+            )
         argument = unread(node) if type(node) in EXPRESSIONS else None
-        if argument is not None and isinstance(node, exp.Column) and node.table:
-            reason = "is a field of a nested value, which can't be read; write it as a column of its own, or a name with a dot in backquotes"
-            raise parsed.error(f"{node.sql('spark')!r} {reason}", node)
         if argument is not None:
             raise parsed.error(f"{node.sql('spark')!r} has {argument!r}, which is not listed; {PAGE}", node)
         if isinstance(node, _COMPARISONS) and _reads_another_way(node):
@@ -256,7 +283,7 @@ class _Walk:
         return node
 
     def column(self, node: exp.Expression) -> Typed:
-        name = node.name
+        name = _column_name(cast("exp.Column", node))
         type_ = column_type(self._types[name])
         if type_ is None:
             raise self.error(node, f"is of type {self._types[name]}, which expressions can't read; leave it out")

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from sessionlake.column_names import titles_of
 from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.jobs.forget.keys import Keys, keys_in_front, matching
@@ -75,7 +76,8 @@ class Lake:
         """The keys, see `Keys.frame`."""
         # Sides may call a field differently, and of CSV any field counts.
         places = zip(*self.config.keys.values(), strict=True)
-        fields = [() if "csv" in self.formats else place for place in places]
+        # A field's name stands before its value, whatever it is in. Rows in which an element's name is not found are searched by words.
+        fields = [() if "csv" in self.formats else titles_of(place) for place in places]
         return self.keys.frame(self.tables.spark, fields, columns=bool(self.tables.changelog.key_columns))
 
     @cached_property

@@ -7,6 +7,7 @@ from pathlib import Path
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
+from sessionlake.column_names import is_element
 from sessionlake.config.source import SourceSection
 from sessionlake.engine.pending import FORGET
 from sessionlake.errors import first_line
@@ -19,7 +20,7 @@ from sessionlake.jobs.forget.lookups import find_in_versions
 from sessionlake.jobs.forget.stores import elsewhere, find_in_stores
 from sessionlake.jobs.publish.database import rows_with
 from sessionlake.sources.files import path_for_spark
-from sessionlake.warehouse.spark_columns import column as column_of
+from sessionlake.warehouse.spark_columns import source_column
 
 SEARCHED = ("tables", "data files", "logs", "stores", "pending files", "lookups", "validation results and data docs")
 
@@ -112,7 +113,7 @@ def _searched(lake: Lake, name: str, source: SourceSection) -> tuple[int, str | 
         return 0, "a topic is not searched; its records leave it with its own retention"
     side = lake.config.inputs[name]
     made = {column.lower() for column in (*side.event.columns, *(name for of in side.lookup for name in of.names))}
-    absent = next((column for column in lake.config.keys[name] if column.lower() in made), None)
+    absent = next((column for column in lake.config.keys[name] if column.lower() in made or is_element(column)), None)
     if absent is not None:
         return 0, f"{source.path!r} was not searched: its rows don't have {absent!r}, which is computed or looked up"
     try:
@@ -131,7 +132,7 @@ def _source_rows(lake: Lake, name: str, source: SourceSection) -> int:
     if is_table or source.format == "parquet":
         reader = spark.read.format("delta" if is_table else "parquet")
         rows = (reader if is_table else reader.option("recursiveFileLookup", "true")).load(place)
-        parts = [column_of(column).cast("string") for column in lake.config.keys[name]] or [F.lit("")]
+        parts = [source_column(column).cast("string") for column in lake.config.keys[name]] or [F.lit("")]
         found = rows.select(F.array(*parts).alias("parts"))
         return matching(found.alias("t"), lake.frame, F.expr("t.parts = k.parts")).count()
     texts = spark.read.option("recursiveFileLookup", "true").text(place)

@@ -43,7 +43,7 @@ def pair_rows(
             values[f"{side}_time"] = pa.array(messages[side]["time"][rows]).cast(TIME)
             values[f"{side}_position"] = pa.array(messages[side]["position"][rows])
             taken = (column.take(pa.array(rows)) for column in columns[side])
-            values |= {f"{own.name}_{name}": column for name, column in zip(own.columns, taken, strict=True)}
+            values |= {f"{own.name}_{name}": column for name, column in zip(own.types, taken, strict=True)}
         tables.append(pa.Table.from_arrays([values[name] for name in schema.names], schema=schema))
     return pa.concat_tables(tables)
 
@@ -63,7 +63,7 @@ def lone_rows(
         "emitted_at": pa.repeat(context.clock_us, n).cast(TIME),
     }
     if op == "upsert":
-        columns = zip(own.columns, unpacked(own, messages.columns), strict=True)
+        columns = zip(own.types, unpacked(own, messages.columns), strict=True)
         found |= {f"{own.name}_{name}": column for name, column in columns}
     return pa.Table.from_arrays([found.get(f.name, pa.nulls(n, f.type)) for f in schema], schema=schema)
 
@@ -91,7 +91,7 @@ def deleted_rows(spec: JoinSpec, removals: pa.Table | None, context: BatchContex
 def message_rows(spec: JoinSpec, side: str, keys: pa.Array, messages: Messages) -> pa.Table:
     """Return the rows of join_messages of a side's messages."""
     own, n, schema = spec.side(side), len(messages), message_schema(spec, marks=False)
-    columns = zip(own.columns, unpacked(own, messages.columns), strict=True)
+    columns = zip(own.types, unpacked(own, messages.columns), strict=True)
     found: dict[str, pa.Array] = {
         SIDE: pa.repeat(side, n),
         "join_key": keys.take(pa.array(messages.codes)),

@@ -157,7 +157,7 @@ class JoinShard:
         for side in SIDES:
             here = pc.equal(rows[SIDE], side)
             table, own = rows.filter(here), self.spec.side(side)
-            columns = [combined(table[f"{own.name}_{name}"]) for name in own.columns]
+            columns = [combined(table[f"{own.name}_{name}"]) for name in own.types]
             at = np.flatnonzero(combined(here).to_numpy(zero_copy_only=False))
             packed = self._packed(side, codes[at], table, table["revision"].to_numpy(), columns)
             order = np.lexsort((packed["position"], packed["x"], packed.codes))

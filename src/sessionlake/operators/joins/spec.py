@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from sessionlake.column_names import title_of
 from sessionlake.columnar.arrays import Ints
 from sessionlake.errors import ConfigError
 from sessionlake.operators.shared.sides.columns import check_types, column_fields
@@ -49,7 +50,7 @@ class Side:
     @property
     def types(self) -> dict[str, pa.DataType]:
         """The types of `columns`."""
-        return {name: self.events.types[name] for name in self.columns}
+        return {title_of(name): self.events.types[name] for name in self.columns}
 
 
 def grid_width(size: int, advance: int) -> int:

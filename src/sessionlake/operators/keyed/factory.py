@@ -7,6 +7,7 @@ from typing import cast
 import pyarrow as pa
 
 from sessionlake.aggregates.scalars import state_type
+from sessionlake.column_names import titled, titles_of
 from sessionlake.columnar.expressions import Expression
 from sessionlake.columnar.spark_sql import Parsed
 from sessionlake.config.load import Config
@@ -28,21 +29,25 @@ def operator_of(config: Config, sources: Mapping[str, TypedSource], pinned: Pinn
     """Make it; `pinned` is what its batches have fixed, None before the first one."""
     section, source, condition = cast("TableSection", config.section), sources[EVENTS], None
     own = (*config.event.key_columns, config.event.time, *config.event.id_columns)
-    columns = tuple(section.columns or every_column(config, source, pinned, own))
+    paths = tuple(section.columns or every_column(config, source, pinned, own))
+    columns = titles_of(paths)
     check_columns((*config.table_key_columns, *columns))
     parsed = section.condition
     read = () if parsed is None else _columns_of(parsed, config, source, pinned)
-    events = event_spec(config, source, (*columns, *read, *_places(config.source)), pinned)
+    events = event_spec(config, source, (*paths, *read, *_places(config.source)), pinned)
     types = events.types
-    for name in columns:
+    for name in paths:
         _check_type(name, types[name])
     if parsed is not None:
         condition = _typed(parsed, types)
         if config.takes_back:
             _refuse_of_changes(parsed, config)
-    shaping = Shaping.of(config.event_at, config.event, (), columns)
-    unsaid = {} if config.source.envelope is None else {name: shaping.sources([name]) for name in columns}
-    spec = KeyedSpec(events, columns, section.retention_us, section.by_offset, condition, unsaid=unsaid)
+    shaping = Shaping.of(config.event_at, config.event, (), paths)
+    pairs = zip(columns, paths, strict=True)
+    unsaid = {} if config.source.envelope is None else {name: shaping.sources([path]) for name, path in pairs}
+    spec = KeyedSpec(
+        events, columns, section.retention_us, section.by_offset, condition, unsaid=unsaid, paths=titled(paths)
+    )
     if config.takes_back:
         spec = replace(spec, not_one=_not_one(config))
     ttl = None if section.ttl is None else section.ttl.build(spec.types_in_sql, config.pipeline.shards)

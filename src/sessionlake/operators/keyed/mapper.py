@@ -112,7 +112,7 @@ def _updates(
     """Return events as updates, and which of their values were not said after a delete; `net` are the last columns."""
     n = len(keys)
     gone = pa.array(deleted)
-    values = [combined(events.columns[name]) for name in spec.columns]
+    values = [combined(events.columns[name]) for name in spec.read]
     if deleted.any():
         values = [pc.if_else(gone, pa.scalar(None, value.type), value) for value in values]
     ids = pc.fill_null(events.event_id, "") if spec.has_ids and events.event_id is not None else pa.repeat("", n)

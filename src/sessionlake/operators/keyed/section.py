@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from sessionlake.column_names import titles_of
 from sessionlake.config.durations import parse_duration
-from sessionlake.config.fields import Duration
+from sessionlake.config.fields import Duration, ResultColumns
 from sessionlake.config.sections import EventSection, Facts, OperatorSection
 from sessionlake.config.source import SourceSection
 from sessionlake.errors import ConfigError
@@ -35,7 +36,7 @@ class TableSection(OperatorSection):
     PATIENCE: ClassVar[str] = "retention"
     NOT_UNIQUE: ClassVar[str | None] = "is not for [table], in which the same update again changes nothing"
 
-    columns: list[str] | None = Field(default=None, min_length=1)
+    columns: ResultColumns | None = Field(default=None, min_length=1)
     """The columns of a row; all of the source but those of [event], as of the first batch, if none are given."""
     order: Literal["time", "offset"] = "time"
     """The order of two updates of a key: by their times, or by their offsets in a topic."""
@@ -51,7 +52,7 @@ class TableSection(OperatorSection):
     @property
     def own_columns(self) -> list[str]:
         """The columns, if they are named."""
-        return self.columns or []
+        return [*titles_of(self.columns or ())]
 
     @property
     def by_offset(self) -> bool:
@@ -105,7 +106,7 @@ class TableSection(OperatorSection):
 
     def check(self) -> None:
         """Refuse names of the tables' own columns, SQL that is none, and settings without a meaning."""
-        check_columns(self.columns or ())
+        check_columns(self.own_columns)
         if self.by_offset and self.retention is not None:
             raise ConfigError(
                 "table.retention: goes with order = 'time', since by offset nothing comes too late; remove it"

@@ -76,7 +76,7 @@ class KeyedSpec:
 
     events: EventSpec
     columns: tuple[str, ...]
-    """The columns of the source that a row has."""
+    """The columns of a row."""
     retention_us: int
     by_offset: bool = False
     """Whether the greatest offset holds, and not the greatest time."""
@@ -86,18 +86,25 @@ class KeyedSpec:
     """When rows expire; None for never."""
     unsaid: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """If updates may lack values that the row before has: by column the source's columns that it is computed of, or is; else empty."""
+    paths: Mapping[str, str] = field(default_factory=dict)
+    """The events' columns behind columns that are called otherwise there (rule 460)."""
     not_one: str | None = None
     """The error if a key has two rows in the table that is followed; None if rows are not taken back, and so are not counted."""
 
     @cached_property
     def types(self) -> dict[str, pa.DataType]:
         """The columns with their types."""
-        return {name: self.events.types[name] for name in self.columns}
+        return dict(zip(self.columns, map(self.events.types.__getitem__, self.read), strict=True))
+
+    @property
+    def read(self) -> list[str]:
+        """The events' columns behind `columns`."""
+        return [self.paths.get(name, name) for name in self.columns]
 
     @property
     def types_in_sql(self) -> dict[str, pa.DataType]:
         """The columns that SQL over a row sees besides its key and time."""
-        return {**dict.fromkeys(self.events.columns.key_columns, pa.string()), **self.types}
+        return {**dict.fromkeys(self.events.columns.key_titles, pa.string()), **self.types}
 
     def key_parts(self, keys: pa.Array) -> dict[str, pa.Array]:
         """Return the columns that keys were made of, if those are several."""

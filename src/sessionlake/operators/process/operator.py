@@ -46,12 +46,12 @@ class Processors(Described):
         from sessionlake.stream.events import event_spec, every_column  # noqa: PLC0415 (workers do without the config)
 
         section, source = cast("ProcessSection", config.section), sources[EVENTS]
-        columns = tuple(
+        paths = tuple(
             section.columns or every_column(config, source, pinned, (*config.event.key_columns, config.event.time))
         )
         spec = ProcessSpec(
-            event_spec(config, source, columns, pinned, ordered=True),
-            columns,
+            event_spec(config, source, paths, pinned, ordered=True),
+            paths,
             section.processor,
             OutputColumns(dict(section.output)),
             section.retention_us,

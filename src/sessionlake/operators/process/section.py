@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from sessionlake.config.durations import parse_duration
-from sessionlake.config.fields import Duration
+from sessionlake.config.fields import Duration, ResultColumns
 from sessionlake.config.names import IMPORT_PATH
 from sessionlake.config.sections import Facts, OperatorSection
 from sessionlake.errors import ConfigError
@@ -30,7 +30,7 @@ class ProcessSection(OperatorSection):
 
     processor: str = Field(alias="class")
     """Import path module:Class of a subclass of `Processor`, installed or in pipeline.code."""
-    columns: Annotated[list[str], Field(min_length=1)] | None = None
+    columns: Annotated[ResultColumns, Field(min_length=1)] | None = None
     """The columns that `process` is given; all of the source but key and time, as of the first batch, if none are named."""
     retention: Duration
     """How long the state of a key is kept that no row and no timer touches; how late a row may be."""

@@ -164,7 +164,7 @@ class ProcessShard:
         codes, keys = sorted_codes(table["key"])
         order = np.lexsort((numbering.arrivals(chunk, row), codes))
         rows = table.take(pa.array(order))
-        names = {f"column_{i}": name for i, name in enumerate(self.spec.columns)}
+        names = {f"column_{i}": name for i, name in enumerate(self.spec.types)}
         # A column of the source that is called `time_us` is the time itself.
         names = {column: name for column, name in names.items() if name != "time_us"}
         return Arrived(

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from sessionlake.aggregates import Aggregate
+from sessionlake.column_names import title_of
 from sessionlake.columnar.column_types import stored_text
 from sessionlake.engine.operator import StateStat
 from sessionlake.errors import ConfigError
@@ -58,7 +59,7 @@ class ProcessSpec(OneInputSpec):
     @cached_property
     def types(self) -> dict[str, pa.DataType]:
         """The columns with their types."""
-        return {name: self.events.types[name] for name in self.columns}
+        return {title_of(name): self.events.types[name] for name in self.columns}
 
     def opened(self) -> tuple[Processor, Context]:
         """Return an object of the class, which is not open yet, and the context to open it with."""
@@ -67,7 +68,7 @@ class ProcessSpec(OneInputSpec):
 
     def check_class(self) -> None:
         """Raise ConfigError, with file and line, for a class that can't be loaded or opened, or a column named `time_us`."""
-        if "time_us" in self.columns and self.events.columns.time != "time_us":
+        if "time_us" in self.types and self.events.columns.time != "time_us":
             raise ConfigError(
                 "process.columns: 'time_us' is the row's time for the class; rename the column in the source"
             )

@@ -19,7 +19,7 @@ def session_ttl(
     if section is None:
         return None
     types: dict[str, pa.DataType] = {"session_key": pa.string(), "session_start": TIME, "session_end": TIME}
-    types |= dict.fromkeys(spec.columns.key_columns, pa.string())
+    types |= dict.fromkeys(spec.columns.key_titles, pa.string())
     types |= {"event_count": pa.int64(), **({OPEN_UNTIL: TIME} if spec.windows.keeps_until else {}), **spec.value_types}
     schedule = schedule_of(section, allowed=allowed)
     return SessionTtl(rule_of(section, types), schedule, section.max_duration_us, section.most)

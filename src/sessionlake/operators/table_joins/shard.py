@@ -161,7 +161,7 @@ class TableJoinShard:
         used = distinct(at[at >= 0])
         own, index = self.spec.both[side], pa.array(np.searchsorted(used, at), mask=at < 0)
         columns = unpacked(own, rows.content.take(pa.array(used)))
-        return {f"{own.name}_{n}": column.take(index) for n, column in zip(own.columns, columns, strict=True)}
+        return {f"{own.name}_{n}": column.take(index) for n, column in zip(own.types, columns, strict=True)}
 
     def _deletes(self, keys: pa.Array, deleted: list[Ints], context: BatchContext) -> pa.Table:
         codes, left, right = deleted

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from sessionlake.aggregates import Aggregate
+from sessionlake.column_names import title_of
 from sessionlake.operators.shared.sides.columns import check_types, column_fields, event_types
 from sessionlake.operators.shared.sides.names import LEFT, RIGHT, SIDES
 from sessionlake.operators.table_joins.table import JOINED
@@ -33,7 +34,7 @@ class TableSide:
     @cached_property
     def types(self) -> dict[str, pa.DataType]:
         """The types of `columns`."""
-        return {name: self.events.types[name] for name in self.columns}
+        return {title_of(name): self.events.types[name] for name in self.columns}
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json as pj
 
+from sessionlake.column_names import parts_of
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.decoded import (
     BLOCK_BYTES,
@@ -24,6 +25,7 @@ from sessionlake.sources.decoding.json_alike import read_alike
 from sessionlake.sources.decoding.json_rows import SPECIAL_DOUBLES, Converter, Row, parse_object
 from sessionlake.sources.decoding.lines import Lines, index_lines
 from sessionlake.sources.decoding.long_lines import MAX_LINE_BYTES, LongLine, OpenLine, in_slices, too_long
+from sessionlake.sources.decoding.nested import flattened, is_flat, nested_schema
 from sessionlake.sources.decoding.pieces import WHOLE, LineRange, Piece, line_range, open_stream, read_blocks
 
 # Below this many lines a call of Arrow costs less than numpy's many calls.
@@ -112,14 +114,25 @@ def _transport(kind: pa.DataType) -> pa.DataType:
     """JSON has no times, so they are read as text; Arrow's JSON reader lets decimals overflow their precision."""
     if pa.types.is_decimal(kind):
         return pa.decimal128(38, kind.scale)
+    if pa.types.is_list(kind):
+        return pa.list_(_transport(kind.value_type))
+    if pa.types.is_map(kind):
+        return pa.map_(pa.string(), _transport(kind.item_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, _transport(field.type)) for field in kind])
     return pa.string() if pa.types.is_temporal(kind) else kind
+
+
+def _has_map(kind: pa.DataType) -> bool:
+    return pa.types.is_map(kind) or any(_has_map(kind.field(at).type) for at in range(kind.num_fields))
 
 
 @dataclass(frozen=True, slots=True)
 class _Rewriting:
     """Put numbers into quotes where text is asked for, and take them from NaN and infinities where a double is, as Arrow's reader needs it.
 
-    The places are found by the columns' names. If a name occurs in a nested object, too, nobody reads the changed value.
+    The places are found by the names of columns and fields. If a name occurs elsewhere, too, either nobody reads the changed value, or
+    Arrow turns it down once more.
     """
 
     numbers: re.Pattern[bytes] | None
@@ -137,7 +150,8 @@ class _Rewriting:
 
 def _values(pinned: pa.Schema, kind: pa.DataType, value: bytes) -> re.Pattern[bytes] | None:
     """Return the pattern of values in columns of a type: their names, then the values."""
-    names = [re.escape(field.name) for field in pinned if field.type == kind and _PLAIN_NAME.fullmatch(field.name)]
+    last = [parts_of(field.name)[-1] for field in pinned if field.type == kind]
+    names = [re.escape(name) for name in dict.fromkeys(last) if _PLAIN_NAME.fullmatch(name)]
     if not names:
         return None
     return re.compile(rb'("(?:' + "|".join(names).encode() + rb')"\s*:\s*)(' + value + rb")(?=\s*[,}])")
@@ -166,6 +180,8 @@ class _Reader:
     pinned: pa.Schema
     all_utf8: bool
     max_line_bytes: int
+    nested: pa.Schema | None = None
+    """The schema of the lines if columns of `schema` are fields of others."""
     errors: dict[int, str] = field(default_factory=dict)
     _pieces: list[pa.Table] = field(default_factory=list)
     _slow_rows: list[Row] = field(default_factory=list)
@@ -179,11 +195,16 @@ class _Reader:
             alike = read_alike(self.lines, self.schema)
             if alike is not None:
                 return alike
+        convert = Converter(self.schema, self.pinned)
+        if any(map(_has_map, self.schema.types)):
+            # Arrow reads no object as a map.
+            self._slow(0, len(self.lines), convert)
+            self._flush()
+            return pa.concat_tables(self._pieces)
         try:
             return self._fast(0, len(self.lines))
         except _RefusedError:
             pass
-        convert = Converter(self.schema, self.pinned)
         for first in range(0, len(self.lines), _CHUNK_LINES):
             self._refusals_left = _REFUSALS
             self._chunk(first, min(first + _CHUNK_LINES, len(self.lines)), convert)
@@ -230,12 +251,17 @@ class _Reader:
         """Parse a part of the block; if a value is a number in place of a text, or the other way round, once more, rewritten."""
         if self._rewriting is None:
             try:
-                return _parse(pa.py_buffer(self.lines.block).slice(start, end - start), self.schema)
+                return self._of(pa.py_buffer(self.lines.block).slice(start, end - start))
             except pa.ArrowInvalid as error:
                 if _OTHER_KIND.search(str(error)) is None:
                     raise
             self._rewriting = _Rewriting.of(self.pinned)
-        return _parse(pa.py_buffer(self._rewriting(self.lines.block[start:end])), self.schema)
+        return self._of(pa.py_buffer(self._rewriting(self.lines.block[start:end])))
+
+    def _of(self, content: pa.Buffer) -> pa.Table:
+        if self.nested is None:
+            return _parse(content, self.schema)
+        return flattened(_parse(content, self.nested), self.schema.names)
 
     def _slow(self, first: int, last: int, convert: Converter) -> None:
         for row in range(first, last):
@@ -250,6 +276,8 @@ class _Reader:
         try:
             return convert(parse_object(self.lines.content(row)))
         except ValueError as error:
+            if any(map(_has_map, self.schema.types)):
+                return {}, f"bad JSON: {error}"
             return self._second_opinion(row, f"bad JSON: {error}")
 
     def _second_opinion(self, row: int, reason: str) -> tuple[Row, str | None]:
@@ -289,7 +317,8 @@ def read_lines(
 ) -> tuple[pa.Table, dict[int, str]]:
     """Read each line's row, before it has the pinned types; and the reasons of lines that are no JSON object."""
     schema = pa.schema([(column.name, _transport(column.type)) for column in pinned])
-    reader = _Reader(lines, schema, pinned, is_utf8(lines.block), max_line_bytes)
+    nested = None if is_flat(schema.names) else nested_schema(schema)
+    reader = _Reader(lines, schema, pinned, is_utf8(lines.block), max_line_bytes, nested)
     return reader.read(), reader.errors
 
 

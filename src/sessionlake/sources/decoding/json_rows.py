@@ -2,14 +2,15 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any, Self
 
 import pyarrow as pa
 
-from sessionlake.sources.decoding.decoded import one_line, wrong_type
+from sessionlake.column_names import name_of, parts_of
+from sessionlake.sources.decoding.decoded import one_line, shorten, wrong_column, wrong_type
 
 Row = dict[str, Any]
 _TWO_63 = 2**63
@@ -74,11 +75,11 @@ class Converter:
 
     schema: pa.Schema
     pinned: pa.Schema
-    _columns: list[tuple[str, pa.DataType, Callable[[Any], Any]]] = field(init=False)
+    _columns: list[tuple[str, tuple[str, ...], pa.DataType, Callable[[Any], Any]]] = field(init=False)
 
     def __post_init__(self) -> None:
         columns = [
-            (column.name, named.type, _conversion(column.type, named.type))
+            (column.name, parts_of(column.name), named.type, _conversion(column.type, named.type))
             for column, named in zip(self.schema, self.pinned, strict=True)
         ]
         object.__setattr__(self, "_columns", columns)
@@ -88,19 +89,35 @@ class Converter:
 
         Raises ValueError when one of the columns is given twice.
         """
-        if isinstance(found, _Repeated):
-            twice = [name for name, _, _ in self._columns if name in found.names]
-            if twice:
-                raise ValueError(f"column {twice[0]} is given twice")
         row: Row = {}
         reason: str | None = None
-        for name, kind, conversion in self._columns:
-            value = found.get(name)
-            if value is not None:
-                row[name] = conversion(value)
-                if row[name] is None and reason is None:
+        for name, parts, kind, conversion in self._columns:
+            value, at = _reached(found, name, parts)
+            if value is None:
+                continue
+            row[name] = conversion(value) if at == len(parts) else None
+            if row[name] is None and reason is None:
+                if at == len(parts):
                     reason = wrong_type(name, _shown(value), kind)
+                else:
+                    above = f"{name_of(parts[:at])} = {shorten(_shown(value))}"
+                    reason = f"{wrong_column(name)}none, because {above} has no fields"
         return row, reason
+
+
+def _reached(found: Row, name: str, parts: tuple[str, ...]) -> tuple[Any, int]:
+    """Return the value that a name means, or the value above it that is no object, and the number of its parts.
+
+    ValueError if a part is given twice.
+    """
+    value: Any = found
+    for at, part in enumerate(parts):
+        if not isinstance(value, dict):
+            return value, at
+        if isinstance(value, _Repeated) and part in value.names:
+            raise ValueError(f"column {name} is given twice")
+        value = value.get(part)
+    return value, len(parts)
 
 
 def _conversion(kind: pa.DataType, pinned: pa.DataType) -> Callable[[Any], Any]:
@@ -113,7 +130,55 @@ def _conversion(kind: pa.DataType, pinned: pa.DataType) -> Callable[[Any], Any]:
         return _double
     if pa.types.is_decimal(kind):
         return lambda value: _decimal(value, kind)
+    if pa.types.is_nested(kind):
+        return _nested_conversion(kind, pinned)
     return _text if pinned == pa.string() else _string
+
+
+def _nested_conversion(kind: pa.DataType, pinned: pa.DataType) -> Callable[[Any], Any]:
+    if pa.types.is_list(kind):
+        return _items(_conversion(kind.value_type, pinned.value_type))
+    if pa.types.is_map(kind):
+        return _pairs(_conversion(kind.item_type, pinned.item_type))
+    return _fields({f.name: _conversion(f.type, pinned.field(f.name).type) for f in kind})
+
+
+def _items(conversion: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return the conversion of a list, which is null if one of its values is wrong."""
+
+    def converted(value: Any) -> list[Any] | None:
+        if not isinstance(value, list):
+            return None
+        found = [None if item is None else conversion(item) for item in value]
+        is_wrong = any(new is None and item is not None for new, item in zip(found, value, strict=True))
+        return None if is_wrong else found
+
+    return converted
+
+
+def _pairs(conversion: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return the conversion of an object to a map's pairs, which are null if one of the values is wrong, or a key is given twice."""
+    items = _items(conversion)
+
+    def converted(value: Any) -> list[tuple[str, Any]] | None:
+        found = items([*value.values()]) if isinstance(value, dict) and not isinstance(value, _Repeated) else None
+        return None if found is None else list(zip(value, found, strict=True))
+
+    return converted
+
+
+def _fields(conversions: Mapping[str, Callable[[Any], Any]]) -> Callable[[Any], Any]:
+    """Return the conversion of an object to a struct, which is null if one of its fields is wrong or given twice."""
+
+    def converted(value: Any) -> Row | None:
+        if not isinstance(value, dict) or (isinstance(value, _Repeated) and value.names & conversions.keys()):
+            return None
+        given = {name: value.get(name) for name in conversions}
+        found = {name: None if given[name] is None else conversions[name](given[name]) for name in conversions}
+        is_wrong = any(found[name] is None and given[name] is not None for name in conversions)
+        return None if is_wrong else found
+
+    return converted
 
 
 def _text(value: Any) -> str | None:

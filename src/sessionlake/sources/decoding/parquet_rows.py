@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from sessionlake.column_names import parts_of, roots_of
+from sessionlake.columnar.arrays import combined
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.decoded import (
     MAX_ROWS,
@@ -20,6 +22,7 @@ from sessionlake.sources.decoding.decoded import (
     typed,
     unreadable,
 )
+from sessionlake.sources.decoding.nested import flattened, leaves, type_at
 from sessionlake.sources.decoding.pieces import WHOLE, Piece, closed_to_us
 from sessionlake.sources.decoding.rows import raw_text
 from sessionlake.sources.decoding.safe_cast import TEXTS
@@ -68,10 +71,9 @@ def decode_parquet(
             groups = piece.within(file.num_row_groups)
             sizes = [file.metadata.row_group(group).num_rows for group in range(groups.stop)]
             first = before = sum(sizes[: groups.start])
-            there = set(file.schema_arrow.names)
-            wanted = [name for name in columns.needed if name in there]
+            wanted = [name for name in columns.needed if type_at(file.schema_arrow, name) is not None]
             if columns.whole:
-                more = [field.name for field in file.schema_arrow if is_kept(field.type)]
+                more = (name for name in leaves(file.schema_arrow) if is_kept(type_at(file.schema_arrow, name)))
                 wanted = list(dict.fromkeys((*wanted, *more)))
             if not wanted:
                 yield from _all_null(range(first, sum(sizes)), path, columns)
@@ -91,15 +93,21 @@ def decode_parquet(
 def _opened(source: str | bytes, columns: EventColumns) -> pq.ParquetFile:
     """Open a file. Keys stored as a dictionary are read as a dictionary, which saves laying out and hashing each."""
     file = open_parquet(source)
+    key = columns.lone_key
     try:
-        encoded = columns.lone_key is not None and _has_dictionary(file, columns.lone_key)
+        encoded = key is not None and _has_dictionary(file, key)
     except BaseException:
         file.close()
         raise
-    if not encoded:
+    if key is None or not encoded:
         return file
     with file:
-        return open_parquet(source, read_dictionary=[columns.lone_key], metadata=file.metadata)
+        return open_parquet(source, read_dictionary=[_path(key)], metadata=file.metadata)
+
+
+def _path(name: str) -> str:
+    """Return a column or field as Parquet calls it: one path may be both."""
+    return ".".join(parts_of(name))
 
 
 def _has_dictionary(file: pq.ParquetFile, name: str) -> bool:
@@ -107,8 +115,8 @@ def _has_dictionary(file: pq.ParquetFile, name: str) -> bool:
     file_metadata = file.metadata
     if not file_metadata.num_row_groups or file_metadata.num_rows / file_metadata.num_row_groups < _LARGE_GROUP:
         return False
-    places = [at for at in range(file_metadata.num_columns) if file_metadata.schema.column(at).path == name]
-    if len(places) != 1 or file.schema_arrow.field(name).type not in TEXTS:
+    places = [at for at in range(file_metadata.num_columns) if file_metadata.schema.column(at).path == _path(name)]
+    if len(places) != 1 or type_at(file.schema_arrow, name) not in TEXTS:
         return False
     return any(kind in _DICTIONARIES for kind in file_metadata.row_group(0).column(places[0]).encodings)
 
@@ -116,7 +124,10 @@ def _has_dictionary(file: pq.ParquetFile, name: str) -> bool:
 def _rows_at_once(source: str | bytes, file: pq.ParquetFile, wanted: list[str], groups: range) -> int:
     """Return how many rows to read at once. A long value that a dictionary has once may be every row's."""
     most, schema = MAX_ROWS, file.metadata.schema
-    places = [at for at in range(file.metadata.num_columns) if schema.column(at).path.split(".")[0] in wanted]
+    paths = {_path(name) for name in wanted}
+    within = tuple(f"{path}." for path in paths)
+    every = ((at, schema.column(at).path) for at in range(file.metadata.num_columns))
+    places = [at for at, path in every if path in paths or path.startswith(within)]
     for group in groups:
         group_metadata = file.metadata.row_group(group)
         chunks = [group_metadata.column(at) for at in places]
@@ -125,7 +136,7 @@ def _rows_at_once(source: str | bytes, file: pq.ParquetFile, wanted: list[str], 
             chunk.path_in_schema
             for chunk in chunks
             if chunk.physical_type == "BYTE_ARRAY"
-            and chunk.path_in_schema in wanted
+            and chunk.path_in_schema in paths
             and any(kind in _DICTIONARIES for kind in chunk.encodings)
         ]
         if names:
@@ -138,16 +149,23 @@ def _longest(source: str | bytes, file: pq.ParquetFile, names: list[str], group:
     """Return the bytes of the longest values in the dictionaries of a row group's columns, together."""
     with open_parquet(source, read_dictionary=names, metadata=file.metadata, pre_buffer=False) as encoded:
         first = next(encoded.iter_batches(1, row_groups=[group], columns=names, use_threads=False), None)
-    arrays = [] if first is None else [array for array in first.columns if isinstance(array, pa.DictionaryArray)]
+    if first is None:
+        return 0
+    names = list(dict.fromkeys(first.schema.names))
+    read = pa.table([first.column(first.schema.names.index(name)) for name in names], names=names)
+    every = flattened(read, leaves(read.schema))
+    arrays = [array for array in map(combined, every.columns) if isinstance(array, pa.DictionaryArray)]
     return sum(pc.max(pc.binary_length(array.dictionary)).as_py() or 0 for array in arrays)
 
 
 def _read(file: pq.ParquetFile, wanted: list[str], groups: list[int], most: int) -> Iterator[pa.Table]:
-    for batch in file.iter_batches(most, row_groups=groups, columns=wanted, use_threads=False):
+    columns, roots = [*map(_path, wanted)], roots_of(wanted)
+    for batch in file.iter_batches(most, row_groups=groups, columns=columns, use_threads=False):
         # By position, since a file may have two columns of equal name.
-        arrays = [batch.column(batch.schema.names.index(name)) for name in wanted]
-        _check_indices(arrays)
-        yield pa.table(arrays, names=wanted)
+        arrays = [batch.column(batch.schema.names.index(name)) for name in roots]
+        read = flattened(pa.table(arrays, names=roots), wanted)
+        _check_indices([combined(column) for column in read.columns])
+        yield read
 
 
 def _check_indices(arrays: list[pa.Array]) -> None:

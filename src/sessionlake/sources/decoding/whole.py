@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sessionlake.column_names import parts_of
 from sessionlake.columnar.arrays import Ints
 from sessionlake.errors import SourceError
 from sessionlake.sources.decoding.safe_cast import TEXTS, cast_each, nulls_of, without_dictionary
@@ -46,13 +47,20 @@ def text_rows(table: pa.Table) -> pa.Table:
     ['{"user":"ann","price":"0.1"}']
     """
     texts = {
-        _escaped(pa.array([field.name]))[0].as_py(): _escaped(_texts(field.name, without_dictionary(table[field.name])))
+        _escaped(pa.array([stored_name(field.name)]))[0].as_py(): _escaped(
+            _texts(field.name, without_dictionary(table[field.name]))
+        )
         for field in table.schema
         if is_kept(field.type)
     }
     n = table.num_rows
     record = pa.nulls(n, SCHEMA.field(RECORD).type)
     return pa.Table.from_arrays([pa.repeat(TEXTS_OF_COLUMNS, n), _objects(texts, n), record], schema=SCHEMA)
+
+
+def stored_name(name: str) -> str:
+    """Return how whole rows of columns call a column or field: without backquotes."""
+    return ".".join(parts_of(name))
 
 
 def _objects(texts: Mapping[str, pa.Array], rows: int) -> pa.Array:

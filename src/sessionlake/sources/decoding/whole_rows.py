@@ -8,16 +8,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sessionlake.column_names import name_of
 from sessionlake.columnar.arrays import combined
+from sessionlake.errors import SourceError
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.decoded import typed
 from sessionlake.sources.decoding.json_lines import read_lines
 from sessionlake.sources.decoding.kafka_records import NULL_VALUE
-from sessionlake.sources.decoding.lines import index_values
+from sessionlake.sources.decoding.lines import Lines, index_values
 from sessionlake.sources.decoding.rows import BATCH, Rows, Texts, raw_text
 from sessionlake.sources.decoding.safe_cast import nulls_of
 from sessionlake.sources.decoding.tables import text_of_rows
-from sessionlake.sources.decoding.whole import JSON, KIND, RAW, RECORD, SCHEMA
+from sessionlake.sources.decoding.whole import JSON, KIND, RAW, RECORD, SCHEMA, is_kept, stored_name
 from sessionlake.sources.record_columns import KEY, META, NO_VALUE, OFFSET, PARTITION, TIME
 
 ARCHIVED = "archived"
@@ -99,11 +101,10 @@ class WholeDecoder(BatchesDecoder):
         payload = pa.schema([field for field in columns.schema if field.name not in of_record])
         if NO_VALUE not in columns.needed:
             errors = dict.fromkeys(np.flatnonzero(nulls_of(texts)).tolist(), NULL_VALUE)
-        if kind != JSON:
-            payload = pa.schema([(field.name, pa.string()) for field in payload])
         read = pa.table({"": pa.nulls(len(texts))})
         if len(payload):
-            read, wrong = read_lines(index_values(pc.fill_null(texts, "{}").cast(pa.binary())), payload)
+            lines = index_values(pc.fill_null(texts, "{}").cast(pa.binary()))
+            read, wrong = read_lines(lines, payload) if kind == JSON else _of_texts(lines, payload)
             errors = wrong | errors
         for name, found in of_record.items():
             read = read.append_column(name, found)
@@ -126,6 +127,19 @@ class WholeDecoder(BatchesDecoder):
             for name in self.columns.needed
             if name in META
         }
+
+
+def _of_texts(lines: Lines, payload: pa.Schema) -> tuple[pa.Table, dict[int, str]]:
+    """Return the columns of rows that have a text for each; see `read_lines`. SourceError for a list or map: such rows have none."""
+    lacking = next((field.name for field in payload if not is_kept(field.type)), None)
+    if lacking is not None:
+        raise SourceError(
+            f"pipeline.archive: the archive has no column {lacking!r}, because rows of this source are kept without lists and maps; "
+            "leave the column out, or read the source again"
+        )
+    stored = {name_of([stored_name(name)]): name for name in payload.names}
+    read, errors = read_lines(lines, pa.schema([(name, pa.string()) for name in stored]))
+    return read.rename_columns([stored[name] for name in read.column_names]), errors
 
 
 def _cut(texts: pa.Array) -> pa.Array:

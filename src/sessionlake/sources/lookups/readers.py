@@ -23,7 +23,7 @@ from sessionlake.sources.lookups.making import UNREAD
 from sessionlake.sources.lookups.tables import TableToLookUp, changelog_of_table
 from sessionlake.warehouse.filesystem import as_name
 from sessionlake.warehouse.outside_files import outside_of_snapshot
-from sessionlake.warehouse.spark_columns import column, map_in_arrow
+from sessionlake.warehouse.spark_columns import map_in_arrow, source_column
 from sessionlake.warehouse.tables import Table, Tables, spark_schema
 from sessionlake.warehouse.views import merged_rows, pinned_versions
 
@@ -186,7 +186,9 @@ def _decoding(
 
 
 def _typed(rows: DataFrame, types: Mapping[str, pa.DataType]) -> DataFrame:
-    return rows.select(*(column(f.name).cast(f.dataType) for f in spark_schema(pa.schema(list(types.items())))))
+    return rows.select(
+        *(source_column(f.name).cast(f.dataType).alias(f.name) for f in spark_schema(pa.schema(list(types.items()))))
+    )
 
 
 def _read(table: TableToLookUp, action: Callable[[], DataFrame]) -> DataFrame:

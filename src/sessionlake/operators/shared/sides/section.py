@@ -6,8 +6,9 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field
 
+from sessionlake.column_names import title_of, titles_of
 from sessionlake.config.equal_columns import cast_columns, equal_columns
-from sessionlake.config.fields import Section
+from sessionlake.config.fields import ResultColumns, Section
 from sessionlake.config.lookups import LookupSection
 from sessionlake.config.sections import EventSection, OperatorSection
 from sessionlake.config.source import SourceSection
@@ -22,7 +23,7 @@ class SideSection(Section):
 
     name: str
     """The prefix of its columns' names: `<name>_<column>`, for example `orders_value`."""
-    columns: list[str] = Field(default=[])
+    columns: ResultColumns = Field(default=[])
     """Its columns that results have."""
     source: SourceSection
     event: EventSection
@@ -58,7 +59,7 @@ class SidedSection(OperatorSection):
     @property
     def own_columns(self) -> list[str]:
         """The columns of both sides, as results have them."""
-        return [f"{side.name}_{column}" for side in self.sides.values() for column in side.columns]
+        return [f"{side.name}_{title}" for side in self.sides.values() for title in titles_of(side.columns)]
 
     @property
     def pairs_on(self) -> tuple[tuple[str, str], ...]:
@@ -124,7 +125,7 @@ def check_sides(at: str, reserved: Collection[str], left: SideSection, right: Si
         if side.source.tombstones:
             raise ConfigError(f"{at}.{place}.source.tombstones: remove sessions, and a join has none; remove it")
         for column in side.columns:
-            name = f"{side.name}_{column}".lower()
+            name = f"{side.name}_{title_of(column)}".lower()
             if name in reserved or name in seen:
                 other = "a column of every join" if name in reserved else f"a column of {seen[name]}"
                 raise ConfigError(
