@@ -7,6 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sessionlake.column_names import parts_of, title_of
+from sessionlake.config.config import COLUMN
 from sessionlake.config.names import RESERVED
 from sessionlake.errors import ConfigError
 from sessionlake.operators.sessions.section import SessionSection
@@ -22,7 +24,6 @@ _LIKE_A_TIME = re.compile(r"(?i:time|date|(^|_)(ts|at|on|when|epoch)($|_))|At$")
 _LIKE_AN_ID = re.compile(r"(?i:(^|_)(id|uuid|guid)$)|Id$")
 _LIKE_A_DURATION = re.compile(r"(?i:(^|_)(ms|us|ns|secs?|seconds|millis)$|duration|latency|elapsed)")
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
-_COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _FROM_S, _TO_S = 946_684_800, 4_102_444_800
 """2000 and 2100 as seconds since the epoch: numbers in between, in some unit, may be times."""
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -59,6 +60,8 @@ class Choice:
     """More, which it mentions."""
     nearly_numbers: dict[str, NearlyNumbers]
     """Text columns that would be numbers except for a few values."""
+    left_out: tuple[str, ...] = ()
+    """Lists, which no aggregate suggests itself for."""
 
 
 def choose(sample: Sample, key: str | None = None, time: str | None = None) -> Choice:
@@ -79,7 +82,9 @@ def choose(sample: Sample, key: str | None = None, time: str | None = None) -> C
     keys = [name for name in key_candidates(sample, head) if name not in units]
     key = _column("key", key, sample, keys, KEY_NAMES)
     found_id = _id([name for name in sample.types if name not in (key, time)], head)
-    rest = [name for name in sample.types if name not in (key, time, found_id, *units) and _COLUMN.fullmatch(name)]
+    rest = [
+        name for name in sample.types if name not in (key, time, found_id, *units) and COLUMN.fullmatch(_spoken(name))
+    ]
     nearly = {name: found for name in rest if (found := _nearly_numbers(name, sample))}
     proposed = dict(filter(None, (_aggregate(name, head[name]) for name in rest if name not in nearly)))
     names = list(proposed)
@@ -92,6 +97,7 @@ def choose(sample: Sample, key: str | None = None, time: str | None = None) -> C
         {name: proposed[name] for name in names[:_MOST_AGGREGATES]},
         {name: proposed[name] for name in names[_MOST_AGGREGATES:]},
         nearly,
+        tuple(name for name, kind in sample.types.items() if pa.types.is_nested(kind)),
     )
 
 
@@ -117,12 +123,21 @@ def _column(what: str, given: str | None, sample: Sample, found: object, names: 
         if given not in sample.types:
             raise ConfigError(f"--{what}: no column {given!r}; pass one of {', '.join(sample.types)}")
         return given
-    usual = [name for name in candidates if names.fullmatch(name.lower())]
-    for clear in (candidates, usual, [name for name in usual if _LIKE_AN_ID.search(name)]):
+    usual = [name for name in candidates if any(names.fullmatch(n.lower()) for n in (_spoken(name), title_of(name)))]
+    for clear in (candidates, usual, [name for name in usual if _LIKE_AN_ID.search(_spoken(name))]):
         if len(clear) == 1:
             return str(clear[0])
     listed = ", ".join(usual or candidates) or f"any of {', '.join(sample.types)}"
     raise ConfigError(f"--{what}: which column is the {what} is not clear; pass --{what} with one of: {listed}")
+
+
+def _spoken(name: str) -> str:
+    """Return a name by which a column is judged: the last two fields of a path, with `_` for the dot.
+
+    >>> _spoken("user_id"), _spoken("payload.user.id")
+    ('user_id', 'user_id')
+    """
+    return "_".join(parts_of(name)[-2:])
 
 
 def unit_of(values: pa.ChunkedArray, name: str, *, strict: bool) -> str | None:
@@ -134,7 +149,7 @@ def unit_of(values: pa.ChunkedArray, name: str, *, strict: bool) -> str | None:
     if not len(present):
         return ""
     if pa.types.is_integer(present.type) or pa.types.is_floating(present.type):
-        if strict and not _LIKE_A_TIME.search(name):
+        if strict and not _LIKE_A_TIME.search(_spoken(name)):
             return ""
         numbers = present.to_numpy()
         for unit in TIME_UNITS:
@@ -173,7 +188,7 @@ def _is_key(values: pa.ChunkedArray) -> bool:
 
 def _id(names: list[str], head: pa.Table) -> str | None:
     """Return the column that is called an id and whose values come again the least, if they hardly do."""
-    shares = {name: _distinct_share(head[name]) for name in names if _LIKE_AN_ID.search(name)}
+    shares = {name: _distinct_share(head[name]) for name in names if _LIKE_AN_ID.search(_spoken(name))}
     likely = [name for name, share in shares.items() if share >= _AT_LEAST]
     return max(likely, key=shares.__getitem__, default=None)
 
@@ -208,18 +223,19 @@ def _nearly_numbers(name: str, sample: Sample) -> NearlyNumbers | None:
 def _aggregate(name: str, values: pa.ChunkedArray) -> tuple[str, str] | None:
     """Return a name and a function for a column; None if none suggests itself."""
     kind = values.type
-    if values.null_count == len(values):
+    if values.null_count == len(values) or pa.types.is_nested(kind):
         return None
+    spoken = _spoken(name)
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     if not is_plain(kind):
         # A decimal that is too wide for an aggregate.
-        return None if _LIKE_AN_ID.search(name) else _named(f"{name}_sum", f"sum(cast(`{name}` as double))")
-    if pa.types.is_string(kind) or (number and _LIKE_AN_ID.search(name)):
-        made = (f"{name}_distinct", f"count_distinct({name})")
-    elif number and _LIKE_A_DURATION.search(name):
-        made = (f"{name}_p95", f"percentile({name}, 0.95)")
+        return None if _LIKE_AN_ID.search(spoken) else _named(f"{spoken}_sum", f"sum(cast({name} as double))")
+    if pa.types.is_string(kind) or (number and _LIKE_AN_ID.search(spoken)):
+        made = (f"{spoken}_distinct", f"count_distinct({name})")
+    elif number and _LIKE_A_DURATION.search(spoken):
+        made = (f"{spoken}_p95", f"percentile({name}, 0.95)")
     elif number:
-        made = (f"{name}_sum", f"sum({name})")
+        made = (f"{spoken}_sum", f"sum({name})")
     else:
         return None
     return _named(*made)

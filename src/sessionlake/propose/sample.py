@@ -16,6 +16,7 @@ from sessionlake.propose.tables import numbers_in, read_delta, read_topic
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.decoded import Decoded
 from sessionlake.sources.decoding.files import decode
+from sessionlake.sources.decoding.nested import leaf_types
 from sessionlake.sources.infer import all_columns, infer_types
 
 SLICES = 50
@@ -101,11 +102,12 @@ def _of_files(path: Path, most_bytes: int, given: Format | None, key: str | None
     columns = all_columns(names, found)
     if not columns:
         raise SourceError(_NOTHING)
-    types = {
-        **dict.fromkeys(columns, pa.string()),
-        **infer_types(names, found, columns, identity=frozenset({key} if key else ())),
-    }
-    everything = EventColumns(columns[0], columns[0], None, None, tuple(columns), types)
+    columns_found = {**dict.fromkeys(columns, pa.string()), **infer_types(names, found, columns)}
+    types = leaf_types(columns_found)
+    if key in types:
+        types |= infer_types(names, found, [key], identity=frozenset({key}))
+    first = next(iter(types))
+    everything = EventColumns(first, first, None, None, tuple(types), types)
     batches: list[pa.Table] = []
     size, whole = 0, True
     for file in names:

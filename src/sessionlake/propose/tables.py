@@ -8,10 +8,12 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
+from sessionlake.column_names import names_of
 from sessionlake.errors import SourceError, first_line
 from sessionlake.sources.columns import EventColumns, normal_type
 from sessionlake.sources.decoding.files import decode
-from sessionlake.sources.infer import infer_values, types_of
+from sessionlake.sources.decoding.nested import flattened, leaf_types
+from sessionlake.sources.infer import infer_values, kinds_of, types_of
 from sessionlake.sources.topic_records import TopicReader
 from sessionlake.warehouse.arrow_files import delta_files, delta_rows
 
@@ -47,7 +49,12 @@ def read_delta(path: Path, most_bytes: int) -> tuple[dict[str, pa.DataType], lis
     except (DeltaError, OSError, pa.ArrowException) as error:
         raise SourceError(f"init: {str(path)!r} is no readable Delta table ({first_line(error)})") from error
     parts = [pa.concat_tables(tables) for tables in commits.values()]
-    types = {field.name: _plain(field.type) for part in parts[:1] for field in part.schema}
+    given = {
+        name: type_
+        for part in parts[:1]
+        for name, type_ in zip(names_of(part.column_names), part.schema.types, strict=True)
+    }
+    types = {name: _plain(type_) for name, type_ in leaf_types(given).items()}
     return types, [_typed(part, types) for part in parts], whole
 
 
@@ -79,6 +86,7 @@ def _added(path: Path) -> dict[str, int]:
 
 
 def _typed(rows: pa.Table, types: dict[str, pa.DataType]) -> pa.Table:
+    rows = flattened(rows, types)
     columns = [rows[name] if kind != pa.string() else _text(rows[name]) for name, kind in types.items()]
     return pa.table([c.cast(t) for c, t in zip(columns, types.values(), strict=True)], list(types))
 
@@ -124,8 +132,12 @@ def read_topic(
         raise SourceError(
             f"init: topic {topic!r} has no record whose value is a JSON object; for Avro write the config by hand (docs/kafka.md)"
         )
-    typed = types_of(found, frozenset({key} if key else ()))
-    types = {name: kind or pa.string() for name, kind in typed.items()}
+    typed = types_of(found)
+    types = leaf_types({name: kind or pa.string() for name, kind in typed.items()})
+    if key in types:
+        types |= {
+            name: kind or pa.string() for name, kind in types_of(kinds_of(found, [key]), frozenset({key})).items()
+        }
     first = next(iter(types))
     columns = EventColumns(first, first, None, None, tuple(types), types)
     lines, path = b"\n".join(values), f"{topic}.json"

@@ -1,6 +1,6 @@
 """Columns and fields that are read (rule 460): from the columns that rows have to one column for each name, and back."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
 
 import pyarrow as pa
@@ -39,7 +39,7 @@ def _merged(one: pa.DataType, other: pa.DataType, parts: tuple[str, ...]) -> pa.
     return pa.struct(list(fields.items()))
 
 
-def type_at(schema: pa.Schema, name: str) -> pa.DataType | None:
+def type_at(schema: Iterable[pa.Field], name: str) -> pa.DataType | None:
     """Return the type of a column or field; None if the schema has none.
 
     >>> type_at(pa.schema([("page", pa.struct([("url", pa.string())]))]), "page.url")
@@ -65,6 +65,16 @@ def leaves(schema: Iterable[pa.Field], above: tuple[str, ...] = ()) -> Iterator[
             yield from leaves(field.type, parts)
         else:
             yield name_of(parts)
+
+
+def leaf_types(types: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
+    """Return the types of columns that have no fields, and of the fields in the others.
+
+    >>> leaf_types({"page": pa.struct([("url", pa.string())]), "at": pa.int64()})
+    {'page.url': DataType(string), 'at': DataType(int64)}
+    """
+    schema = [pa.field(parts_of(name)[0], type_) for name, type_ in types.items()]
+    return {name: type_at(schema, name) or pa.null() for name in leaves(schema)}
 
 
 def is_flat(names: Iterable[str]) -> bool:
