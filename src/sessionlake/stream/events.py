@@ -175,8 +175,8 @@ def _refuse_nested(config: Config, types: Mapping[str | None, pa.DataType]) -> N
         if not pa.types.is_struct(type_):
             kind, element = ("map", "['name']") if pa.types.is_map(type_) else ("list", "[0]")
             raise ConfigError(f"{at}: {name!r} is a {kind}; write {name + element!r}")
-        inner = [*leaves(type_)]
-        leaf = next((field for field in inner if field in ("id", "name")), inner[0] if inner else "id")
+        inner = [*leaves(type_), "id"]
+        leaf = "id" if "id" in inner[:-1] else inner[0]
         raise ConfigError(f"{at}: {name!r} has fields; write '{name}.{leaf}'")
 
 
