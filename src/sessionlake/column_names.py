@@ -1,4 +1,4 @@
-"""Names of a source's columns and of the fields in them (docs/rules/expressions.md, rule 460).
+"""Names for a source's columns and their fields (docs/rules/shared.md, rule 460).
 
 A name is a path in Spark's words: `user.id` is the field `id` of the column `user`. A part with a dot, a backquote or a bracket
 stands in backquotes, so that each column and each field has one name.
@@ -25,7 +25,7 @@ def column_name(text: str) -> str:
 
 
 def key_name(text: str) -> str:
-    """Return the name for a path, or for an element of a list or a map, which stays as it is; ValueError for another text.
+    """Return the name for a path, or for a list's or a map's element, which stays as it is; ValueError for another text.
 
     >>> key_name("tags[0]"), key_name("`user`.id")
     ('tags[0]', 'user.id')
@@ -40,7 +40,7 @@ def key_name(text: str) -> str:
 
 
 def is_element(name: str) -> bool:
-    """Say whether a name means an element of a list or a map, which is computed and no column of the source.
+    """Say whether a name means a list's or a map's element, which is computed and no column.
 
     >>> is_element("tags[0]"), is_element("`tags[0]`")
     (True, False)
@@ -75,7 +75,7 @@ def _of_depth(name: str, parts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def name_of(parts: Iterable[str]) -> str:
-    """Return the name of a column, or of a field in it.
+    """Return a column's name, or a field's.
 
     >>> name_of(["user", "id"]), name_of(["user.id"])
     ('user.id', '`user.id`')
@@ -84,7 +84,7 @@ def name_of(parts: Iterable[str]) -> str:
 
 
 def names_of(columns: Iterable[str]) -> list[str]:
-    """Return the names of a source's columns, which may have dots.
+    """Return the names for a source's columns, which may have dots.
 
     >>> names_of(["user", "user.id"])
     ['user', '`user.id`']
@@ -93,7 +93,7 @@ def names_of(columns: Iterable[str]) -> list[str]:
 
 
 def title_of(name: str) -> str:
-    """Return what a result's column is called that has a column's values: the name of the last field.
+    """Return a result's name for a column: that of the last field.
 
     >>> title_of("page.url"), title_of("`page.url`"), title_of("tags[0]")
     ('url', 'page.url', 'tags[0]')

@@ -40,7 +40,7 @@ def _merged(one: pa.DataType, other: pa.DataType, parts: tuple[str, ...]) -> pa.
 
 
 def type_at(schema: Iterable[pa.Field], name: str) -> pa.DataType | None:
-    """Return the type of a column or field; None if the schema has none.
+    """Return a column's or field's type; None if the schema has none.
 
     >>> type_at(pa.schema([("page", pa.struct([("url", pa.string())]))]), "page.url")
     DataType(string)
@@ -68,7 +68,7 @@ def leaves(schema: Iterable[pa.Field], above: tuple[str, ...] = ()) -> Iterator[
 
 
 def leaf_types(types: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
-    """Return the types of columns that have no fields, and of the fields in the others.
+    """Return the types for columns without fields, and for the fields in the others.
 
     >>> leaf_types({"page": pa.struct([("url", pa.string())]), "at": pa.int64()})
     {'page.url': DataType(string), 'at': DataType(int64)}
