@@ -20,22 +20,22 @@ REAL = st.integers(-(10**9), 10**9).map(lambda value: value / 1000) | st.integer
 VALUES = {"text": PLAIN, "whole": WHOLE, "real": REAL, "more": PLAIN, "number": REAL}
 
 
-def rows_of(block: bytes) -> list[dict[str, Any]] | None:
+def rows_of(block: bytes, schema: pa.Schema = SCHEMA) -> list[dict[str, Any]] | None:
     lines, _ = index_lines(block, 0, 1 << 20)
     with patch.object(json_alike, "_CHUNK_LINES", 3):
-        table = read_alike(lines, SCHEMA)
+        table = read_alike(lines, schema)
     return None if table is None else table.to_pylist()
 
 
-def rows_of_parser(block: bytes) -> list[dict[str, Any]]:
+def rows_of_parser(block: bytes, schema: pa.Schema = SCHEMA) -> list[dict[str, Any]]:
     """Read each line by Python's parser; ValueError where one is no object, or a value not of its column's type."""
-    convert, rows = Converter(SCHEMA, SCHEMA), []
+    convert, rows = Converter(schema, schema), []
     lines, _ = index_lines(block, 0, 1 << 20)
     for i in range(len(lines)):
         values, reason = convert(parse_object(lines.content(i)))
         if reason is not None:
             raise ValueError(reason)
-        rows.append({name: values.get(name) for name in SCHEMA.names})
+        rows.append({name: values.get(name) for name in schema.names})
     return rows
 
 
@@ -130,3 +130,48 @@ def test_many_lines_alike_and_one_that_is_not_are_all_read() -> None:
     assert table.slice(1999).to_pylist() == [
         {"text": text, "whole": 1, "real": 0.5, "absent": None} for text in ("a", "b")
     ]
+
+
+NESTED = pa.schema(
+    [("a.text", pa.string()), ("a.b.whole", pa.int64()), ("real", pa.float64()), ("a.absent", pa.int64())]
+)
+ORDERS = st.tuples(st.permutations(["a", "real", "more"]), st.permutations(["text", "b", "more"]), st.booleans())
+
+
+@st.composite
+def nested_blocks(draw: st.DrawFn) -> bytes:
+    top, middle, reverse = draw(ORDERS)
+    separators = draw(st.sampled_from([(",", ":"), (" ,", " :  ")]))
+    texts = []
+    for _ in range(draw(st.integers(1, 6))):
+        inner = {"whole": draw(WHOLE), "number": draw(REAL), "none": {}}
+        b = dict(reversed(inner.items())) if reverse else inner
+        a = {"text": draw(PLAIN), "b": b, "more": {"text": draw(PLAIN)}}
+        row = {"a": {name: a[name] for name in middle}, "real": draw(REAL), "more": draw(PLAIN)}
+        texts.append(json.dumps({name: row[name] for name in top}, ensure_ascii=False, separators=separators))
+    return b"".join(text.encode() + b"\n" for text in texts)
+
+
+@given(nested_blocks())
+def test_nested_lines_of_one_layout_are_read_as_a_parser_does(block: bytes) -> None:
+    if b"e-" not in block:
+        assert rows_of(block, NESTED) == rows_of_parser(block, NESTED)
+
+
+@given(nested_blocks(), st.data(), DAMAGE)
+def test_damaged_nested_lines_are_left_to_the_parser(block: bytes, data: st.DataObject, damage: bytes) -> None:
+    at = data.draw(st.integers(0, len(block)))
+    damaged = block[:at] + damage + block[at + data.draw(st.integers(0, 2)) :]
+    try:
+        damaged.decode()
+    except UnicodeDecodeError:
+        return
+    found = rows_of(damaged, NESTED)
+    assert found is None or found == rows_of_parser(damaged, NESTED)
+
+
+@pytest.mark.parametrize(
+    "line", ['{"a": 1}', '{"a": {"text": {}}}', '{"a": {"b": "x"}}', '{"a": [{"text": "x"}]}', "{}"]
+)
+def test_a_value_above_a_field_is_left_to_the_parser(line: str) -> None:
+    assert rows_of(line.encode(), NESTED) is None

@@ -2,12 +2,14 @@
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from sessionlake.column_names import name_of, parts_of
 from sessionlake.sources.decoding.lines import Lines
 
 _CHUNK_LINES = 16_384
@@ -15,6 +17,8 @@ _CHUNK_LINES = 16_384
 _QUOTE, _ZERO, _MINUS, _POINT, _FIRST_PRINTABLE = b'"0-. '
 _MOST_DIGITS, _EXACT_DIGITS, _LONGEST_TEXT = 18, 15, 256
 _MARGIN = _LONGEST_TEXT
+_OPENING, _COMMA, _CLOSING = (re.compile(rb"\s*" + mark) for mark in (rb"\{", rb",", rb"\}"))
+_NAME = re.compile(rb'\s*"[^"]*"\s*:')
 _PAIR = re.compile(rb'(\s*"[^"]*"\s*:\s*)(?:("[^"]*")|-?\d+(?:\.\d+)?)(?=\s*[,}])')
 
 _TYPES = {pa.string(): (str,), pa.int64(): (int,), pa.float64(): (int, float)}
@@ -60,27 +64,72 @@ def read_alike(lines: Lines, schema: pa.Schema) -> pa.Table | None:
 
 
 def _layout(line: bytes, schema: pa.Schema) -> _Layout:
+    asked = {parts_of(field.name): _TYPES[field.type] for field in schema}
+    above = {parts[:length] for parts in asked for length in range(1, len(parts))}
+    scan = _Scan(line, asked, above)
     try:
-        pairs = json.loads(line, object_pairs_hook=list)
+        scan.walk(json.loads(line, object_pairs_hook=_Pairs), ())
     except (ValueError, RecursionError) as error:
         raise _NotAlikeError from error
-    names = [name for name, _ in pairs]
-    asked = {field.name: _TYPES[field.type] for field in schema}
-    if not pairs or b"\\" in line or len(set(names)) < len(names):
+    if b"\\" in line or not scan.names:
         raise _NotAlikeError
-    before, at, pending = [], 1, line[:1]
-    for name, value in pairs:
-        pair = _PAIR.match(line, at)
-        if pair is None or type(value) not in asked.get(name, (str, int, float)):
+    return _Layout(tuple(scan.before), scan.pending + line[scan.at :], tuple(scan.names), tuple(scan.texts))
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object's names and values."""
+
+
+@dataclass
+class _Scan:
+    """The texts around the values of a line, in the order of the line."""
+
+    line: bytes
+    asked: dict[tuple[str, ...], tuple[type, ...]]
+    """The Python types of the values that are asked for."""
+    above: set[tuple[str, ...]]
+    """The columns and fields with fields that are asked for."""
+    at: int = 0
+    pending: bytes = b""
+    """The text since the last value."""
+    before: list[bytes] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    texts: list[bool] = field(default_factory=list)
+
+    def walk(self, pairs: _Pairs, path: tuple[str, ...]) -> None:
+        """Pass an object, from its brace to its brace."""
+        if len({name for name, _ in pairs}) < len(pairs):
+            raise _NotAlikeError
+        self._pass(_OPENING)
+        for number, (name, value) in enumerate(pairs):
+            if number:
+                self._pass(_COMMA)
+            parts = (*path, name)
+            if isinstance(value, _Pairs) and parts not in self.asked:
+                self._pass(_NAME)
+                self.walk(value, parts)
+            elif parts in self.above:
+                raise _NotAlikeError
+            else:
+                self._value(parts, value)
+        self._pass(_CLOSING)
+
+    def _pass(self, pattern: re.Pattern[bytes]) -> None:
+        found = pattern.match(self.line, self.at)
+        if found is None:
+            raise _NotAlikeError
+        self.pending += found[0]
+        self.at = found.end()
+
+    def _value(self, parts: tuple[str, ...], value: object) -> None:
+        pair = _PAIR.match(self.line, self.at)
+        if pair is None or type(value) not in self.asked.get(parts, (str, int, float)):
             raise _NotAlikeError
         quote = b'"' * (pair[2] is not None)
-        before.append(pending + pair[1] + quote)
-        # After the value come its closing quote and the comma. The search for the next pair begins there.
-        at = pair.end()
-        comma = line.find(b",", at) + 1
-        pending = quote + (line[at:comma] if len(before) < len(pairs) else line[at:])
-        at = comma
-    return _Layout(tuple(before), pending, tuple(names), tuple(type(value) is str for _, value in pairs))
+        self.before.append(self.pending + pair[1] + quote)
+        self.names.append(name_of(parts))
+        self.texts.append(type(value) is str)
+        self.pending, self.at = quote, pair.end()
 
 
 def _read(lines: Lines, layout: _Layout, schema: pa.Schema) -> pa.Table:
