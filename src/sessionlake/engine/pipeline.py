@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from pyspark.sql import DataFrame
+from typing import TYPE_CHECKING, Any
 
 from sessionlake.config.store_engines import StoreEngine
 from sessionlake.engine.operator import Operator
 from sessionlake.engine.outputs import Output
 from sessionlake.warehouse.batch_commit import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 PinsOf = Callable[[Mapping[str, str] | None, Mapping[str, str]], Mapping[str, str]]
 """Returns the versions of further inputs that a batch reads: of the batch's interrupted attempt, or, for None, the newest.
@@ -32,9 +33,9 @@ class Pipeline:
     """The settings that later runs compare theirs with. Every commit has them."""
     under: Callable[[Settings], "Pipeline"]
     """The same pipeline under the settings with which an interrupted attempt of a batch has already appended side rows."""
-    stored_state: Callable[[Operator[Any], dict[str, Any]], DataFrame]
+    stored_state: "Callable[[Operator[Any], dict[str, Any]], DataFrame]"
     """Rows (key, ...) from the tables, that restore shards after the last commit, given the state; may be versions (`columnar.newest`)."""
-    asked_for: Callable[[Operator[Any], dict[str, Any], DataFrame], DataFrame]
+    asked_for: "Callable[[Operator[Any], dict[str, Any], DataFrame], DataFrame]"
     """Rows (key, ...) that answer shards' needs."""
     input_of: Callable[[int], str | None]
     """A fingerprint of a batch's input in the stream's offset log."""

@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from sessionlake.aggregates.layouts import Layout
 from sessionlake.config.load import Config
@@ -20,9 +18,13 @@ from sessionlake.jobs.registry import BY_NAME
 from sessionlake.stopping import runs_as
 from sessionlake.stream.lock import check_checkpoint
 from sessionlake.warehouse import schemas
+from sessionlake.warehouse import spark_functions as F
 from sessionlake.warehouse.batches import changelogs_in, check_history, find_last_batch, last_batch
 from sessionlake.warehouse.delta_log import FENCED, app_id
 from sessionlake.warehouse.tables import Tables, spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 OnStep = Callable[[str], None]
 """A function that receives the job's next step, for people."""
@@ -100,12 +102,12 @@ class JobRun:
         if point is not None:
             failpoints.hit(f"{self.job}_after_{point}")
 
-    def append(self, table: str, rows: DataFrame, step: int = 0) -> None:
+    def append(self, table: str, rows: "DataFrame", step: int = 0) -> None:
         """Append a step's rows unless this run has done so before. Steps of a table count up from 0. A dry run writes nothing."""
         if not self.dry_run:
             self.tables[table].append(rows, self.app_id, step)
 
-    def append_unless_fenced(self, table: str, rows: DataFrame) -> bool:
+    def append_unless_fenced(self, table: str, rows: "DataFrame") -> bool:
         """Append as `append` does; say whether the table has the rows now, or another run has kept this one from appending."""
         try:
             self.append(table, rows)
@@ -115,7 +117,7 @@ class JobRun:
                 raise
         return self.dry_run or self.tables[table].app_version(self.app_id) != FENCED
 
-    def corrections(self, rows: DataFrame, layouts: Sequence[Layout] = (), **fields: Column) -> DataFrame:
+    def corrections(self, rows: "DataFrame", layouts: Sequence[Layout] = (), **fields: "Column") -> "DataFrame":
         """Return the run's rows of the table corrections, see `shaped`; states are of the last of `layouts`, if there are any."""
         ours = {
             "job": F.lit(self.job),
@@ -143,7 +145,7 @@ class JobRun:
 
 
 def start_run(
-    spark: SparkSession,
+    spark: "SparkSession",
     config: Config,
     job: str,
     *,
@@ -218,7 +220,7 @@ def require_known(config: Config, job: str) -> None:
         )
 
 
-def shaped(rows: DataFrame, schema: pa.Schema, **fields: Column) -> DataFrame:
+def shaped(rows: "DataFrame", schema: pa.Schema, **fields: "Column") -> "DataFrame":
     """Return rows as a schema has them: of each column the field given, else the rows' own, else null."""
     return rows.select(
         *(
@@ -228,7 +230,7 @@ def shaped(rows: DataFrame, schema: pa.Schema, **fields: Column) -> DataFrame:
     )
 
 
-def digest(*parts: Column) -> Column:
+def digest(*parts: "Column") -> "Column":
     """Return 32 hexadecimal digits of texts that name a row. Nulls are left out.
 
     SHA-256, because keys and events are chosen by those who send them: two texts of one MD5 can be made.

@@ -8,16 +8,19 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql import Column, SparkSession
-from pyspark.sql.types import StructField, StructType
 
 from sessionlake.config.secrets import keep_hidden, reveal
 from sessionlake.config.source import SourceSection
 from sessionlake.errors import SourceError, UnreachableError, first_line
+from sessionlake.warehouse import spark_names
 from sessionlake.warehouse.tables import spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, SparkSession
+    from pyspark.sql.types import StructField, StructType
 
 _SIGN = re.compile(r"SCHEMA_REGISTRY: (\S+) (\S.*)")
 """A registry's errors: its URLs, and the reason."""
@@ -29,23 +32,23 @@ _NEXT_URL = re.compile(r",\s*(?=https?://)")
 class AvroValues:
     """The values of a source whose format is Avro."""
 
-    def __init__(self, spark: SparkSession, source: SourceSection) -> None:
+    def __init__(self, spark: "SparkSession", source: SourceSection) -> None:
         self._spark, self._source = spark, source
 
-    def columns(self, names: Sequence[str] = ()) -> StructType:
+    def columns(self, names: Sequence[str] = ()) -> "StructType":
         """Return the columns of the file's schema, or of the topics' newest schemas, and the older schemas' columns among `names`.
 
         SourceError if the file has no schema of a record, if the registry does not answer, or if it does not know the subject.
         """
         if self._source.avro_schema is not None:
             return self._of_file(self._source.avro_schema)
-        fields = dict[str, StructField]()
+        fields: dict[str, StructField] = {}
         for subject in self._subjects():
             for field in self._of_subject(subject, names).fields:
                 fields.setdefault(field.name, field)
-        return StructType(list(fields.values()))
+        return spark_names.StructType(list(fields.values()))
 
-    def decoded(self, value: Column, columns: pa.Schema) -> Column:
+    def decoded(self, value: "Column", columns: pa.Schema) -> "Column":
         """Return the struct of `value`, a struct of these columns, and `error`, the reason why a value could not be decoded."""
         kinds, reader = spark_schema(columns), ""
         if self._source.avro_schema is not None:
@@ -53,22 +56,22 @@ class AvroValues:
             if self._source.schema_registry is None:
                 # The workers cast them, as they do for columns of files.
                 there = self._of_file(self._source.avro_schema)
-                kinds = StructType([there[name] for name in columns.names])
+                kinds = spark_names.StructType([there[name] for name in columns.names])
         return self._column(value, kinds.json(), reader)
 
-    def as_json(self, value: Column) -> Column:
+    def as_json(self, value: "Column") -> "Column":
         """Return the struct of `value`, the whole value as the text of JSON, and `error`."""
         return self._column(value, "", "")
 
-    def _column(self, value: Column, columns: str, reader: str) -> Column:
-        return Column(self._jvm.AvroValue.column(value._jc, self._schemas(), columns, reader))
+    def _column(self, value: "Column", columns: str, reader: str) -> "Column":
+        return spark_names.Column(self._jvm.AvroValue.column(value._jc, self._schemas(), columns, reader))
 
     def _schemas(self) -> Any:
         if self._source.schema_registry is None:
             return self._jvm.OneSchema(read_avro_schema(self._source), self._source.confluent_header)
         return self._jvm.Registry(*_revealed(self._source))
 
-    def _of_file(self, path: str) -> StructType:
+    def _of_file(self, path: str) -> "StructType":
         at = f"{self._source.AT}.avro_schema"
         try:
             kind_of_values = json.loads(self._jvm.AvroValue.kind(read_avro_schema(self._source)))
@@ -78,9 +81,9 @@ class AvroValues:
             raise SourceError(f"{at}: {path!r} is no Avro schema ({first_line(error)}); correct the file") from error
         if not isinstance(kind_of_values, dict) or kind_of_values["type"] != "struct":
             raise SourceError(f"{at}: {path!r} is of another type than a record; it must be one")
-        return StructType.fromJson(kind_of_values)
+        return spark_names.StructType.fromJson(kind_of_values)
 
-    def _of_subject(self, subject: str, names: Sequence[str]) -> StructType:
+    def _of_subject(self, subject: str, names: Sequence[str]) -> "StructType":
         try:
             schema_columns = self._schemas().columns(subject, list(names))
         except Exception as error:
@@ -90,7 +93,7 @@ class AvroValues:
                 f"{self._source.AT}.schema_registry: has no subject {subject!r}; write {self._source.AT}.schema_subject, "
                 "the subject of the values' schemas"
             )
-        return StructType.fromJson(json.loads(schema_columns))
+        return spark_names.StructType.fromJson(json.loads(schema_columns))
 
     def _subjects(self) -> list[str]:
         if self._source.schema_subject is not None:

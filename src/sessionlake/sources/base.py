@@ -2,16 +2,18 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from sessionlake.config.source import SourceSection
 from sessionlake.errors import SessionlakeError
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.rows import Decoder
 from sessionlake.warehouse.tables import Tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 SMALL_RECORDS, SMALL_PARTITIONS, SMALL_BYTES = 5_000, 16, 512 << 10
 """Up to this many records of this many partitions, or bytes of files, a batch is small (`Source.is_small`).
@@ -41,7 +43,7 @@ def same(name: str) -> str:
 class PlannedInput(Protocol):
     """The checkpoint's record of the input of planned batches."""
 
-    def rows(self, rows: DataFrame, batch_id: int, offsets: str | None) -> DataFrame:
+    def rows(self, rows: "DataFrame", batch_id: int, offsets: str | None) -> "DataFrame":
         """Return a batch's rows, with the rows that Spark leaves out; `offsets` is the text of the batch's offset file."""
 
     def gone(self, batch_id: int) -> list[str]:
@@ -64,7 +66,7 @@ class Versioned(Protocol):
     def newest(self, last: str | None) -> str:
         """Return the newest version; `last` is the previous batch's version, None before the first."""
 
-    def rows(self, columns: EventColumns, before: str | None, version: str) -> DataFrame:
+    def rows(self, columns: EventColumns, before: str | None, version: str) -> "DataFrame":
         """Return a batch's rows, by the stream's column names: the difference of a version from the one `before` it."""
 
 
@@ -100,7 +102,7 @@ class Source(Protocol):
     def decoder(self, columns: EventColumns) -> Decoder:
         """Return the workers' half."""
 
-    def stream(self, columns: EventColumns, *, everything_at_once: bool = False) -> DataFrame:
+    def stream(self, columns: EventColumns, *, everything_at_once: bool = False) -> "DataFrame":
         """Return the source as a stream, its batches bounded by the config's limits or by nothing."""
 
     def planned(self, tables: Tables, column: Callable[[str], str] = same) -> PlannedInput | None:
@@ -124,7 +126,7 @@ class Source(Protocol):
 
     def replay(
         self, tables: Tables, columns: EventColumns, offsets: Offsets, needed: Collection[int]
-    ) -> DataFrame | None:
+    ) -> "DataFrame | None":
         """Return the rows that the needed batches read, with a column BATCH, for `Decoder.decode_again`; None for none.
 
         Raises JobError if the source can't be read again, SourceError if needed rows are gone.

@@ -5,11 +5,9 @@ Changes of rows are records: each has an offset, which orders the changes of a k
 
 from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import ClassVar, NoReturn
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 
 from sessionlake.errors import JobError, SessionlakeError, SourceError
 from sessionlake.sources.base import Offsets, limits_of
@@ -24,12 +22,16 @@ from sessionlake.sources.record_columns import (
     OFFSET,
     PARTITION,
 )
+from sessionlake.warehouse import spark_functions as F
 from sessionlake.warehouse.changelog import SIGN
 from sessionlake.warehouse.dialects import SPARK
 from sessionlake.warehouse.tables import Tables
 
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
 
-def with_places(rows: DataFrame, version: Column) -> DataFrame:
+
+def with_places(rows: "DataFrame", version: "Column") -> "DataFrame":
     """Return rows with SIGN, and their places in the order of changes; `version` is the whole number of a row's change.
 
     Within a version, added rows come after rows taken back.
@@ -106,7 +108,7 @@ class ChangeFeedSource(DeltaSource):
         """Return the decoder, which takes the rows with their signs."""
         return SignedDecoder(columns, self._config.source.place)
 
-    def stream(self, columns: EventColumns, *, everything_at_once: bool = False) -> DataFrame:
+    def stream(self, columns: EventColumns, *, everything_at_once: bool = False) -> "DataFrame":
         """Return the changes of versions, each version whole; at first all existing rows."""
         self._check_types(columns)
         limits = limits_of(self._config.source, everything_at_once=everything_at_once)

@@ -3,13 +3,9 @@
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from sessionlake.column_names import names_of
 from sessionlake.columnar.column_types import type_name
@@ -20,11 +16,16 @@ from sessionlake.sources.columns import EventColumns, normal_type
 from sessionlake.sources.decoding.nested import leaves, type_at
 from sessionlake.sources.decoding.tables import BLOCK, FILE, WHOLE, TableDecoder
 from sessionlake.sources.decoding.whole import is_kept
+from sessionlake.warehouse import spark_functions as F
+from sessionlake.warehouse import spark_names
 from sessionlake.warehouse.outside_files import outside_of_snapshot, outside_of_version
 from sessionlake.warehouse.own_paths import is_link_out, is_outside
 from sessionlake.warehouse.spark_columns import source_column
 from sessionlake.warehouse.streamed_files import BATCH, are_gone, read_files, streamed_files
 from sessionlake.warehouse.tables import Table, Tables, spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 _GREW = ("DELTA_SCHEMA_CHANGED", "DELTA_STREAMING_SCHEMA_MISMATCH_ON_RESTART")
 """Signs of a query ended by Spark because the table's schema has changed since its begin."""
@@ -36,7 +37,7 @@ class DeltaSource:
     name: ClassVar[str] = "delta"
     one_row_a_file: ClassVar[bool] = False
 
-    def __init__(self, spark: SparkSession, config: Config, number: int = 0) -> None:
+    def __init__(self, spark: "SparkSession", config: Config, number: int = 0) -> None:
         self._spark, self._config, self._number = spark, config, number
 
     def check(self) -> None:
@@ -86,7 +87,7 @@ class DeltaSource:
         """Return the decoder, which takes the rows as they are."""
         return TableDecoder(columns, self._config.source.path)
 
-    def stream(self, columns: EventColumns, *, everything_at_once: bool = False) -> DataFrame:
+    def stream(self, columns: EventColumns, *, everything_at_once: bool = False) -> "DataFrame":
         """Return the rows that versions add; versions that change or remove rows are passed over.
 
         Raises SourceError if the table has no column that is read, or has it in another type.
@@ -119,7 +120,7 @@ class DeltaSource:
 
     def replay(
         self, tables: Tables, columns: EventColumns, offsets: Offsets, needed: Collection[int]
-    ) -> DataFrame | None:
+    ) -> "DataFrame | None":
         """Return the rows of the needed batches' files."""
         table = Table(tables, self._config.source.path)
         files = streamed_files(table, offsets, needed)
@@ -137,12 +138,12 @@ class DeltaSource:
                     f"{type_name(pinned)}; bring the old type back, or give the new values a column of their own"
                 )
 
-    def _needed(self, rows: DataFrame, columns: EventColumns, *others: str | Column) -> DataFrame:
+    def _needed(self, rows: "DataFrame", columns: EventColumns, *others: "str | Column") -> "DataFrame":
         return rows.select(
             *(source_column(f.name).cast(f.dataType).alias(f.name) for f in spark_schema(columns.schema)), *others
         )
 
-    def _whole(self) -> list[Column]:
+    def _whole(self) -> "list[Column]":
         schema = self._schema()
         names = [name for name in leaves(schema) if is_kept(type_at(schema, name))]
         return [F.struct(*(source_column(name).alias(name) for name in names)).alias(WHOLE)]
@@ -150,8 +151,8 @@ class DeltaSource:
     def _schema(self) -> pa.Schema:
         path = self._config.source.path
         try:
-            return to_arrow_schema(self._spark.read.format("delta").load(path).schema)
-        except AnalysisException as error:
+            return spark_names.to_arrow_schema(self._spark.read.format("delta").load(path).schema)
+        except spark_names.AnalysisException as error:
             raise SourceError(
                 f"{self._config.source.AT}.path: {path!r} is no readable Delta table; create it or correct the path"
             ) from error
@@ -166,7 +167,7 @@ class CheckedVersions:
         self._checked: int | None = None
         """The version up to which all are checked, inclusive."""
 
-    def rows(self, rows: DataFrame, batch_id: int, offsets: str | None) -> DataFrame:
+    def rows(self, rows: "DataFrame", batch_id: int, offsets: str | None) -> "DataFrame":
         """Return the rows unchanged; SourceError if the batch's versions name a file outside of the table."""
         now = _offset_of(offsets, self._number)
         if now is not None:

@@ -6,12 +6,9 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config
 from sessionlake.config.sources import Format
@@ -23,8 +20,13 @@ from sessionlake.sources.decoding.json_lines import is_utf8
 from sessionlake.sources.decoding.rows import BATCH
 from sessionlake.sources.infer import InferredTypes, chosen_types, declared_and_inferred, scanned
 from sessionlake.sources.planned_files import PlannedFiles, log_names
+from sessionlake.warehouse import spark_functions as F
+from sessionlake.warehouse import spark_names
 from sessionlake.warehouse.filesystem import Files, as_name, is_pattern
 from sessionlake.warehouse.tables import Tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 _FOREVER = "1000000d"
 _LOOK_EVERY_S, _LOOKING_SHARE = 60, 0.01
@@ -40,7 +42,7 @@ class FileSource:
     name: ClassVar[str] = "files"
     one_row_a_file: ClassVar[bool] = True
 
-    def __init__(self, spark: SparkSession, config: Config, number: int = 0) -> None:
+    def __init__(self, spark: "SparkSession", config: Config, number: int = 0) -> None:
         self._spark, self._config, self._path, self._number = spark, config, config.source.path, number
         self._warned: set[str] = set()
         self._next_look = 0.0
@@ -109,7 +111,7 @@ class FileSource:
         """Return the decoder of the files."""
         return FileDecoder(columns, self._format, self._path, self._config.source.max_line_bytes)
 
-    def stream(self, columns: EventColumns, *, everything_at_once: bool = False) -> DataFrame:
+    def stream(self, columns: EventColumns, *, everything_at_once: bool = False) -> "DataFrame":
         """Return the files' paths, and their content if workers can't open them."""
         del columns
         reader = (
@@ -145,19 +147,19 @@ class FileSource:
 
     def replay(
         self, tables: Tables, columns: EventColumns, offsets: Offsets, needed: Collection[int]
-    ) -> DataFrame | None:
+    ) -> "DataFrame | None":
         """Return the needed batches' files, spread over tasks, with their content if workers can't open them."""
         del columns
         files = self._logged(tables, offsets, needed)
         return None if files is None else self._with_content(files)
 
-    def _with_content(self, files: DataFrame) -> DataFrame:
+    def _with_content(self, files: "DataFrame") -> "DataFrame":
         if is_local(self._path):
             return files.repartition(max(1, min(files.count(), 4 * self._spark.sparkContext.defaultParallelism)))
         paths = [row[0] for row in files.select(PATH).toLocalIterator()]
         try:
             content = self._spark.read.format("binaryFile").load([as_name(path) for path in paths])
-        except AnalysisException as error:
+        except spark_names.AnalysisException as error:
             raise SourceError(f"{self._config.source.AT}.path: {first_line(error)}; {NEEDED}") from error
         return content.select(F.col("path").alias(PATH), CONTENT).join(F.broadcast(files), PATH)
 
@@ -167,7 +169,7 @@ class FileSource:
             raise ConfigError(f"{self._config.source.AT}.format: is missing; write 'json', 'csv' or 'parquet'")
         return self._config.source.file_format
 
-    def _logged(self, tables: Tables, offsets: Offsets, needed: Collection[int]) -> DataFrame | None:
+    def _logged(self, tables: Tables, offsets: Offsets, needed: Collection[int]) -> "DataFrame | None":
         """Return (path, batch_id) of the files in the file source's log, read by the needed batches."""
         pairs: list[tuple[int, int]] = []
         reached = -1
@@ -189,7 +191,7 @@ class FileSource:
         return with_batches.withColumn(PATH, _without_scheme(PATH)) if is_local(self._path) else with_batches
 
 
-def path_for_spark(spark: SparkSession, config: Config) -> str:
+def path_for_spark(spark: "SparkSession", config: Config) -> str:
     """Return the path of a source of files as Spark's readers of files take it.
 
     It is the name of a directory. A path in an object store that has no such name may be a pattern.
@@ -244,5 +246,5 @@ def _printable(path: bytes) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def _without_scheme(column: str) -> Column:
+def _without_scheme(column: str) -> "Column":
     return F.regexp_replace(column, "^file:(//)?", "")

@@ -6,12 +6,9 @@ from collections.abc import Callable, Collection, Sequence
 from collections.abc import Set as AbstractSet
 from functools import reduce
 from operator import or_
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from sessionlake.column_names import names_of, parts_of, roots_of
 from sessionlake.config.load import Config
@@ -28,14 +25,19 @@ from sessionlake.sources.infer import InferredTypes, declared_and_inferred, infe
 from sessionlake.sources.kafka_cluster import Cluster, explained
 from sessionlake.sources.partitions import PARTITIONS, first_partition
 from sessionlake.sources.record_columns import KEY, OP, SOURCE_TIME, meta_of
+from sessionlake.warehouse import spark_functions as F
+from sessionlake.warehouse import spark_names
 from sessionlake.warehouse.tables import Tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 _ENVELOPE = "op string, before string, after string, source string, payload string"
 """JSON within JSON stays a text. With a schema in each record, the envelope is the payload."""
 _TIMES = "ts_ns bigint, ts_us bigint, ts_ms bigint"
 
 
-def unwrapped(value: Column) -> list[Column]:
+def unwrapped(value: "Column") -> "list[Column]":
     """Return a record's row as JSON, in bytes, then the kind of its change, and when the database made it, in microseconds.
 
     The row is the one after the change, for a delete the one before it; null for records that change no row.
@@ -68,7 +70,7 @@ class KafkaSource:
     name: ClassVar[str] = "kafka"
     one_row_a_file: ClassVar[bool] = False
 
-    def __init__(self, spark: SparkSession, config: Config, number: int = 0) -> None:
+    def __init__(self, spark: "SparkSession", config: Config, number: int = 0) -> None:
         self._spark, self._source, self._checkpoint, self._number = spark, config.source, config.checkpoint, number
 
     def check(self) -> None:
@@ -111,7 +113,7 @@ class KafkaSource:
         """Return the decoder of the records."""
         return RecordDecoder(columns, topic_of(self._source))
 
-    def stream(self, columns: EventColumns, *, everything_at_once: bool = False) -> DataFrame:
+    def stream(self, columns: EventColumns, *, everything_at_once: bool = False) -> "DataFrame":
         """Return each record's columns for workers."""
         reader = self._spark.readStream.format("kafka").options(**_options(self._source))
         if not everything_at_once:
@@ -154,7 +156,7 @@ class KafkaSource:
 
     def replay(
         self, tables: Tables, columns: EventColumns, offsets: Offsets, needed: Collection[int]
-    ) -> DataFrame | None:
+    ) -> "DataFrame | None":
         """Raise JobError: records may be gone from a topic without a sign of it."""
         del tables, columns, offsets, needed
         raise JobError(f"{self._source.AT}.kind: 'kafka' can't be read again")
@@ -166,7 +168,7 @@ class KafkaSource:
 
     def _inferred(self, names: list[str], identity: AbstractSet[str]) -> dict[str, pa.DataType]:
         if self._is_typed:
-            schema = to_arrow_schema(AvroValues(self._spark, self._source).columns(roots_of(names)))
+            schema = spark_names.to_arrow_schema(AvroValues(self._spark, self._source).columns(roots_of(names)))
             found: dict[str, pa.DataType | None] = {
                 **{name: normal_type(type_) for name, type_ in zip(names_of(schema.names), schema.types, strict=True)},
                 **{name: normal_type(type_) for name in names if (type_ := type_at(schema, name)) is not None},
@@ -191,7 +193,7 @@ class KafkaSource:
         return kinds
 
 
-def _needed(spark: SparkSession, source: SourceSection, columns: EventColumns) -> list[Column]:
+def _needed(spark: "SparkSession", source: SourceSection, columns: EventColumns) -> "list[Column]":
     # All side by side: after each row Spark looks how large each column is by now, in structs for many times longer.
     own = {"value": _value(source).alias("value"), "partition": _partition(source)}
     fields = [own.get(name, F.col(name)) for name in _FIELDS]
@@ -210,7 +212,7 @@ def _needed(spark: SparkSession, source: SourceSection, columns: EventColumns) -
     return [*fields, *built]
 
 
-def _value(source: SourceSection) -> Column:
+def _value(source: SourceSection) -> "Column":
     """Return a record's value; of JSON without the five bytes before it, if it has them. No JSON begins with a zero."""
     value = F.col("value")
     if source.format != "json" or not source.confluent_header:
@@ -218,7 +220,7 @@ def _value(source: SourceSection) -> Column:
     return F.when(F.substring(value, 1, 1) == F.lit(bytearray(1)), F.substring(value, 6, 1 << 30)).otherwise(value)
 
 
-def _partition(source: SourceSection) -> Column:
+def _partition(source: SourceSection) -> "Column":
     """Return a record's partition; with several topics, a number that no other topic's partition has."""
     if source.topics is None:
         return F.col("partition")
@@ -234,15 +236,15 @@ def topic_of(source: SourceSection) -> Topic:
     return Topic(source.place, source.format == "avro", source.envelope is not None, tuple(source.topics or ()))
 
 
-def _tombstone() -> Column:
+def _tombstone() -> "Column":
     """Return the headers of a tombstone; null if the record has a value, or none of them."""
     header = {name: _header(full).alias(name) for name, full in HEADERS.items()}
     named = reduce(or_, (value.isNotNull() for value in header.values()))
     return F.when(F.col("value").isNull() & named, F.struct(*header.values()))
 
 
-def _header(name: str) -> Column:
-    def is_sought(header: Column) -> Column:
+def _header(name: str) -> "Column":
+    def is_sought(header: "Column") -> "Column":
         return header["key"] == name
 
     return F.get(F.filter("headers", is_sought), F.lit(0))["value"]
@@ -262,7 +264,7 @@ def _options(source: SourceSection) -> dict[str, str]:
     return {**defaults, **reveal_all(f"{source.AT}.options", option_texts(source.options)), **ours}
 
 
-def _sample(spark: SparkSession, source: SourceSection) -> InferredTypes:
+def _sample(spark: "SparkSession", source: SourceSection) -> InferredTypes:
     given = {n: v for n, v in _options(source).items() if not n.lower().startswith(("starting", "ending"))}
     options = {**given, "startingOffsets": "earliest"}
     records = spark.read.format("kafka").options(**options).load()
@@ -281,7 +283,7 @@ def _sample(spark: SparkSession, source: SourceSection) -> InferredTypes:
     return types
 
 
-def _enveloped(spark: SparkSession, source: SourceSection) -> tuple[Column, list[Column]]:
+def _enveloped(spark: "SparkSession", source: SourceSection) -> "tuple[Column, list[Column]]":
     """Return a record's envelope as JSON, and for Avro the reason why there is none."""
     if source.format != "avro":
         return _value(source), []

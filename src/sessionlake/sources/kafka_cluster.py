@@ -4,13 +4,14 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
-
-from py4j.protocol import Py4JJavaError
-from pyspark.sql import DataFrame, SparkSession
+from typing import TYPE_CHECKING, Any
 
 from sessionlake.config.secrets import reveal, reveal_all
 from sessionlake.errors import SourceError, UnreachableError
+from sessionlake.warehouse import spark_names
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 TIMEOUT_MS = 15_000
 _CONNECT_S = 5.0
@@ -77,25 +78,25 @@ class Cluster:
             "start the broker or correct host:port"
         )
 
-    def describe(self, spark: SparkSession, topic: str) -> "Topic":
+    def describe(self, spark: "SparkSession", topic: str) -> "Topic":
         """Return a topic's properties; MissingTopicError if there is no such topic."""
         self.require_reachable()
         jvm: Any = spark._jvm
         with self._admin(jvm) as admin:
             try:
                 described = admin.describeTopics(jvm.java.util.List.of(topic)).allTopicNames().get().get(topic)
-            except Py4JJavaError as error:
+            except spark_names.Py4JJavaError as error:
                 raise self._explained(topic, str(error.java_exception)) from error
             kinds = getattr(jvm, "org.apache.kafka.common.config.ConfigResource$Type")
             resource = jvm.org.apache.kafka.common.config.ConfigResource(kinds.TOPIC, topic)
             try:
                 settings = admin.describeConfigs(jvm.java.util.List.of(resource)).all().get().get(resource)
                 policy = str(settings.get("cleanup.policy").value())
-            except Py4JJavaError:
+            except spark_names.Py4JJavaError:
                 policy = ""
             return Topic(described.topicId().toString(), policy)
 
-    def create(self, spark: SparkSession, topic: str, settings: Mapping[str, str]) -> None:
+    def create(self, spark: "SparkSession", topic: str, settings: Mapping[str, str]) -> None:
         """Create a topic with these settings, and the cluster's own default of partitions and replicas."""
         jvm: Any = spark._jvm
         with self._admin(jvm) as admin:
@@ -106,11 +107,11 @@ class Cluster:
                 configs.put(name, value)
             try:
                 admin.createTopics(jvm.java.util.List.of(new.configs(configs))).all().get()
-            except Py4JJavaError as error:
+            except spark_names.Py4JJavaError as error:
                 if "TopicExistsException" not in str(error.java_exception):
                     raise self._explained(topic, str(error.java_exception)) from error
 
-    def end_offsets(self, spark: SparkSession, topic: str) -> dict[int, int]:
+    def end_offsets(self, spark: "SparkSession", topic: str) -> dict[int, int]:
         """Return by partition the topic's next offset; SourceError if it can't be learnt."""
         jvm: Any = spark._jvm
         with self._admin(jvm) as admin:
@@ -120,11 +121,11 @@ class Cluster:
                 for partition in described.partitions():
                     wanted.put(jvm.org.apache.kafka.common.TopicPartition(topic, partition.partition()), latest)
                 offsets = admin.listOffsets(wanted).all().get()
-            except Py4JJavaError as error:
+            except spark_names.Py4JJavaError as error:
                 raise self._explained(topic, str(error.java_exception)) from error
             return {place.partition(): offsets.get(place).offset() for place in wanted.keySet()}
 
-    def write(self, records: DataFrame, topic: str) -> None:
+    def write(self, records: "DataFrame", topic: str) -> None:
         """Produce records (key, value, and headers and partition if there are); SourceError if Kafka is the cause of a failure."""
         options = {**self.client_options, "kafka.bootstrap.servers": self.servers, "topic": topic}
         try:
@@ -141,7 +142,7 @@ class Cluster:
             settings.put(name, value)
         try:
             admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(settings)
-        except Py4JJavaError as error:
+        except spark_names.Py4JJavaError as error:
             cause = error.java_exception.getCause() or error.java_exception
             raise SourceError(f"{self.section}.options: {cause.getMessage()}; correct the options") from error
         try:

@@ -5,17 +5,19 @@ import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
-
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config
 from sessionlake.errors import PipelineStateError
 from sessionlake.sources.base import same
 from sessionlake.sources.decoding.files import NUMBER, PARTS, PATH, first_link, is_local, local_path
 from sessionlake.sources.decoding.pieces import parts_of
+from sessionlake.warehouse import spark_functions as F
 from sessionlake.warehouse.tables import Tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _AT_ONCE = 16
 _LOG_FILE = re.compile(r"(\d+)(\.compact)?")
@@ -38,7 +40,7 @@ class PlannedFiles:
         self.size: int | None = None
         """The bytes of the files whose rows were asked for last; None if unknown."""
 
-    def rows(self, rows: DataFrame, batch_id: int, offsets: str | None) -> DataFrame:
+    def rows(self, rows: "DataFrame", batch_id: int, offsets: str | None) -> "DataFrame":
         """Return the rows of a batch as they are, or with NUMBER and PARTS.
 
         They are needed in three cases: a planned file is gone, which Spark silently ignores (it has 0 parts); a file is planned

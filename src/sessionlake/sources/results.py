@@ -6,11 +6,9 @@ commits of the reader (`BatchCommit.pins`), so that a batch that is repeated rea
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, NoReturn
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from sessionlake.column_names import roots_of
 from sessionlake.config.load import Config
@@ -22,6 +20,7 @@ from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.tables import PART, SignedDecoder
 from sessionlake.sources.delta import DeltaSource
 from sessionlake.sources.record_columns import CHANGE_PLACES
+from sessionlake.warehouse import spark_functions as F
 from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.changelog import SIGN, changelog_of
 from sessionlake.warehouse.schemas import BATCH_MARKS
@@ -30,13 +29,16 @@ from sessionlake.warehouse.streamed_files import are_gone
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.visible import CHANGED_IN, View, lost, section_at
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
 
 class ResultsSource(DeltaSource):
     """See `Source` for the methods."""
 
     name: ClassVar[str] = "results"
 
-    def __init__(self, spark: SparkSession, config: Config, number: int = 0) -> None:
+    def __init__(self, spark: "SparkSession", config: Config, number: int = 0) -> None:
         super().__init__(spark, config, number)
         self._upstream = config.upstream[config.source.AT]
 
@@ -47,7 +49,7 @@ class ResultsSource(DeltaSource):
         """Return the decoder, which takes the rows with their signs."""
         return SignedDecoder(columns, self._config.source.place)
 
-    def stream(self, columns: EventColumns, *, everything_at_once: bool = False) -> DataFrame:
+    def stream(self, columns: EventColumns, *, everything_at_once: bool = False) -> "DataFrame":
         """Return no rows: a stream that has news whenever the other pipeline commits a batch. AwaitedError if that has no batches yet."""
         del everything_at_once
         self._check_types(columns)
@@ -89,7 +91,7 @@ class ResultsSource(DeltaSource):
     def _tables(self) -> Tables:
         return Tables(self._spark, self._upstream.warehouse, self._upstream.changelog)
 
-    def _in_order(self, rows: DataFrame, columns: EventColumns) -> DataFrame:
+    def _in_order(self, rows: "DataFrame", columns: EventColumns) -> "DataFrame":
         """Return the columns that are read of rows, with their signs; if their order counts, with the part of the order that they are in."""
         return self._needed(rows, columns, SIGN, *([F.spark_partition_id().alias(PART)] if columns.ordered else []))
 
@@ -116,7 +118,7 @@ class Handover:
     tables: Tables
     upstream: Upstream
     config: Config
-    typed: Callable[[DataFrame, EventColumns], DataFrame]
+    typed: "Callable[[DataFrame, EventColumns], DataFrame]"
     """Returns the columns that are read of rows in their types, and their signs."""
 
     def newest(self, last: str | None) -> str:
@@ -129,7 +131,7 @@ class Handover:
             self._check(before)
         return Visible.of(batch, self.upstream.section, before).text()
 
-    def rows(self, columns: EventColumns, before: str | None, version: str) -> DataFrame:
+    def rows(self, columns: EventColumns, before: str | None, version: str) -> "DataFrame":
         """Return the difference of two versions; of the first one all that is seen."""
         source = self.config.source
         section = section_at(self.tables, self.upstream.section, Visible.read(version))

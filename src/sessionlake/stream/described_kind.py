@@ -2,11 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 
 from sessionlake.aggregates import Aggregate
 from sessionlake.config.load import Config
@@ -19,11 +17,15 @@ from sessionlake.stream.kind import State, TableSpec, changelog_output, changelo
 from sessionlake.stream.outputs import same_rows
 from sessionlake.stream.pinned import Pinned
 from sessionlake.warehouse import row_table
+from sessionlake.warehouse import spark_functions as F
 from sessionlake.warehouse.batches import last_batch_id
 from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.row_table import RowTable
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.versions import all_versions
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
 
 
 class DescribedKind:
@@ -100,7 +102,7 @@ class DescribedKind:
             for table in self.described.TABLES
         )
 
-    def stored(self, tables: Tables, operator: Operator[Any], state: State) -> DataFrame:
+    def stored(self, tables: Tables, operator: Operator[Any], state: State) -> "DataFrame":
         """Return the rows as of the last batch, which may have committed to the first table alone."""
         del operator, state
         first, *others = self.described.TABLES
@@ -139,11 +141,11 @@ class DescribedKind:
         return self.spec.fields(table, self._config.aggregates)
 
 
-def _restored(column: row_table.Column) -> Column:
+def _restored(column: row_table.Column) -> "Column":
     return _in_micros(F.col(column.name), column.type).alias(str(column.restored_as))
 
 
-def _in_micros(value: Column, type_: pa.DataType) -> Column:
+def _in_micros(value: "Column", type_: pa.DataType) -> "Column":
     """Return a value with microseconds in the place of times, as `row_table.in_micros` has types."""
     if type_ == row_table.in_micros(type_):
         return value

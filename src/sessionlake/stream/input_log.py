@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config
 from sessionlake.errors import PipelineStateError
 from sessionlake.stream.computed import columns_then, with_columns
 from sessionlake.stream.planned_offsets import clock_of
 from sessionlake.warehouse import schemas
+from sessionlake.warehouse import spark_functions as F
 from sessionlake.warehouse.batches import batches_after, last_batch
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import read_batches

@@ -3,10 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from sessionlake.aggregates import Aggregate
 from sessionlake.config.load import Config
@@ -21,9 +20,12 @@ from sessionlake.warehouse import schemas
 from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.tables import Tables
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 State = dict[str, Any]
 """An operator's small state between batches; JSON values."""
-Lookups = Callable[[Tables, Operator[Any], State, DataFrame], DataFrame]
+Lookups = Callable[[Tables, Operator[Any], State, "DataFrame"], "DataFrame"]
 """Given the tables, the workers' half, the state and the questions of the shards, returns the answers."""
 ClosingWatermark = Callable[[Tables], int | None]
 """Returns a watermark, microseconds; None if there are no rows."""
@@ -138,7 +140,7 @@ class Kind(Protocol):
     def checked(self, operator: Operator[Any], state: State, stats: Mapping[str, int]) -> Sequence[str]:
         """Return warnings about a batch with these numbers, given the state before it; raise an error to refuse the batch."""
 
-    def stored(self, tables: Tables, operator: Operator[Any], state: State) -> DataFrame:
+    def stored(self, tables: Tables, operator: Operator[Any], state: State) -> "DataFrame":
         """Return the rows (key, ...) that restore its shards after the last commit, or all versions of them (`all_versions`)."""
 
     @property

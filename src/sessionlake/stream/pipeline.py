@@ -3,9 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
-
-from pyspark.sql import DataFrame
+from typing import TYPE_CHECKING, Any
 
 from sessionlake.aggregates.beyond import notes_of
 from sessionlake.aggregates.layouts import Layout, Layouts
@@ -28,6 +26,9 @@ from sessionlake.stream.unique.tables import unique_since, with_ids
 from sessionlake.stream.wrapped import inner, store_layout
 from sessionlake.warehouse.batch_commit import BatchCommit, Settings
 from sessionlake.warehouse.tables import Tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 def make_pipeline(
@@ -108,13 +109,13 @@ def operator_of(
     return once(relaid(kind.operator(live), Layouts.of(layouts, kind.aggregates)), kind.inputs, secret)
 
 
-def _stored(tables: Tables, kind: Kind, operator: Operator[Any], state: State) -> DataFrame:
+def _stored(tables: Tables, kind: Kind, operator: Operator[Any], state: State) -> "DataFrame":
     """Return the rows that restore the shards."""
     stored = kind.stored(tables, inner(operator), state)
     return with_ids(tables, kind, operator, state, stored) if isinstance(operator, Unique) else stored
 
 
-def _answers(tables: Tables, kind: Kind, operator: Operator[Any], state: State, asked: DataFrame) -> DataFrame:
+def _answers(tables: Tables, kind: Kind, operator: Operator[Any], state: State, asked: "DataFrame") -> "DataFrame":
     """Return the rows that shards asked for."""
     if kind.lookups is None:
         raise NotImplementedError(f"{kind.changelog.name}: shards ask for rows, and the operator has no lookups")

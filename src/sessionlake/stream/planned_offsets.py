@@ -2,11 +2,12 @@
 
 import hashlib
 import json
-from typing import Any
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Any
 
 from sessionlake.errors import FencedError, PipelineStateError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def fingerprint(offsets: str | None) -> str | None:
@@ -36,7 +37,7 @@ def clock_of(offsets: str | None) -> int:
 class PlannedOffsets:
     """The offsets that a running query has planned, as Spark holds them in memory."""
 
-    def __init__(self, spark: SparkSession, query: str) -> None:
+    def __init__(self, spark: "SparkSession", query: str) -> None:
         self._spark, self._query = spark, query
         self._running: Any = None
 

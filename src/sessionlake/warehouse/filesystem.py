@@ -4,14 +4,15 @@ import re
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
-
-from py4j.protocol import Py4JJavaError
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Any, Self
 
 from sessionlake.config.config import Config
+from sessionlake.warehouse import spark_names
 from sessionlake.warehouse.changelog import Changelog, changelog_of
 from sessionlake.warehouse.delta_log import LogFiles
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _MAGIC = b"PAR1"
 """The last bytes of a Parquet file. A file that ends with them was written completely."""
@@ -34,11 +35,11 @@ class Entry:
 class Files(LogFiles):
     """A warehouse's files (a path or an object-store URI)."""
 
-    def __init__(self, spark: SparkSession, warehouse: str, changelog: Changelog) -> None:
+    def __init__(self, spark: "SparkSession", warehouse: str, changelog: Changelog) -> None:
         self.spark, self.warehouse, self.changelog = spark, warehouse.rstrip("/"), changelog
 
     @classmethod
-    def of(cls, spark: SparkSession, config: Config) -> Self:
+    def of(cls, spark: "SparkSession", config: Config) -> Self:
         """Return a pipeline's files."""
         return cls(spark, config.pipeline.warehouse, changelog_of(config))
 
@@ -72,7 +73,7 @@ class Files(LogFiles):
         fs, path = self.file_system(uri)
         try:
             stream = fs.open(path)
-        except Py4JJavaError:
+        except spark_names.Py4JJavaError:
             if fs.exists(path):
                 raise
             return None
@@ -115,7 +116,7 @@ class Files(LogFiles):
         fs, path = self.file_system(entry.path)
         try:
             stream = fs.open(path)
-        except Py4JJavaError:
+        except spark_names.Py4JJavaError:
             if fs.exists(path):
                 raise
             return True

@@ -6,15 +6,17 @@ import re
 from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Any
-
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from typing import TYPE_CHECKING, Any
 
 from sessionlake.config.paths import is_remote, normal_path
+from sessionlake.warehouse import spark_functions as F
+from sessionlake.warehouse import spark_names
 from sessionlake.warehouse.delta_log import DeltaLog
 from sessionlake.warehouse.own_paths import ABOVE, ABSOLUTE, SCHEME, is_link_out, is_outside
 from sessionlake.warehouse.tables import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 _OWN_PREFIX = r"^[A-Za-z0-9_\-]*.{20}$"
 """The place of a deletion vector in the table: a directory that Delta has chosen at random, then 20 characters of an id."""
@@ -37,7 +39,7 @@ def outside_of_snapshot(table: Table, version: int) -> str | None:
     log = table.delta_log()
     rest = [getattr(log, f"getSnapshotAt$default${i}")() for i in (2, 3, 4)]
     # Not the list in the version's checksum: whoever writes the table writes that, too, and Delta reads others.
-    files = DataFrame(log.getSnapshotAt(version, *rest).allFiles().toDF(), table.spark)
+    files = spark_names.DataFrame(log.getSnapshotAt(version, *rest).allFiles().toDF(), table.spark)
     vector = F.col("deletionVector")
     place = F.when(_is_vector_outside(vector), vector["pathOrInlineDv"]).when(
         _is_path_outside(F.col("path")), F.col("path")
@@ -65,11 +67,11 @@ def _outside(action: Mapping[str, Any], table: str) -> str | None:
     return place if kind == "p" or (kind == "u" and re.search(_OWN_PREFIX, place) is None) else None
 
 
-def _is_path_outside(path: Column) -> Column:
+def _is_path_outside(path: "Column") -> "Column":
     plain = F.coalesce(F.try_url_decode(path), path)
     return F.rlike(path, F.lit(SCHEME)) | F.rlike(plain, F.lit(ABSOLUTE)) | F.rlike(plain, F.lit(ABOVE))
 
 
-def _is_vector_outside(vector: Column) -> Column:
+def _is_vector_outside(vector: "Column") -> "Column":
     kind, place = vector["storageType"], vector["pathOrInlineDv"]
     return F.coalesce((kind == "p") | ((kind == "u") & ~F.rlike(place, F.lit(_OWN_PREFIX))), F.lit(False))

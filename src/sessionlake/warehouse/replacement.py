@@ -7,16 +7,17 @@ import json
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from py4j.protocol import Py4JJavaError
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
-
+from sessionlake.warehouse import spark_functions as F
+from sessionlake.warehouse import spark_names
 from sessionlake.warehouse.delta_log import DeltaLog
 from sessionlake.warehouse.history import user_metadata
 from sessionlake.warehouse.spark_columns import write_times_plainly
 from sessionlake.warehouse.table_files import files_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 _APPENDED = "DELTA_CONCURRENT_APPEND"
 _REBASES = 20
@@ -43,7 +44,7 @@ class Replacement:
     fail, unless an application was asked for.
     """
 
-    def __init__(self, spark: SparkSession, delta_log: Any, commits: DeltaLog) -> None:
+    def __init__(self, spark: "SparkSession", delta_log: Any, commits: DeltaLog) -> None:
         self._spark, self._log, self._commits = spark, delta_log, commits
         jvm: Any = spark._jvm
         self._jvm = jvm
@@ -69,7 +70,7 @@ class Replacement:
         self._look_up(F.element_at(F.split("path", "/"), -1).isin(list(names)))
         return {path: int(file.size()) for path, file in self._known.items() if _name(path) in names}
 
-    def holding(self, condition: Column) -> dict[str, int | None]:
+    def holding(self, condition: "Column") -> dict[str, int | None]:
         """Return the path, as the log names it, of each file for which a condition holds, and its rows: None if the log does not say how many.
 
         The condition is over the columns of `Transactions.files`. Deleted rows don't count.
@@ -77,7 +78,7 @@ class Replacement:
         rows = {str(file.path()): file.numLogicalRecords() for file in self._look_up(condition)}
         return {path: int(count.get()) if count.isDefined() else None for path, count in rows.items()}
 
-    def read(self, paths: Collection[str], *, tracked: bool = False) -> DataFrame:
+    def read(self, paths: Collection[str], *, tracked: bool = False) -> "DataFrame":
         """Return the rows of some of the table's files, named as its log names them, without deleted rows.
 
         With `tracked` they have the columns by which Delta knows a row again, if the table tracks its rows.
@@ -97,9 +98,9 @@ class Replacement:
                 sessions.setActiveSession(before.get())
             else:
                 sessions.clearActiveSession()
-        return DataFrame(frame, self._spark)
+        return spark_names.DataFrame(frame, self._spark)
 
-    def write(self, rows: DataFrame) -> Written:
+    def write(self, rows: "DataFrame") -> Written:
         """Write a file for each of the frame's partitions that has rows."""
         write_times_plainly(rows.sparkSession)
         files = self._transaction.writeFiles(rows._jdf, self._none, True, self._seq([]))
@@ -144,7 +145,7 @@ class Replacement:
         for _ in range(_REBASES):
             try:
                 return int(self._transaction.commit(found, operation))
-            except Py4JJavaError as error:
+            except spark_names.Py4JJavaError as error:
                 if replaced is None or _APPENDED not in str(error) or not self._rebased(replaced):
                     raise
         return int(self._transaction.commit(found, operation))
@@ -170,7 +171,7 @@ class Replacement:
             self._look_up(F.col("path").isin(unknown))
         return [self._known[path] for path in paths if path in self._known]
 
-    def _look_up(self, condition: Column) -> list[Any]:
+    def _look_up(self, condition: "Column") -> list[Any]:
         rows = list(files_of(self._spark, self._transaction.snapshot()).filter(condition._jc).collect())
         self._known |= {str(file.path()): file for file in rows}
         return rows

@@ -1,31 +1,34 @@
 """Columns and times as Spark takes them: the only place where a user's column name becomes a Spark column."""
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from sessionlake.column_names import parts_of
+from sessionlake.warehouse import spark_functions as F
 from sessionlake.warehouse.dialects import SPARK
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 Batches = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 UNNAMABLE = "column {!r} has a character that Delta's writer refuses: a space, a tab, a line break or one of ,;{{}}()=; choose another name for it"
 _UNNAMABLE = frozenset(" ,;{}()\n\t=")
 
 
-def column(name: str) -> Column:
+def column(name: str) -> "Column":
     """Return the column of a name, in which dots and backquotes mean nothing."""
     return F.col(SPARK.named(name))
 
 
-def source_column(name: str) -> Column:
+def source_column(name: str) -> "Column":
     """Return a source's column or field (rule 460)."""
     return F.col(".".join(map(SPARK.named, parts_of(name))))
 
 
-def columns(names: Iterable[str]) -> list[Column]:
+def columns(names: Iterable[str]) -> "list[Column]":
     """Return the columns of some names, in their order."""
     return [column(name) for name in names]
 
@@ -41,7 +44,7 @@ def unnamable(names: Iterable[str]) -> str | None:
     return next((name for name in names if _UNNAMABLE & {*name}), None)
 
 
-def map_in_arrow(rows: DataFrame, run: Batches, schema: StructType | str) -> DataFrame:
+def map_in_arrow(rows: "DataFrame", run: Batches, schema: "StructType | str") -> "DataFrame":
     """Return `rows.mapInArrow(run, schema)`, for columns of any names."""
     if not any(mark in name for name in rows.columns for mark in ".`"):
         return rows.mapInArrow(run, schema)
@@ -61,7 +64,7 @@ _AS_ARROW: Mapping[str, str] = {
 }
 
 
-def write_times_plainly(spark: SparkSession) -> None:
+def write_times_plainly(spark: "SparkSession") -> None:
     """Let a session write times and dates as Arrow does, whatever its settings were, from now on.
 
     The settings stay, because another thread may write in the same session.

@@ -9,15 +9,17 @@ import bisect
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
 from sessionlake.errors import SourceError
+from sessionlake.warehouse import spark_functions as F
+from sessionlake.warehouse import spark_names
 from sessionlake.warehouse.table_files import files_of
 from sessionlake.warehouse.tables import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 BATCH = "batch_id"
 _GONE = (
@@ -84,7 +86,7 @@ def streamed_files(table: Table, offsets: Offsets, needed: Collection[int]) -> l
     return files
 
 
-def read_files(table: Table, files: Sequence[StreamedFile]) -> DataFrame:
+def read_files(table: Table, files: Sequence[StreamedFile]) -> "DataFrame":
     """Return the rows of the files as the table has them, with a column batch_id.
 
     Also of files that were compacted away since, while they are still there.
@@ -92,7 +94,7 @@ def read_files(table: Table, files: Sequence[StreamedFile]) -> DataFrame:
     return with_batches(rows_of_files(table, [file.action for file in files]), files)
 
 
-def rows_of_files(table: Table, actions: Sequence[str]) -> DataFrame:
+def rows_of_files(table: Table, actions: Sequence[str]) -> "DataFrame":
     """Return the rows of files, by their entries in the log, as the table has them."""
     spark, log = table.spark, table.delta_log()
     jvm: Any = spark._jvm
@@ -101,10 +103,10 @@ def rows_of_files(table: Table, actions: Sequence[str]) -> DataFrame:
         files.add(jvm.org.apache.spark.sql.delta.actions.Action.fromJson(action))
     chosen = jvm.scala.jdk.javaapi.CollectionConverters.asScala(files).toSeq()
     none = jvm.scala.Option.empty()
-    return DataFrame(log.createDataFrame(log.update(False, none, none), chosen, False, none), spark)
+    return spark_names.DataFrame(log.createDataFrame(log.update(False, none, none), chosen, False, none), spark)
 
 
-def with_batches(rows: DataFrame, files: Sequence[StreamedFile]) -> DataFrame:
+def with_batches(rows: "DataFrame", files: Sequence[StreamedFile]) -> "DataFrame":
     """Add the batch_id of each row's file; null outside of the given batches."""
     batches = rows.sparkSession.createDataFrame([(f.name, f.batch_id) for f in files], f"_file string, {BATCH} long")
     named = rows.withColumn("_file", F.col("_metadata.file_name"))

@@ -1,11 +1,12 @@
 """The files of a version of a table, as Delta's own objects."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import SparkSession
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
-def files_of(spark: SparkSession, snapshot: Any) -> Any:
+def files_of(spark: "SparkSession", snapshot: Any) -> Any:
     """Return the files of a snapshot as Delta's own dataset of them.
 
     Delta keeps a list of up to 50 files (`spark.databricks.delta.allFilesInCrc.thresholdNumFiles`) in each version's checksum file, which

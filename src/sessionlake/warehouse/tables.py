@@ -5,16 +5,13 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import deltalake
 import pyarrow as pa
-from delta.tables import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructField, StructType
 
 from sessionlake.errors import ConfigError, ContendedError, FencedError
+from sessionlake.warehouse import spark_names
 from sessionlake.warehouse.delta_log import Logs
 from sessionlake.warehouse.dialects import SPARK
 from sessionlake.warehouse.filesystem import Files
@@ -24,24 +21,28 @@ from sessionlake.warehouse.replacement import Replacement
 from sessionlake.warehouse.spark_columns import UNNAMABLE, unnamable, write_times_plainly
 from sessionlake.warehouse.transactions import CONCURRENT, CONFLICT, Transactions
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructField, StructType
+
 _LOCAL = re.compile(r"/[^%\\]*")
 """Local paths that deltalake takes as they are: of a % or a backslash it makes another character."""
 
 
-def spark_schema(schema: pa.Schema) -> StructType:
+def spark_schema(schema: pa.Schema) -> "StructType":
     """Return an Arrow schema as Spark's, comments kept."""
-    fields = from_arrow_schema(schema).fields
+    fields = spark_names.from_arrow_schema(schema).fields
     comments = [(f.metadata or {}).get(b"comment", b"").decode() for f in schema]
-    return StructType(
+    return spark_names.StructType(
         [
-            StructField(f.name, f.dataType, True, {"comment": c} if c else None)
+            spark_names.StructField(f.name, f.dataType, True, {"comment": c} if c else None)
             for f, c in zip(fields, comments, strict=True)
         ]
     )
 
 
 @contextmanager
-def session_settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
+def session_settings(spark: "SparkSession", values: Mapping[str, str]) -> Iterator[None]:
     """Hold settings of a session while the block runs."""
     conf = spark.conf
     before = {name: conf.get(name, None) for name in values}
@@ -57,11 +58,11 @@ def session_settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator
                 conf.set(name, old)
 
 
-def _names(schema: StructType) -> Iterator[str]:
+def _names(schema: "StructType") -> Iterator[str]:
     """Yield the names of columns and of the fields of structs among them."""
     for field in schema:
         yield field.name
-        if isinstance(field.dataType, StructType):
+        if isinstance(field.dataType, spark_names.StructType):
             yield from _names(field.dataType)
 
 
@@ -90,30 +91,32 @@ class Table(Transactions):
         """Add the columns of a schema, or `names` of them, that the existing table lacks. They are null in its rows."""
         wanted = schema.names if names is None else names
 
-        def lacking() -> list[StructField]:
+        def lacking() -> "list[StructField]":
             known = self.read().columns
             return spark_schema(pa.schema([f for f in schema if f.name in wanted and f.name not in known])).fields
 
         self._add(lacking, self.add_columns)
 
-    def add_columns(self, fields: Sequence[StructField]) -> None:
+    def add_columns(self, fields: "Sequence[StructField]") -> None:
         """Add columns, which are null in the rows that are there."""
         self._extend(fields)
 
     def grow_struct(self, field: pa.Field) -> None:
         """Add the fields of a struct column that the table's column lacks. They are null in its rows."""
 
-        def lacking() -> list[StructField]:
+        def lacking() -> "list[StructField]":
             known = self.read().select(f"{SPARK.named(field.name)}.*").columns
             return [f for f in spark_schema(pa.schema(list(field.type))) if f.name not in known]
 
         self._add(lacking, lambda fields: self._extend(fields, field.name))
 
-    def _extend(self, fields: Sequence[StructField], struct: str | None = None) -> None:
+    def _extend(self, fields: "Sequence[StructField]", struct: str | None = None) -> None:
         """Add columns, or fields of a struct column."""
         if not fields:
             return
-        named = StructType([*fields] if struct is None else [StructField(struct, StructType([*fields]))])
+        named = spark_names.StructType(
+            [*fields] if struct is None else [spark_names.StructField(struct, spark_names.StructType([*fields]))]
+        )
         if name := unnamable([*_names(self.read().schema), *_names(named)]):
             if not _LOCAL.fullmatch(self.uri):
                 raise ConfigError(f"{self.uri}: {UNNAMABLE.format(name)}")
@@ -127,7 +130,7 @@ class Table(Transactions):
         )
         self.spark.sql(f"alter table {self.sql_name()} add columns ({columns})")
 
-    def _add(self, lacking: Callable[[], list[StructField]], add: Callable[[list[StructField]], None]) -> None:
+    def _add(self, lacking: "Callable[[], list[StructField]]", add: "Callable[[list[StructField]], None]") -> None:
         """Add what is lacking."""
         while fields := lacking():
             try:
@@ -141,7 +144,7 @@ class Table(Transactions):
 
     def _create_here(
         self,
-        schema: StructType,
+        schema: "StructType",
         comment: str,
         settings: dict[str, str],
     ) -> None:
@@ -155,23 +158,27 @@ class Table(Transactions):
 
     def _create_through_spark(
         self,
-        schema: StructType,
+        schema: "StructType",
         comment: str,
         settings: dict[str, str],
     ) -> None:
         if name := unnamable(_names(schema)):
             raise ConfigError(f"{self.uri}: {UNNAMABLE.format(name)}")
-        builder = DeltaTable.createIfNotExists(self.spark).location(self.uri).comment(comment).addColumns(schema)
+        builder = (
+            spark_names.DeltaTable.createIfNotExists(self.spark).location(self.uri).comment(comment).addColumns(schema)
+        )
         for key, value in settings.items():
             builder = builder.property(key, value)
         builder.execute()
 
-    def read(self, version: int | None = None) -> DataFrame:
+    def read(self, version: int | None = None) -> "DataFrame":
         """Return a table, pinned to a version if one is given."""
         reader = self.spark.read.format("delta")
         return (reader if version is None else reader.option("versionAsOf", version)).load(self.uri)
 
-    def append(self, rows: DataFrame, app_id: str, app_version: int, metadata: Mapping[str, Any] | None = None) -> None:
+    def append(
+        self, rows: "DataFrame", app_id: str, app_version: int, metadata: Mapping[str, Any] | None = None
+    ) -> None:
         """Append rows unless this (app_id, app_version), or a later one, was appended before; then do nothing, silently.
 
         Raises FencedError if another process does the same at this moment.
@@ -190,7 +197,7 @@ class Table(Transactions):
                 "this one stops, keep only one running on this warehouse"
             ) from error
 
-    def overwrite(self, rows: DataFrame, options: Mapping[str, Any]) -> None:
+    def overwrite(self, rows: "DataFrame", options: Mapping[str, Any]) -> None:
         """Replace all rows, and the columns by the given ones; `options` are Delta's, and its properties."""
         write_times_plainly(rows.sparkSession)
         writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")

@@ -8,20 +8,22 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from py4j.protocol import Py4JJavaError
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from sessionlake.errors import FencedError, PipelineStateError
+from sessionlake.warehouse import spark_functions as F
+from sessionlake.warehouse import spark_names
 from sessionlake.warehouse.data_file import DataFile
 from sessionlake.warehouse.delta_log import FENCED, TERM, DeltaLog
 from sessionlake.warehouse.filesystem import Files, write_bytes
 from sessionlake.warehouse.history import user_metadata
 from sessionlake.warehouse.table_files import files_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 CONCURRENT = "DELTA_CONCURRENT_TRANSACTION"
 CONFLICT = re.compile(r"DELTA_CONCURRENT_|DELTA_METADATA_CHANGED|DELTA_PROTOCOL_CHANGED")
@@ -87,7 +89,7 @@ class Transactions(DeltaLog):
         actions = [txn, *({"add": _added(file, now)} for file in files)]
         try:
             return self._commit(transaction, actions, metadata)
-        except Py4JJavaError as error:
+        except spark_names.Py4JJavaError as error:
             if CONCURRENT not in str(error):
                 raise
             # The commit that came in between is in the log by now, and is refused in its own words.
@@ -130,7 +132,7 @@ class Transactions(DeltaLog):
                 actions.append({"txn": {"appId": app_id, "version": FENCED}})
             try:
                 return self._commit(transaction, actions, metadata)
-            except Py4JJavaError as error:
+            except spark_names.Py4JJavaError as error:
                 if not CONFLICT.search(str(error)):
                     raise
 
@@ -277,7 +279,7 @@ class Transactions(DeltaLog):
                 return
             try:
                 transaction.commit(self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(actions).toSeq(), operation)
-            except Py4JJavaError as error:
+            except spark_names.Py4JJavaError as error:
                 if CONCURRENT not in str(error):
                     raise
                 continue
@@ -289,9 +291,9 @@ class Transactions(DeltaLog):
         log = self.delta_log()
         log.checkpoint(log.update(False, none, none), none)
 
-    def files(self, version: int | None = None) -> DataFrame:
+    def files(self, version: int | None = None) -> "DataFrame":
         """Return the files of a version: path, partitionValues, size, stats (JSON), deletionVector; as the log has them."""
-        return DataFrame(files_of(self.spark, self._snapshot(version)).toDF(), self.spark)
+        return spark_names.DataFrame(files_of(self.spark, self._snapshot(version)).toDF(), self.spark)
 
     def id(self) -> str:
         """Return the id that the table got when it was made."""

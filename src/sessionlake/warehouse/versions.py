@@ -6,11 +6,11 @@ versions of a key (`columnar.newest`) does the same for a fraction of that (docs
 
 from collections.abc import Sequence
 from functools import partial, reduce
-
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from operator import and_
+from typing import TYPE_CHECKING
 
 from sessionlake.columnar.newest import LIVE, NAME, OLDEST, VERSION
+from sessionlake.warehouse import spark_functions as F
 from sessionlake.warehouse.changelog import DELETED, WRITTEN, Changelog
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import (
@@ -28,18 +28,21 @@ from sessionlake.warehouse.views import (
     starting,
 )
 
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
 
 def all_versions(
     tables: Tables,
-    columns: Sequence[Column],
+    columns: "Sequence[Column]",
     *,
     of: Changelog | None = None,
     until: int | None = None,
     deleted: bool = False,
-    live: Column | None = None,
+    live: "Column | None" = None,
     narrowed: Narrow = lambda rows: rows,
     pinned: tuple[int, int] | None = None,
-) -> DataFrame:
+) -> "DataFrame":
     """Return columns, one of them `key`, of all versions of a changelog's rows, to be read with `columnar.newest`.
 
     `of`, `until`, `deleted` and `narrowed` are those of `merged_rows`. `live` is a further condition of rows, which the newest version
@@ -57,8 +60,8 @@ def all_versions(
         conditions += [] if deleted else [~F.col(DELETED)]
         conditions += [] if hidden is None else [F.col(DELETED) | (F.unix_micros(WRITTEN) > hidden)]
 
-    def selected(rows: DataFrame, version: Column, *more: Column) -> DataFrame:
-        is_live = F.coalesce(reduce(Column.__and__, [*conditions, *more]), F.lit(False))
+    def selected(rows: "DataFrame", version: "Column", *more: "Column") -> "DataFrame":
+        is_live = F.coalesce(reduce(and_, [*conditions, *more]), F.lit(False))
         names = (F.col(name).alias(f"{NAME}{at}") for at, name in enumerate(of.identity) if name != of.key)
         return narrowed(rows).select(*columns, version.cast("bigint").alias(VERSION), is_live.alias(LIVE), *names)
 
@@ -69,8 +72,8 @@ def all_versions(
 
 
 def versions_since(
-    tables: Tables, columns: Sequence[Column], low_us: int, *, of: Changelog, until: int | None
-) -> DataFrame:
+    tables: Tables, columns: "Sequence[Column]", low_us: int, *, of: Changelog, until: int | None
+) -> "DataFrame":
     """Return `all_versions` of the rows that have a time at `low_us` or after it, and start and end with times."""
     pinned = pinned_versions(tables, None, None, of)
     meeting = meets(of, low_us)
@@ -87,7 +90,8 @@ def _first_start(tables: Tables, of: Changelog, low_us: int, pinned: tuple[int, 
     """
     first, last = bound_us("min", of.start), bound_us("max", of.end)
     files = [tables[name].files(version) for name, version in zip((of.snapshot, of.changes), pinned, strict=True)]
-    bounds = reduce(DataFrame.unionAll, [some.select(first.alias("first"), last.alias("last")) for some in files])
+    first_rows, second_rows = (some.select(first.alias("first"), last.alias("last")) for some in files)
+    bounds = first_rows.unionAll(second_rows)
     known, least = (
         bounds.where(F.col("last").isNull() | (F.col("last") >= low_us))
         .agg(F.coalesce(F.every(F.col("first").isNotNull() & F.col("last").isNotNull()), F.lit(True)), F.min("first"))

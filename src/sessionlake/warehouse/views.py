@@ -2,26 +2,28 @@
 
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession, Window
-from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
-from sessionlake.warehouse import schemas
+from sessionlake.warehouse import schemas, spark_names
+from sessionlake.warehouse import spark_functions as F
 from sessionlake.warehouse.batches import batches_after
 from sessionlake.warehouse.changelog import FOLD, HIDDEN_WRITTEN, Changelog
 from sessionlake.warehouse.dialects import DAY_US, SPARK
 from sessionlake.warehouse.spark_columns import columns
 from sessionlake.warehouse.tables import Tables, spark_schema
 
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
 ERASURES = "sessionlake.erasures"
 """Delta's txnAppId under which the snapshot counts erasures: a fold that read the changelog before one must read again."""
 ARCHIVED_FROM = "sessionlake.archived_from"
 """Delta's txnAppId under which the archive says from which event time on, in microseconds, it is whole; from ever without."""
 CHANGE_COUNT = "_changes"
-Narrow = Callable[[DataFrame], DataFrame]
+Narrow = Callable[["DataFrame"], "DataFrame"]
 """Leaves out rows, by key and start alone: all versions of a row or none."""
 
 
@@ -34,7 +36,7 @@ def merged_rows(
     of: Changelog | None = None,
     until: int | None = None,
     deleted: bool = False,
-) -> DataFrame:
+) -> "DataFrame":
     """Return the latest state of every row: the snapshot's, unless a batch after its fold point has another.
 
     `of` is the changelog, by default the pipeline's own one. `until` is the last batch, inclusive. With `deleted` a keyed
@@ -62,13 +64,13 @@ def merged_rows(
     return tables.spark.sql(text, snapshot=snapshot, changelog=kept)
 
 
-def grown(rows: DataFrame, schema: StructType, *, but: Collection[str]) -> DataFrame:
+def grown(rows: "DataFrame", schema: "StructType", *, but: Collection[str]) -> "DataFrame":
     """Return rows with the columns of a newer version, but for some, that the version which they were read of lacks: they are null."""
     lacking = [field for field in schema if field.name not in (*rows.columns, *but)]
     return rows.withColumns({field.name: F.lit(None).cast(field.dataType) for field in lacking})
 
 
-def _like_snapshot(changes: DataFrame, snapshot: DataFrame, of: Changelog) -> DataFrame:
+def _like_snapshot(changes: "DataFrame", snapshot: "DataFrame", of: Changelog) -> "DataFrame":
     """Return changes with the columns of a newer snapshot, except for columns computed from the others."""
     return grown(changes, snapshot.schema, but=of.stored_sql(SPARK))
 
@@ -99,7 +101,7 @@ def fold_point(tables: Tables, snapshot_version: int | None = None, of: Changelo
     return None if reached is None or reached < 0 else reached
 
 
-def changes(changelog: DataFrame, after: int, until: int | None = None) -> DataFrame:
+def changes(changelog: "DataFrame", after: int, until: int | None = None) -> "DataFrame":
     """Return the changes of rows in batches after a batch, up to and including another, without emitted events."""
     span = F.col("batch_id") > after
     if until is not None:
@@ -107,32 +109,32 @@ def changes(changelog: DataFrame, after: int, until: int | None = None) -> DataF
     return changelog.where(span & (F.col("op") != "emit"))
 
 
-def latest_changes(changes: DataFrame, of: Changelog) -> DataFrame:
+def latest_changes(changes: "DataFrame", of: Changelog) -> "DataFrame":
     """Return the last change of each row in the snapshot's columns, with `op` and the number of changes as CHANGE_COUNT."""
-    session = Window.partitionBy(*of.identity)
+    session = spark_names.Window.partitionBy(*of.identity)
     ranked = changes.withColumn("_rank", F.row_number().over(session.orderBy(F.desc("batch_id"))))
     counted = ranked.withColumn(CHANGE_COUNT, F.count(F.lit(1)).over(session))
     return as_stored(counted.where("_rank = 1").drop("_rank"), of)
 
 
-def as_stored(changes: DataFrame, of: Changelog) -> DataFrame:
+def as_stored(changes: "DataFrame", of: Changelog) -> "DataFrame":
     """Return changes with the columns that only the snapshot has."""
     stored = {name: F.expr(text) for name, text in of.stored_sql(SPARK).items()}
     return changes.withColumns(stored | {of.date: date_of(of)})
 
 
-def date_of(of: Changelog) -> Column:
+def date_of(of: Changelog) -> "Column":
     """Return the part of a change: the date of a start, or the part of a number or key."""
     part = F.expr(of.part_sql(SPARK))
     return part.cast("bigint") if of.numbered_parts else part
 
 
-def whole(of: Changelog, column: str) -> Column:
+def whole(of: Changelog, column: str) -> "Column":
     """Return a row's start or end as a whole number: microseconds, or the number that it is."""
     return F.unix_micros(column) if of.has_times else F.col(column)
 
 
-def utc_date(time: Column) -> Column:
+def utc_date(time: "Column") -> "Column":
     """Return a time's date in UTC, whatever the session's time zone; whole days, so that no rounding moves it."""
     us = F.unix_micros(time)
     return F.date_from_unix_date(((us - F.pmod(us, F.lit(DAY_US))) / DAY_US).cast("int"))
@@ -144,7 +146,7 @@ def row_versions(
     snapshot_version: int | None = None,
     changelog_version: int | None = None,
     of: Changelog | None = None,
-) -> DataFrame:
+) -> "DataFrame":
     """Return the rows that `merged_rows` merges: the snapshot's (op `snapshot`) and the changes after its fold point."""
     of = of or tables.changelog
     snapshot = tables[of.snapshot].read(snapshot_version)
@@ -166,7 +168,7 @@ def rows_meeting(
     changelog_version: int | None = None,
     of: Changelog | None = None,
     until: int | None = None,
-) -> DataFrame:
+) -> "DataFrame":
     """Return the rows, as `merged_rows` does, that have a time in [low_us, high_us]; None for no end."""
     of = of or tables.changelog
     snapshot_version, changelog_version = pinned_versions(tables, snapshot_version, changelog_version, of)
@@ -179,18 +181,18 @@ def rows_meeting(
     return latest(tables, narrowed=partial(starting, of, first, high_us)).where(meeting)
 
 
-def meets(of: Changelog, low_us: int, high_us: int | None = None) -> Column:
+def meets(of: Changelog, low_us: int, high_us: int | None = None) -> "Column":
     """Return the condition of rows that have a time in [low_us, high_us]; None for no end."""
     return (F.col(of.start) <= _time(high_us)) & (F.col(of.end) >= _time(low_us))
 
 
-def first_start(rows: DataFrame, of: Changelog) -> int | None:
+def first_start(rows: "DataFrame", of: Changelog) -> int | None:
     """Return the earliest start of some versions of rows, in microseconds; None if there are none."""
     first: int | None = rows.agg(F.min(F.unix_micros(of.start))).collect()[0][0]
     return first
 
 
-def starting(of: Changelog, first_us: int | None, high_us: int | None, rows: DataFrame) -> DataFrame:
+def starting(of: Changelog, first_us: int | None, high_us: int | None, rows: "DataFrame") -> "DataFrame":
     """Return the rows that start in [first_us, high_us]; None for none, and for no end.
 
     If no version of a row that starts before `first_us` reaches into a range, these need not be read to find the rows that do. The
@@ -201,20 +203,20 @@ def starting(of: Changelog, first_us: int | None, high_us: int | None, rows: Dat
     return rows.where(F.col(of.date) >= utc_date(since)) if of.date in rows.columns else rows
 
 
-def _time(us: int | None) -> Column:
+def _time(us: int | None) -> "Column":
     """Return the time, at most what a column can have; None for the last one."""
     last = schemas.YEAR_9999_US
     return F.timestamp_micros(F.lit(last if us is None else min(max(us, schemas.YEAR_1_US), last)))
 
 
-def bound_us(end: str, column: str) -> Column:
+def bound_us(end: str, column: str) -> "Column":
     """Return, for a file's statistics, the least (`min`) or greatest (`max`) time of a column, in microseconds; null if they lack it."""
     time = F.unix_micros(F.try_to_timestamp(F.get_json_object("stats", f"$.{end}Values.{column}")))
     # Statistics cut times to milliseconds.
     return time + 999 if end == "max" else time
 
 
-def read_batches(tables: Tables) -> DataFrame:
+def read_batches(tables: Tables) -> "DataFrame":
     """Return a row for each committed batch: the table's rows, and newer ones from the changelog's commits."""
     # Pinned: rows saved between this line and the query would appear twice.
     stored = tables[schemas.BATCHES].read(tables[schemas.BATCHES].latest_version())
@@ -228,6 +230,6 @@ def read_batches(tables: Tables) -> DataFrame:
     return stored if not rows else stored.unionByName(batches_frame(tables.spark, rows, schemas.batches(more)))
 
 
-def batches_frame(spark: SparkSession, rows: list[dict[str, Any]], schema: pa.Schema) -> DataFrame:
+def batches_frame(spark: "SparkSession", rows: list[dict[str, Any]], schema: pa.Schema) -> "DataFrame":
     """Return rows of `BatchCommit.row` as the table batches has them."""
     return spark.createDataFrame(pa.Table.from_pylist(rows, schema=schema), spark_schema(schema))

@@ -5,14 +5,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, StructType
+from typing import TYPE_CHECKING
 
 from sessionlake.config.sections import OperatorSection
 from sessionlake.errors import PipelineStateError, SourceError
-from sessionlake.warehouse import schemas
+from sessionlake.warehouse import schemas, spark_names
+from sessionlake.warehouse import spark_functions as F
 from sessionlake.warehouse.changelog import DELETED, SIGN
 from sessionlake.warehouse.seen import Visible
 from sessionlake.warehouse.spark_columns import columns as columns_of
@@ -28,6 +26,10 @@ from sessionlake.warehouse.views import (
     rows_meeting,
     utc_date,
 )
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
 
 CHANGED_IN = "_changed_in"
 """The column of signed rows with the batch that added them or took them back."""
@@ -48,7 +50,7 @@ class View:
     read_at: str = "source.of"
     """The key in the reader's config by which it names the pipeline."""
 
-    def signed(self, before: Visible | None, now: Visible, columns: Sequence[str]) -> DataFrame:
+    def signed(self, before: Visible | None, now: Visible, columns: Sequence[str]) -> "DataFrame":
         """Return rows that add up to `difference`, of which some may cancel: a row may be added, and taken back again.
 
         Each has the batch that changed it as CHANGED_IN, by which the changes of a row are in order.
@@ -86,7 +88,7 @@ class View:
         # The first version, which has no batch, is the table's creation.
         return files_added if table.has(0) else None
 
-    def difference(self, before: Visible | None, now: Visible, columns: Sequence[str]) -> DataFrame:
+    def difference(self, before: Visible | None, now: Visible, columns: Sequence[str]) -> "DataFrame":
         """Return the rows that are added and taken back between two batches: some columns, and SIGN.
 
         A row that is equal in those columns is neither. Without `before` all rows as of `now` are added. PipelineStateError
@@ -107,7 +109,7 @@ class View:
         closed = self._closed(before, now).join(new.select(*identity), identity, "left_anti")
         return changed.unionByName(closed.select(*named, F.lit(1).alias(SIGN)))
 
-    def changes(self, before: Visible, now: Visible) -> DataFrame:
+    def changes(self, before: Visible, now: Visible) -> "DataFrame":
         """Return the changes of the batches after `before` up to `now`, each of them, in the columns of the tables.
 
         PipelineStateError if the tables no longer have them.
@@ -116,13 +118,13 @@ class View:
         files = [file for some in self._tail(before, now) for file in some]
         return self._grown(as_stored(self._of_files(of.changes, files).where("op <> 'emit'"), of))
 
-    def last_changes(self, before: Visible, now: Visible) -> DataFrame:
+    def last_changes(self, before: Visible, now: Visible) -> "DataFrame":
         """Return the last of `changes` of each row, in the columns of the snapshot, with `op`."""
         return self._grown(self._latest(self._tail(before, now)))
 
     def _changed(
-        self, before: Visible, now: Visible, columns: Sequence[str], new: DataFrame, old: DataFrame
-    ) -> DataFrame:
+        self, before: Visible, now: Visible, columns: Sequence[str], new: "DataFrame", old: "DataFrame"
+    ) -> "DataFrame":
         """Return the difference of rows changed by the batches in between; `new` are these batches' rows, `old` the earlier."""
         of = self.tables.changelog
         changed = new.select(*of.identity)
@@ -146,13 +148,13 @@ class View:
         rows = pairs.where(differ).select(F.explode(F.array(*signed)).alias("row"))
         return rows.where("row is not null").select("row.*")
 
-    def _as(self, rows: DataFrame, at: Visible, version: Column, columns: Sequence[str]) -> DataFrame:
+    def _as(self, rows: "DataFrame", at: Visible, version: "Column", columns: Sequence[str]) -> "DataFrame":
         """Return versions of rows: identity, version, and the columns as a struct, null for a hidden row."""
         seen = (F.col("op") != "delete") & self._sees(at)
         values = F.struct(*columns_of(columns))
         return rows.select(*self.tables.changelog.identity, version.alias(_AT), F.when(seen, values).alias(_ROW))
 
-    def _closed(self, before: Visible, now: Visible) -> DataFrame:
+    def _closed(self, before: Visible, now: Visible) -> "DataFrame":
         """Return rows that became final between the batches, also changed ones."""
         if not self.tables.changelog.has_times:
             return self._as_of(now).where(self._sees(now) & ~self._sees(before))
@@ -169,7 +171,7 @@ class View:
         )
         return rows.where(self._sees(now) & ~self._sees(before))
 
-    def _sees(self, at: Visible) -> Column:
+    def _sees(self, at: Visible) -> "Column":
         """Return the condition of a row, as it was as of a batch, that is seen."""
         of = self.tables.changelog
         if not self.final or self.section.facts.never_changes:
@@ -188,28 +190,28 @@ class View:
             raise lost(self.read_at, self.tables) from error
         return [files for files in added_ if files]
 
-    def _latest(self, tail: list[list[str]]) -> DataFrame:
+    def _latest(self, tail: list[list[str]]) -> "DataFrame":
         """Return the last change of each row."""
         of = self.tables.changelog
         rows = self._of_files(of.changes, [file for some in tail for file in some]).where(F.col("op") != "emit")
         # A batch changes a row once.
         return as_stored(rows, of) if len(tail) < 2 else latest_changes(rows, of)
 
-    def _of_files(self, name: str, files: Sequence[str]) -> DataFrame:
+    def _of_files(self, name: str, files: Sequence[str]) -> "DataFrame":
         """Return the rows of a table's files, as its log has them."""
         table = self.tables[name]
         return rows_of_files(table, files) if files else table.read().where(F.lit(False))
 
-    def _as_of(self, at: Visible) -> DataFrame:
+    def _as_of(self, at: Visible) -> "DataFrame":
         """Return all rows as of a batch."""
         merged = partial(merged_rows, self.tables, changelog_version=self._changelog(at), until=at.batch_id)
         return self._grown(merged(snapshot_version=self._snapshot(at)))
 
-    def _nothing(self) -> DataFrame:
+    def _nothing(self) -> "DataFrame":
         """Return no rows, with all columns; without a look at the versions of the tables."""
         return self.tables[self.tables.changelog.snapshot].read().where(F.lit(False))
 
-    def _versions(self, at: Visible, tail: list[list[str]]) -> DataFrame:
+    def _versions(self, at: Visible, tail: list[list[str]]) -> "DataFrame":
         """Return the versions of rows up to a batch, with `op` and `batch_id`: of all rows that the files of `tail` change, and of others."""
         of = self.tables.changelog
         rows = row_versions(self.tables, snapshot_version=self._snapshot(at), changelog_version=self._changelog(at))
@@ -222,7 +224,7 @@ class View:
         since = F.to_timestamp(F.lit(first))
         return rows.where((F.col(of.start) >= since) & (F.col(of.date) >= utc_date(since)))
 
-    def _grown(self, rows: DataFrame) -> DataFrame:
+    def _grown(self, rows: "DataFrame") -> "DataFrame":
         """Return rows with the columns that the tables got later than the version which they were read of; these are null."""
         snapshot = self.tables[self.tables.changelog.snapshot].read()
         return grown(rows, snapshot.schema, but=self.tables.changelog.hidden)
@@ -269,9 +271,9 @@ def lost(read_at: str, tables: Tables) -> PipelineStateError:
     )
 
 
-def _with_doubles(row: DataType) -> list[str]:
+def _with_doubles(row: "DataType") -> list[str]:
     """Return the columns of a row that have doubles, whose two zeros are equal and not the same."""
-    fields = row.fields if isinstance(row, StructType) else ()
+    fields = row.fields if isinstance(row, spark_names.StructType) else ()
     return [field.name for field in fields if re.search("double|float", field.dataType.simpleString())]
 
 

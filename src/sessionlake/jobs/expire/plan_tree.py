@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from py4j.java_gateway import is_instance_of
-from pyspark.sql import DataFrame
+from sessionlake.warehouse import spark_names
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 CATALYST = "org.apache.spark.sql.catalyst"
 
@@ -13,9 +15,9 @@ CATALYST = "org.apache.spark.sql.catalyst"
 class PlanTree:
     """An analyzed plan: its nodes, and their expressions with the plans of subqueries."""
 
-    def __init__(self, frame: DataFrame) -> None:
+    def __init__(self, frame: "DataFrame") -> None:
         self.root: Any = frame._jdf.queryExecution().analyzed()  # noqa: SLF001
-        self._is_a = partial(is_instance_of, frame.sparkSession.sparkContext._gateway)  # noqa: SLF001
+        self._is_a = partial(spark_names.is_instance_of, frame.sparkSession.sparkContext._gateway)  # noqa: SLF001
 
     def expressions(self, plan: Any = None) -> Iterator[Any]:
         """Yield all expressions of a plan (the whole one by default), of its children, and of the subqueries in them."""

@@ -2,17 +2,20 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
 from sqlglot.dialects import Spark
 from sqlglot.errors import TokenError
 
 from sessionlake.errors import JobError, NotNeededError, first_line
 from sessionlake.jobs.expire.plan_tree import PlanTree, scala_items
 from sessionlake.jobs.expire.sql_scope import check_scope, without_files
+from sessionlake.warehouse import spark_names
 from sessionlake.warehouse.changelog import Changelog
+
+if TYPE_CHECKING:
+    from pyspark.errors import PySparkException
+    from pyspark.sql import DataFrame
 
 _CLOCKS = ("CurrentTimestamp", "Now", "CurrentDate", "CurrentTime", "LocalTimestamp", "CurrentBatchTimestamp")
 _TIMES = ("date", "timestamp", "timestamp_ltz", "timestamp_ntz")
@@ -31,7 +34,7 @@ class Rule:
                 "expire: no rule says what expires; write ttl = '90 days' or where = '<SQL>' into [expire], or pass --ttl or --where"
             )
 
-    def matching(self, rows: DataFrame, now_us: int, tables: Collection[str], of: Changelog) -> DataFrame:
+    def matching(self, rows: "DataFrame", now_us: int, tables: Collection[str], of: Changelog) -> "DataFrame":
         """Return the rows that expire at a moment. In the SQL a row is called `session`, `window`, `join` or `table`, as its changelog. JobError in one line.
 
         Besides the row, the SQL may read only the temporary views named in `tables`. Its author may be anyone who can
@@ -45,7 +48,7 @@ class Rule:
         try:
             with without_files(rows.sparkSession):
                 chosen = rows.alias(of.name).where(f"{where} or {older}" if older else where)
-        except PySparkException as error:
+        except spark_names.PySparkException as error:
             raise wrong_sql(error) from error
         tree = PlanTree(chosen)
         check_scope(tree, PlanTree(rows), tables)
@@ -83,7 +86,7 @@ def frozen(sql: str, now_us: int, setting: str = "where") -> str:
     return "".join(pieces) + sql[done:]
 
 
-def wrong_sql(error: PySparkException) -> JobError:
+def wrong_sql(error: "PySparkException") -> JobError:
     """Return Spark's error about the SQL, or about running it, in one line."""
     return JobError(f"where: {first_line(error)}; correct the SQL")
 

@@ -2,13 +2,14 @@
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from typing import Any
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Any
 
 from sessionlake.errors import JobError
 from sessionlake.jobs.expire.allowed import ALLOWED
 from sessionlake.jobs.expire.plan_tree import CATALYST, PlanTree, scala_items
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _FILES = "spark.sql.runSQLOnFiles"
 _OF_NO_SOURCE = ("OneRowRelation", "LocalRelation", "CTERelationRef")
@@ -19,7 +20,7 @@ _OWN = (f"{CATALYST}.", "org.apache.spark.unsafe.", "java.lang.Math")
 
 
 @contextmanager
-def without_files(spark: SparkSession) -> Iterator[None]:
+def without_files(spark: "SparkSession") -> Iterator[None]:
     """Let SQL name no files, as in text.`/path`: Spark would open them as soon as it analyzes the SQL, and quote them in errors."""
     before = spark.conf.get(_FILES)
     spark.conf.set(_FILES, "false")

@@ -1,11 +1,9 @@
 """Windows and sessions by count as everything above the engine sees them: their tables, and how their state is read back."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator
@@ -23,11 +21,15 @@ from sessionlake.stream.event_kind import EventKind
 from sessionlake.stream.kind import State, TableSpec, changelog_output, changelog_table
 from sessionlake.stream.pinned import Pinned
 from sessionlake.warehouse import schemas
+from sessionlake.warehouse import spark_functions as F
 from sessionlake.warehouse.batches import last_batch_id
 from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.versions import all_versions
 from sessionlake.warehouse.views import merged_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 class CountedWindows(EventKind[CountSpec]):
@@ -72,7 +74,7 @@ class CountedWindows(EventKind[CountSpec]):
             changelog_output(WINDOWS, tables, found[WINDOWS]),
         )
 
-    def stored(self, tables: Tables, operator: Operator[Any], state: State) -> DataFrame:
+    def stored(self, tables: Tables, operator: Operator[Any], state: State) -> "DataFrame":
         """Return the slices. A shard recognises forgotten ones by their times."""
         del operator, state
         columns = [
@@ -84,7 +86,7 @@ class CountedWindows(EventKind[CountSpec]):
         ]
         return all_versions(tables, columns, of=SLICES, until=last_batch_id(tables, WINDOWS))
 
-    def lookups(self, tables: Tables, operator: Operator[Any], state: State, asked: DataFrame) -> DataFrame:
+    def lookups(self, tables: Tables, operator: Operator[Any], state: State, asked: "DataFrame") -> "DataFrame":
         """Return the rows that tombstones name, as they were sent last, but those of windows that are not full.
 
         A tombstone of `forget` (`any`) names each window of its key that was sent.

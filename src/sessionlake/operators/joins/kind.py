@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 from functools import partial, reduce
-from typing import Any, ClassVar, cast
+from operator import or_
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 
 from sessionlake.columnar.arrays import Ints
 from sessionlake.config.load import Config
@@ -45,10 +44,14 @@ from sessionlake.stream.outputs import same_rows
 from sessionlake.stream.pinned import Pinned
 from sessionlake.stream.watermark import NO_WATERMARK
 from sessionlake.warehouse import schemas
+from sessionlake.warehouse import spark_functions as F
 from sessionlake.warehouse.batches import last_batch_id
 from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.dialects import DAY_US
 from sessionlake.warehouse.tables import Tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
 
 _NUMBER = (1 << NUMBER_BITS) - 1
 _CENTURY_US = 36_525 * DAY_US
@@ -106,7 +109,7 @@ class Joins(SidedKind):
             changelog_output(JOINS, tables, pairs, rows=identified_pairs),
         )
 
-    def stored(self, tables: Tables, operator: Operator[Any], state: State) -> DataFrame:
+    def stored(self, tables: Tables, operator: Operator[Any], state: State) -> "DataFrame":
         """Return the messages that may still be joined, of committed batches."""
         spec = cast("Joiner", operator).spec
         until = last_batch_id(tables, JOINS)
@@ -115,8 +118,8 @@ class Joins(SidedKind):
         place = time_us if spec.by_time else F.col(POSITION).bitwiseAND(_NUMBER)
         at = JoinProgress.of(state)
 
-        def from_on(places: Mapping[str, int]) -> Column:
-            return reduce(Column.__or__, ((F.col(SIDE) == name) & (place >= places[name]) for name in SIDES))
+        def from_on(places: Mapping[str, int]) -> "Column":
+            return reduce(or_, ((F.col(SIDE) == name) & (place >= places[name]) for name in SIDES))
 
         since = F.when(F.col("is_late"), at.waiting_since(1)).otherwise(at.waiting_since(0))
         read = messages.where(from_on({name: at.restored_from(spec, name) for name in SIDES}))
@@ -198,7 +201,7 @@ class Joins(SidedKind):
         return emission.due_us(self.spec.emit, state)
 
 
-def _event_time_us() -> Column:
+def _event_time_us() -> "Column":
     return F.unix_micros("event_time")
 
 

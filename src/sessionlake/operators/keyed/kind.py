@@ -2,10 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, cast
-
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from sessionlake.aggregates.codec import STATE_LAYOUT
 from sessionlake.config.load import Config
@@ -31,10 +28,14 @@ from sessionlake.stream.kind import ALLOW_EXPIRY, State, TableSpec, changelog_ou
 from sessionlake.stream.outputs import same_rows
 from sessionlake.stream.pinned import Pinned
 from sessionlake.stream.watermark import NO_WATERMARK
+from sessionlake.warehouse import spark_functions as F
 from sessionlake.warehouse.changelog import DELETED, WRITTEN, Changelog
 from sessionlake.warehouse.spark_columns import column
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.versions import all_versions
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 class KeyedTable(EventKind[KeyedSpec]):
@@ -82,7 +83,7 @@ class KeyedTable(EventKind[KeyedSpec]):
         ttl = cast("TableKeeper", operator).spec.ttl
         return () if ttl is None else ttl.checked(state, stats)
 
-    def stored(self, tables: Tables, operator: Operator[Any], state: State) -> DataFrame:
+    def stored(self, tables: Tables, operator: Operator[Any], state: State) -> "DataFrame":
         """Return the rows, and the deletions that something can still meet."""
         spec = cast("TableKeeper", operator).spec
         time_us = F.unix_micros(EVENT_TIME)

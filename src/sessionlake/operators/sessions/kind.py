@@ -3,10 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, replace
 from functools import partial
-from typing import Any, ClassVar, cast
-
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from sessionlake.columnar.arrays import Ints
 from sessionlake.columnar.records import UNTIL
@@ -33,12 +30,16 @@ from sessionlake.stream.kind import ALLOW_EXPIRY, State, TableSpec, changelog_ou
 from sessionlake.stream.outputs import same_rows
 from sessionlake.stream.pinned import Pinned
 from sessionlake.warehouse import schemas
+from sessionlake.warehouse import spark_functions as F
 from sessionlake.warehouse.batches import last_batch_id
 from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.schemas import OPEN_UNTIL
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.versions import versions_since
 from sessionlake.warehouse.views import merged_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
 
 
 class Sessions(EventKind[SessionizerSpec]):
@@ -112,13 +113,13 @@ class Sessions(EventKind[SessionizerSpec]):
         ttl = cast("Sessionizer", operator).spec.ttl
         return () if ttl is None else ttl.checked(state, stats)
 
-    def stored(self, tables: Tables, operator: Operator[Any], state: State) -> DataFrame:
+    def stored(self, tables: Tables, operator: Operator[Any], state: State) -> "DataFrame":
         """Return the warm sessions."""
         of, until = self.changelogs[0], self._until(tables)
         columns = _engine_columns(tables[of.snapshot].read(), of)
         return versions_since(tables, columns, _bounds(operator, state).oldest_end_us, of=of, until=until)
 
-    def lookups(self, tables: Tables, operator: Operator[Any], state: State, asked: DataFrame) -> DataFrame:
+    def lookups(self, tables: Tables, operator: Operator[Any], state: State, asked: "DataFrame") -> "DataFrame":
         """Return the cold sessions that shards need."""
         of = self.changelogs[0]
         keys = F.broadcast(asked.select(F.col("key").alias(of.key)).distinct())
@@ -184,12 +185,12 @@ class Sessions(EventKind[SessionizerSpec]):
         return int(latest[0]) + section.to_close_us + 1
 
 
-def engine_rows(sessions: DataFrame, of: Changelog) -> DataFrame:
+def engine_rows(sessions: "DataFrame", of: Changelog) -> "DataFrame":
     """Return rows of a changelog as shards take sessions: key, start_us, end_us, event_count, revision, state, and until_us if it is kept."""
     return sessions.select(*_engine_columns(sessions, of))
 
 
-def _engine_columns(sessions: DataFrame, of: Changelog) -> list[Column]:
+def _engine_columns(sessions: "DataFrame", of: Changelog) -> "list[Column]":
     until = [F.unix_micros(OPEN_UNTIL).alias(UNTIL)] if OPEN_UNTIL in sessions.columns else []
     return [
         F.col(of.key).alias("key"),
@@ -204,7 +205,7 @@ def _bounds(operator: Operator[Any], state: State) -> Bounds:
     return cast("Sessionizer", operator).spec.bounds(state)
 
 
-def _event_time_us() -> Column:
+def _event_time_us() -> "Column":
     return F.unix_micros("event_time")
 
 

@@ -2,11 +2,9 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator
@@ -33,11 +31,15 @@ from sessionlake.stream.event_kind import EventKind
 from sessionlake.stream.kind import State, TableSpec, changelog_output, changelog_table
 from sessionlake.stream.pinned import Pinned
 from sessionlake.warehouse import schemas
+from sessionlake.warehouse import spark_functions as F
 from sessionlake.warehouse.batches import last_batch_id
 from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.versions import all_versions
 from sessionlake.warehouse.views import merged_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
 
 
 class Windows(EventKind[WindowSpec]):
@@ -79,7 +81,7 @@ class Windows(EventKind[WindowSpec]):
         slices = (changelog_output(of, tables, schema, STATE) for of, schema in found.items())
         return (*slices, windows)
 
-    def stored(self, tables: Tables, operator: Operator[Any], state: State) -> DataFrame:
+    def stored(self, tables: Tables, operator: Operator[Any], state: State) -> "DataFrame":
         """Return the slices that are not below the horizon."""
         spec = cast("Windower", operator).spec
         of = self.changelogs[0]
@@ -95,7 +97,7 @@ class Windows(EventKind[WindowSpec]):
         until = last_batch_id(tables, WINDOWS)
         return all_versions(tables, columns, of=of, until=until, narrowed=lambda rows: rows.where(kept))
 
-    def lookups(self, tables: Tables, operator: Operator[Any], state: State, asked: DataFrame) -> DataFrame:
+    def lookups(self, tables: Tables, operator: Operator[Any], state: State, asked: "DataFrame") -> "DataFrame":
         """Return the rows that tombstones name, as they were sent last (`control.ASKED_SCHEMA`)."""
         del operator, state
         last = 1 if self.spec.is_sliding else 0
@@ -150,7 +152,7 @@ class Windows(EventKind[WindowSpec]):
         # One more: sliding windows have one that begins right after an event.
         return int(latest[0]) + 1 + self.spec.windows.span_us + self.spec.grace_us
 
-    def _slice_start_us(self) -> Column:
+    def _slice_start_us(self) -> "Column":
         windows, time = self.spec.windows, F.unix_micros("event_time")
         if not isinstance(windows, Grid):
             return time

@@ -1,10 +1,9 @@
 """The tables of identities and of duplicates, and how a store gets its identities back."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from sessionlake.engine.outputs import Output
 from sessionlake.errors import PipelineStateError
@@ -15,10 +14,14 @@ from sessionlake.stream.unique.events import ID_HASH, id_hashes
 from sessionlake.stream.unique.operator import DUPLICATES, ID_TIME, IDS, Unique
 from sessionlake.stream.watermark import watermark_of
 from sessionlake.warehouse import schemas
+from sessionlake.warehouse import spark_functions as F
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.spark_columns import map_in_arrow
 from sessionlake.warehouse.tables import Tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _COMMENTS: Mapping[str, str] = {
     schemas.EVENT_IDS: "Identities of the events that were taken: accepted or late",
@@ -65,7 +68,7 @@ def require_ids(tables: Tables, kind: Kind) -> None:
         )
 
 
-def with_ids(tables: Tables, kind: Kind, unique: Unique, state: State, stored: DataFrame) -> DataFrame:
+def with_ids(tables: Tables, kind: Kind, unique: Unique, state: State, stored: "DataFrame") -> "DataFrame":
     """Return the rows to restore an operator's shards, with the identities still asked for, of committed batches."""
     last = find_last_batch(tables)
     until = -1 if last is None else last.batch_id
@@ -83,7 +86,7 @@ def unique_since(inputs: Mapping[str, EventSpec], last: BatchCommit | None) -> d
     return {name: known.get(name, following) for name, spec in inputs.items() if spec.unique_us is not None}
 
 
-def _archived(tables: Tables, kind: Kind, since: Mapping[str, int], secret: str) -> Iterator[DataFrame]:
+def _archived(tables: Tables, kind: Kind, since: Mapping[str, int], secret: str) -> "Iterator[DataFrame]":
     """Yield by input the archive's identities of batches without `unique_for`; identities of events without an id are never asked for."""
     archive = tables[schemas.EVENTS]
     if not any(since.values()) or not archive.exists():
@@ -96,7 +99,7 @@ def _archived(tables: Tables, kind: Kind, since: Mapping[str, int], secret: str)
             yield hashed(rows, number, secret)
 
 
-def hashed(rows: DataFrame, number: int, secret: str) -> DataFrame:
+def hashed(rows: "DataFrame", number: int, secret: str) -> "DataFrame":
     """Return rows that have `key` and `event_id` with the identity's hash in place of `event_id`; see `id_hashes`."""
     schema = rows.drop("event_id").schema.add(ID_HASH, "long")
 
