@@ -25,6 +25,7 @@ PARTS = {f"sessionlake.cli.{name}" for name in ("layout", "progress", "rows", "s
 """Modules that commands share, which print for others, or the line of progress."""
 NO_TABLE = {
     "demo": "a show for people: each of its tables is one of `sql` or `status`",
+    "try": "a show for people: a look before there is a pipeline, whose rows `sql` gives to programs",
     "fast-start": "imports the function by which `sql` registers tables, and prints a path",
 }
 OBJECTS = {"check": "one object, with which editors and CI work: there is no table"}

@@ -13,7 +13,7 @@ from sessionlake.sources.columns import TIMESTAMP, EventColumns
 from sessionlake.sources.decoding.files import decode
 from sessionlake.sources.decoding.json_lines import json_lines
 from sessionlake.sources.decoding.long_lines import LongLine
-from sessionlake.sources.infer import all_columns, chosen_types, infer_types, scanned
+from sessionlake.sources.infer import chosen_types, infer_types, scanned
 
 Write = Callable[..., list[str]]
 
@@ -44,7 +44,7 @@ def test_json_types_and_promotions_across_lines_and_files(write: Write) -> None:
         "i": pa.int64(), "f": pa.float64(), "b": pa.bool_(), "s": pa.string(), "t": pa.string(), "x": pa.string(),
         "o": pa.string(), "later": pa.int64(),
     }  # fmt: skip
-    assert all_columns(paths, "json") == ["i", "f", "b", "s", "t", "x", "o", "none", "later"]
+    assert list(scanned(paths, "json", frozenset())) == ["i", "f", "b", "s", "t", "x", "o", "none", "later"]
 
 
 def test_csv_types_keep_leading_zeros_as_text(write: Write) -> None:
@@ -52,7 +52,7 @@ def test_csv_types_keep_leading_zeros_as_text(write: Write) -> None:
     assert infer_types(paths, "csv", ["i", "z", "f", "b", "s", "t", "none"]) == {
         "i": pa.int64(), "z": pa.string(), "f": pa.float64(), "b": pa.bool_(), "s": pa.string(), "t": pa.string(),
     }  # fmt: skip
-    assert all_columns(paths, "csv") == ["i", "z", "f", "b", "s", "t", "none"]
+    assert list(scanned(paths, "csv", frozenset())) == ["i", "z", "f", "b", "s", "t", "none"]
 
 
 def test_csv_with_two_columns_of_one_name_takes_the_first(write: Write) -> None:
@@ -117,7 +117,7 @@ def test_of_a_wide_csv_the_needed_columns_alone_are_read(write: Write, monkeypat
     monkeypatch.setattr(infer, "_text_kinds", lambda values: typed.append(len(values)) or of_text(values))
     assert infer_types(paths, "csv", ["c7", "c299"]) == {"c7": pa.int64(), "c299": pa.int64()}
     assert len(typed) == 2
-    assert all_columns(paths, "csv") == names
+    assert list(scanned(paths, "csv", frozenset())) == names
     assert len(typed) == 2
     with pytest.raises(SourceError, match=r"no column 'd' in the csv files: write one of c0, c1, .*, c299$"):
         infer_types(paths, "csv", ["d"])

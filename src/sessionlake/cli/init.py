@@ -34,8 +34,8 @@ FileFormat = Literal["json", "csv", "parquet"]
 @click.option(
     "--sql",
     "query",
-    metavar="FILE",
-    help="A query of Spark's SQL to make a pipeline of, or - for standard input. For a join pass two samples, in the order of FROM and JOIN.",
+    metavar="QUERY",
+    help="A query of Spark's SQL to make a pipeline of: its file, its text, or - for standard input. For a join pass two samples, in the order of FROM and JOIN.",
 )
 @click.option("--key", help="Column of the session key.")
 @click.option("--time", help="Column of the event time.")
@@ -73,7 +73,7 @@ def init_command(
         raise ConfigError(f"--table: can't be used with --window {window}; pass one of them")
     if query is not None:
         given = {"--key": key, "--time": time, "--window": window, "--table": table or None}
-        text = _of_query(query, samples, output, name, file_format, sample_mb << 20, given)
+        text = of_query(query, samples, output, name, file_format, sample_mb << 20, given)
     elif len(samples) > 1:
         raise ConfigError(f"SAMPLE: {samples[1]!r} is a second one; pass one, or a join by --sql")
     else:
@@ -104,22 +104,39 @@ def _of_sample(
 ) -> str:
     """Return the config that a sample suggests."""
     from sessionlake.propose import config_text
+
+    (seen,) = read_samples([place], most_bytes, file_format, key)
+    choice, measured = looked_at(seen, key, time, window, table=table)
+    text = config_text(seen, choice, measured, name=_name(name, output), directory=_directory(output))
+    parsed(text, output)
+    return text
+
+
+def looked_at(
+    seen: "Sample",
+    key: str | None,
+    time: str | None,
+    window: str | None,
+    *,
+    table: bool = False,
+    may_ask: bool = True,
+) -> "tuple[Choice, Measured | MeasuredWindows | MeasuredTable]":
+    """Return a sample's columns, and its measures for windows of a kind, for a table or else for sessions.
+
+    A user at a terminal is asked for columns that are not clear if `may_ask`; otherwise ConfigError.
+    """
     from sessionlake.sources.columns import EventColumns
 
-    (seen,) = _read([place], most_bytes, file_format, key)
-    choice = _chosen(seen, key, time)
+    choice = _chosen(seen, key, time, may_ask=may_ask and _may_ask())
     columns = EventColumns(choice.key, choice.time, choice.time_unit, choice.id, (), seen.types)
     with progress() as shown:
         shown.step(
             f"2 of 2: measuring {'windows' if window else 'rows' if table else 'sessions'} of {seen.rows:,} rows"
         )
-        measured = _measured(seen, choice, columns, window, table=table)
-    text = config_text(seen, choice, measured, name=_name(name, output), directory=_directory(output))
-    _parsed(text, output)
-    return text
+        return choice, _measured(seen, choice, columns, window, table=table)
 
 
-def _of_query(
+def of_query(
     query: str,
     places: tuple[str, ...],
     output: Path | None,
@@ -135,7 +152,7 @@ def _of_query(
     if wrong is not None:
         raise ConfigError(f"{wrong}: can't be used with --sql, because the query says it; leave it out")
     file, text = _read_query(query)
-    samples = _read(places, most_bytes, file_format)
+    samples = read_samples(places, most_bytes, file_format)
     with progress() as shown:
         shown.step(f"2 of 2: measuring {sum(sample.rows for sample in samples):,} rows")
         made = pipeline_of(
@@ -154,6 +171,8 @@ def _read_query(query: str) -> tuple[str, str]:
     """Return the name of a query's file in errors, and its text."""
     if query == "-":
         return "standard input", sys.stdin.read()
+    if query.lower().lstrip().startswith(("select ", "select\n", "with ")) and not Path(query).exists():
+        return "--sql", query
     try:
         return query, Path(query).read_bytes().decode("utf-8-sig")
     except OSError as error:
@@ -171,16 +190,17 @@ def _check(made: "Pipeline", output: Path | None) -> None:
     from sessionlake.preflight.needs import Needs
 
     try:
-        problems = problems_of_pipeline(_parsed(made.text, output), Needs(source=True))
+        problems = problems_of_pipeline(parsed(made.text, output), Needs(source=True))
     except ConfigError as error:
         problems = problems_of(error)
     if problems:
         raise InvalidConfigError(made.located(problems))
 
 
-def _read(
+def read_samples(
     places: "tuple[str, ...] | list[str]", most_bytes: int, file_format: FileFormat | None, key: str | None = None
 ) -> "list[Sample]":
+    """Read the beginning of places."""
     from sessionlake.propose import read_sample
 
     with progress() as shown:
@@ -188,7 +208,7 @@ def _read(
         return [read_sample(place, most_bytes, file_format, key) for place in places]
 
 
-def _parsed(text: str, output: Path | None) -> "Config":
+def parsed(text: str, output: Path | None) -> "Config":
     """Return the config of a proposal as its project reads it, if it is in one. Problems have no place in a file that is not written."""
     from sessionlake.config.file import ConfigFile, Text, parse_toml
     from sessionlake.config.load import config_of
@@ -240,8 +260,8 @@ def _measured(
     return measure(seen, columns) if window is None else measure_windows(seen, columns, window)
 
 
-def _chosen(seen: "Sample", key: str | None, time: str | None) -> "Choice":
-    """Return the columns; on a terminal the user is asked for those that are not clear."""
+def _chosen(seen: "Sample", key: str | None, time: str | None, *, may_ask: bool) -> "Choice":
+    """Return the columns; the user may be asked for those that are not clear."""
     from sessionlake.propose import choose
 
     while True:
@@ -250,7 +270,7 @@ def _chosen(seen: "Sample", key: str | None, time: str | None) -> "Choice":
         except ConfigError as error:
             said = str(error)
             what = "time" if said.startswith("--time: which") else "key" if said.startswith("--key: which") else None
-            if what is None or not _may_ask():
+            if what is None or not may_ask:
                 raise
             click.echo(said.split(";", maxsplit=1)[0].removeprefix(f"--{what}: "), err=True)
             given = click.prompt(f"{what} column", type=click.Choice(list(seen.types)), show_choices=True, err=True)

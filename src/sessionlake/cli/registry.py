@@ -15,6 +15,7 @@ LOOKUPS = {entry.rows.command: entry.rows for entry in OPERATORS.values()}
 """The words for the rows that commands look up, by command; operators with the same command have the same words."""
 _PIPELINE = {
     "init": ("init:init_command", "Look at a file, directory, Delta table or kafka://servers/topic, and write a commented config for it."),
+    "try": ("trial:try_command", "Show the sessions, windows or query results of your own events at once, and how to go on. Writes nothing."),
     "check": ("check:check_command", "Print every problem of a config, or of all configs of a project; a summary if there is none."),
     "graph": ("graph:graph_command", "Show which pipelines of a project read which others."),
     "show": ("graph:show_command", "Print a config with the defaults of its project, and where each value comes from."),
@@ -55,7 +56,7 @@ The function is empty for commands that are derived from a job's entry, or from 
 look up rows.
 """
 GROUPS = {
-    "Write a pipeline": ("init", "check", "plan", "graph", "show", "demo"),
+    "Write a pipeline": ("try", "init", "check", "plan", "graph", "show", "demo"),
     "Run it": ("run", "bootstrap", "status", "metrics", "compact", "quality"),
     "Read its results": ("sql", *LOOKUPS, "serve"),
     "Repair, change and remove": (

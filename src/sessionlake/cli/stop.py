@@ -48,6 +48,7 @@ _LEFT: Mapping[str, str] = {
     "views": _READS,
     "register": "what it has made stays, start it again for the rest",
     "check": _READS,
+    "try": _READS,
     "graph": _READS,
     "show": _READS,
     "plan": _READS,

@@ -61,8 +61,8 @@ class Sampled(Protocol):
     def look(self) -> None:
         """Read what column types need, too; UnsampledError if this is impossible here."""
 
-    def first_rows(self, decoder: Any, most: int) -> Iterator[Rows]:
-        """Decode about `most` of the first rows, in small parts and in order; UnsampledError as above."""
+    def first_rows(self, decoder: Any, most: int | None) -> Iterator[Rows]:
+        """Decode about `most` of the first rows, in small parts and in order; None for all. UnsampledError as above."""
 
 
 class LocalFiles(FileSource):
@@ -94,17 +94,21 @@ class LocalFiles(FileSource):
     def look(self) -> None:
         """Do nothing: types are learnt from files in any case."""
 
-    def first_rows(self, decoder: FileDecoder, most: int) -> Iterator[Rows]:
+    def first_rows(self, decoder: FileDecoder, most: int | None) -> Iterator[Rows]:
         """Decode the files in the order in which a stream reads them, the oldest first."""
-        del most
         if not is_local(self._path):
             raise UnsampledError("its files are not on this machine")
-        few, files = replace(decoder, few=True), []
+        files: list[str] = []
         with suppress(SourceError):  # none are there, and types are known without
             files = sorted(self._files, key=_modified)
-        for path in files:
-            table = pa.table({PATH: [path]})
-            yield from few.decode_in_order(table, {path: 0}, 0) if few.columns.ordered else few.decode(table)
+        yield from decoded_files(replace(decoder, few=most is not None), files)
+
+
+def decoded_files(decoder: FileDecoder, files: Sequence[str]) -> Iterator[Rows]:
+    """Decode local files, one after the other, in parts."""
+    for path in files:
+        table = pa.table({PATH: [path]})
+        yield from decoder.decode_in_order(table, {path: 0}, 0) if decoder.columns.ordered else decoder.decode(table)
 
 
 class LoggedTable(DeltaSource):
@@ -131,7 +135,7 @@ class LoggedTable(DeltaSource):
     def look(self) -> None:
         """Do nothing: the log has the types."""
 
-    def first_rows(self, decoder: TableDecoder, most: int) -> Iterator[Rows]:
+    def first_rows(self, decoder: TableDecoder, most: int | None) -> Iterator[Rows]:
         """Decode rows of the newest version."""
         columns, schema = decoder.columns, self._schema()
         there = [name for name in columns.needed if type_at(schema, name) is not None]
@@ -228,7 +232,7 @@ class DeclaredTopic:
         tables = [self._newest(topic) for topic in source.topic_names]
         self._records = pa.concat_tables(tables)
 
-    def first_rows(self, decoder: RecordDecoder, most: int) -> Iterator[Rows]:
+    def first_rows(self, decoder: RecordDecoder, most: int | None) -> Iterator[Rows]:
         """Decode the newest records."""
         if self._records is None or not self._records.num_rows:
             return

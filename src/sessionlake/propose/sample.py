@@ -17,7 +17,7 @@ from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.decoded import Decoded
 from sessionlake.sources.decoding.files import decode
 from sessionlake.sources.decoding.nested import leaf_types
-from sessionlake.sources.infer import all_columns, infer_types
+from sessionlake.sources.infer import chosen_types, scanned
 
 SLICES = 50
 """Batches that rows of a file, a commit or a topic are cut into."""
@@ -99,13 +99,13 @@ def _of_files(path: Path, most_bytes: int, given: Format | None, key: str | None
     found = given or _format(files)
     files = files if given else [file for file in files if _ending(file) in (found, None)]
     names = [str(file) for file in files]
-    columns = all_columns(names, found)
-    if not columns:
+    kinds = scanned(names, found, None)
+    if not kinds:
         raise SourceError(_NOTHING)
-    columns_found = {**dict.fromkeys(columns, pa.string()), **infer_types(names, found, columns)}
+    columns_found = {**dict.fromkeys(kinds, pa.string()), **chosen_types(kinds, found, list(kinds))}
     types = leaf_types(columns_found)
     if key in types:
-        types |= infer_types(names, found, [key], identity=frozenset({key}))
+        types |= chosen_types(kinds, found, [key], identity=frozenset({key}))
     first = next(iter(types))
     everything = EventColumns(first, first, None, None, tuple(types), types)
     batches: list[pa.Table] = []

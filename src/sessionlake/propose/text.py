@@ -136,6 +136,21 @@ def _event(choice: Choice, measured: Seen, skew: str) -> Iterator[str]:
         yield f"# max_future_skew = {quoted(MOST_AHEAD)}"
 
 
+def gap_reason(measured: Measured) -> str:
+    """Return why this gap is proposed."""
+    seen = measured.seen
+    if sum(measured.sessions.values()) and seen.events - seen.keys >= FEW:
+        return "the fewest distances between events of a key are near it. A longer gap would join hardly more"
+    return "the usual one, since the sample has too few events of one key"
+
+
+def size_reason(measured: MeasuredWindows) -> str:
+    """Return why this size is proposed."""
+    if measured.windows and measured.seen.events >= FULL_ENOUGH * measured.windows[measured.size]:
+        return f"the least with {FULL_ENOUGH} events in a window, on average"
+    return f"the usual one, since no size has {FULL_ENOUGH} events in a window, on average"
+
+
 def _session(sample: Sample, measured: Measured) -> Iterator[str]:
     seen = measured.seen
     yield "# Windows in place of sessions: `sessionlake init --window tumbling`, hopping or sliding; the latest row of each key: --table."
@@ -143,12 +158,7 @@ def _session(sample: Sample, measured: Measured) -> Iterator[str]:
     yield "# gap: the time without an event that ends a key's session. Of the sample's events would become"
     for text, sessions in measured.sessions.items():
         yield f"#   {text:<12} {sessions:>12,} sessions, {seen.events / sessions:,.1f} events each"
-    known = sum(measured.sessions.values()) and seen.events - seen.keys >= FEW
-    yield (
-        "# Proposed: the length that the fewest distances between events of a key are near. A longer gap would join hardly more."
-        if known
-        else "# Proposed: the usual one, since the sample has too few events of one key."
-    )
+    yield f"# Proposed: {gap_reason(measured)}."
     yield f"gap = {quoted(measured.gap)}"
     yield ""
     yield "# grace: how long after its end + gap a session still takes events in. Late ones are kept in `late_events`, and"
@@ -167,12 +177,7 @@ def _window(sample: Sample, measured: MeasuredWindows) -> Iterator[str]:
     yield "# size: of the sample's events would become, side by side,"
     for text, windows in measured.windows.items():
         yield f"#   {text:<12} {windows:>12,} windows, {seen.events / windows:,.1f} events each"
-    full = measured.windows and seen.events >= FULL_ENOUGH * measured.windows[measured.size]
-    yield (
-        f"# Proposed: the least with {FULL_ENOUGH} events in a window, on average."
-        if full
-        else f"# Proposed: the usual one, since no size has {FULL_ENOUGH} events in a window, on average."
-    )
+    yield f"# Proposed: {size_reason(measured)}."
     yield f"size = {quoted(measured.size)}"
     if measured.kind == "hopping":
         yield f"advance = {quoted(measured.advance):<25}# from one window's start to the next one's"

@@ -168,11 +168,6 @@ def infer_values(values: Sequence[bytes]) -> InferredTypes:
     return types
 
 
-def all_columns(paths: list[str], format: Format) -> list[str]:  # noqa: A002
-    """List the columns of up to 32 files, in order of first appearance; SourceError as infer_types."""
-    return list(_scan(paths, format, 32, set()))
-
-
 def scanned(paths: list[str], format: Format, needed: AbstractSet[str] | None) -> InferredTypes:  # noqa: A002
     """Return all columns of up to 32 files, with types of the needed columns, None for all; SourceError as infer_types."""
     return _scan(paths, format, 32, needed)
