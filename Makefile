@@ -139,7 +139,7 @@ java:
 	@infra/setup/java
 
 .venv/demo-stamp: uv.lock pyproject.toml | $(UV)
-	@$(UV) sync --frozen --no-default-groups --extra demo --extra quality --extra serve && touch $@
+	@$(UV) sync --frozen --no-default-groups --extra spark --extra demo --extra quality --extra serve && touch $@
 
 .venv/stamp: uv.lock pyproject.toml | $(UV)
 	@$(UV) sync --frozen && touch $@

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from importlib.metadata import distribution
-from typing import Any
 
 import click
 import pytest
@@ -26,51 +25,62 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 def test_what_is_installed_here_fits() -> None:
     require_versions()
-    require_versions(spark=True)
+    require_versions("spark")
     require_extra("serve", "fastapi", "serve")
 
 
 def test_every_range_is_looked_at_once() -> None:
-    wanted = [wanted.name for extra in ("", "serve", "quality") for wanted in extras._wanted(extra)]
+    wanted = [wanted.name for extra in ("", "serve", "spark") for wanted in extras._wanted(extra)]
     lines = distribution("sessionlake").requires or []
     assert len(wanted) == len(
         [
             line
             for line in lines
-            if not any(f"'{extra}'" in line for extra in ("airflow", "demo", "kafka", "lineage", "postgres"))
+            if not any(f"'{extra}'" in line for extra in ("airflow", "demo", "kafka", "lineage", "postgres", "quality"))
         ]
     )
     assert "pyspark" in wanted
 
 
 @pytest.mark.parametrize(
-    ("version", "spark", "line"),
+    ("version", "extra", "line"),
     [
-        ({"pyspark": "3.5.1"}, True, "pyspark 3.5.1 is installed, sessionlake needs 4.1.x; run: pip install 'pyspark==4.1.1'"),
-        ({"duckdb": "1.1.0"}, False, "duckdb 1.1.0 is installed, sessionlake needs >=2,<2.1; run: pip install 'duckdb>=2,<2.1'"),
+        ({"pyspark": "3.5.1"}, "spark", "pyspark 3.5.1 is installed, sessionlake needs 4.1.x; run: pip install 'pyspark==4.1.1'"),
+        ({"duckdb": "1.1.0"}, "", "duckdb 1.1.0 is installed, sessionlake needs >=2,<2.1; run: pip install 'duckdb>=2,<2.1'"),
         (
             {"duckdb": "1.1.0", "pyarrow": "27.0.0"},
-            False,
+            "",
             "duckdb 1.1.0 is installed, sessionlake needs >=2,<2.1; pyarrow 27.0.0 is installed, sessionlake needs >=26,<27; run: pip install 'duckdb>=2,<2.1' 'pyarrow>=26,<27'",
         ),
     ],
 )  # fmt: skip
 def test_another_version_is_named_with_the_command_that_mends_it(
-    installed: dict[str, str], version: Mapping[str, str], spark: Any, line: str
+    installed: dict[str, str], version: Mapping[str, str], extra: str, line: str
 ) -> None:
     installed |= version
     with pytest.raises(MissingExtraError) as raised:
-        require_versions(spark=spark)
+        require_versions(extra)
     assert str(raised.value) == line
-    require_versions(spark=not spark)
+    require_versions("" if extra else "spark")
+
+
+def test_missing_packages_of_an_extra_are_named_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extras, "_is_there", lambda wanted: wanted.name not in {"pyspark", "pandas", "uvicorn"})
+    with pytest.raises(MissingExtraError) as raised:
+        require_versions("spark")
+    assert str(raised.value) == "pyspark and pandas are not installed; run: pip install 'sessionlake[spark]'"
+    assert extras.lacking("serve") == "uvicorn is not installed; run: pip install 'sessionlake[serve]'"
+    assert extras.lacking("kafka") is None
+    # What an extra brings through another one is its own.
+    assert extras.lacking("quality") == "pyspark and pandas are not installed; run: pip install 'sessionlake[quality]'"
 
 
 def test_any_patch_release_of_spark_fits(installed: dict[str, str]) -> None:
     installed["pyspark"] = "4.1.9"
-    require_versions(spark=True)
+    require_versions("spark")
     installed["pyspark"] = "4.10.0"
     with pytest.raises(MissingExtraError, match=r"^pyspark 4\.10\.0 is installed, sessionlake needs 4\.1\.x"):
-        require_versions(spark=True)
+        require_versions("spark")
 
 
 def test_an_extras_versions_are_asked_for_with_the_extra(installed: dict[str, str]) -> None:

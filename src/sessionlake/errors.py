@@ -44,6 +44,10 @@ class ConfigError(SessionlakeError):
     """A setting is missing, unknown or contradicts another one."""
 
 
+class MissingJavaError(ConfigError):
+    """No Java is on this machine's PATH, or in JAVA_HOME."""
+
+
 class SourceError(SessionlakeError):
     """The source can't be read or lacks a column that the config names."""
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
 OF_SPARK = ("pyspark", "delta-spark")
-"""Packages that only commands with Spark need. Any patch release of the required one fits."""
+"""Packages of which any patch release of the required one fits."""
 _MODULES = {"delta-spark": "delta"}
 """Modules that are called otherwise than their package."""
 
@@ -34,21 +34,27 @@ def require_extra(what: str, module: str, extra: str) -> None:
     require_versions(extra=extra)
 
 
-def require_versions(*, spark: bool = False, extra: str = "") -> None:
+def require_versions(extra: str = "") -> None:
     """Raise MissingExtraError, with the command that mends it, if packages are not as sessionlake's own metadata asks for.
 
-    Those are looked at that every command needs, those of Spark with `spark`, or instead those of an extra.
+    The packages are those that every command needs, or instead those of an extra, for example "spark".
     """
-    wrong, install = [], []
-    for wanted in _wanted(extra):
-        if not extra and (wanted.name in OF_SPARK) != spark:
-            continue
-        told = _misfit(wanted)
-        if told is not None:
-            wrong.append(told)
-            install.append(f"'{wanted.name}{_range(wanted)}'")
+    if told := lacking(extra):
+        raise MissingExtraError(told)
+    wrong = {wanted: told for wanted in _wanted(extra) if (told := _misfit(wanted)) is not None}
     if wrong:
-        raise MissingExtraError(f"{'; '.join(wrong)}; run: pip install {' '.join(install)}")
+        install = " ".join(f"'{wanted.name}{_range(wanted)}'" for wanted in wrong)
+        raise MissingExtraError(f"{'; '.join(wrong.values())}; run: pip install {install}")
+
+
+def lacking(extra: str) -> str | None:
+    """Return the names of an extra's missing packages with the command that installs them, as one line; None if none is missing."""
+    missing = [wanted.name for wanted in _wanted(extra) if extra and not _is_there(wanted)]
+    if not missing:
+        return None
+    *first, last = missing
+    names = f"{', '.join(first)} and {last} are" if first else f"{last} is"
+    return f"{names} not installed; run: pip install 'sessionlake[{extra}]'"
 
 
 def _wanted(extra: str) -> Iterator["Requirement"]:
@@ -56,7 +62,10 @@ def _wanted(extra: str) -> Iterator["Requirement"]:
     for wanted in _requirements():
         for_extra = wanted.marker is not None and not wanted.marker.evaluate({"extra": ""})
         if for_extra == bool(extra) and (wanted.marker is None or wanted.marker.evaluate({"extra": extra})):
-            yield wanted
+            if wanted.name != "sessionlake":
+                yield wanted
+            for other in wanted.extras if wanted.name == "sessionlake" else ():
+                yield from _wanted(other)
 
 
 @cache
@@ -70,10 +79,14 @@ def _misfit(wanted: "Requirement") -> str | None:
     """Return the problem of an installed package; None if it fits, or if its version is not known."""
     found = _version(wanted.name)
     if found is None:
-        there = has_module(_MODULES.get(wanted.name, wanted.name.replace("-", "_")))
-        return None if there else f"{wanted.name} is missing, sessionlake needs {_version_range(wanted)}"
+        return None if _is_there(wanted) else f"{wanted.name} is missing, sessionlake needs {_version_range(wanted)}"
     fits = f"{found}.".startswith(_minor(wanted)) if wanted.name in OF_SPARK else wanted.specifier.contains(found, True)
     return None if fits else f"{wanted.name} {found} is installed, sessionlake needs {_version_range(wanted)}"
+
+
+def _is_there(wanted: "Requirement") -> bool:
+    """Say whether a package is installed in any version, also without metadata."""
+    return _version(wanted.name) is not None or has_module(_MODULES.get(wanted.name, wanted.name.replace("-", "_")))
 
 
 def _minor(wanted: "Requirement") -> str:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sessionlake.columnar.arrays import binary_array, byte_slices, combined, distinct, is_among
+from sessionlake.columnar.arrays import binary_array, byte_slices, combined, distinct, hash64, is_among
 from sessionlake.errors import StoreError
 from tests.support import examples
 
@@ -52,3 +52,23 @@ def test_byte_slices_are_those_of_python(drawn: tuple[bytes, list[list[int]], bo
         bounds = sorted(bounds)
     at, end = np.array(bounds, np.int64).reshape(-1, 2).T
     assert byte_slices(np.frombuffer(data, np.uint8), at, end - at).to_pylist() == [data[a:b] for a, b in bounds]
+
+
+@given(
+    st.lists(st.text(max_size=40)) | st.lists(st.binary(max_size=40)),
+    st.lists(st.integers(-(1 << 63), (1 << 63) - 1)),
+    st.lists(st.floats()),
+)
+def test_hashes_are_those_that_tables_have(
+    texts: list[str] | list[bytes], whole: list[int], floats: list[float]
+) -> None:
+    """Sketches in tables were made of pandas' hashes."""
+    from pandas.util import hash_array
+
+    kind = pa.binary() if texts and isinstance(texts[0], bytes) else pa.string()
+    assert hash64(pa.array(texts, kind)).tolist() == hash_array(np.array(texts, object), categorize=False).tolist()
+    assert hash64(pa.array(whole, pa.int64())).tolist() == hash_array(np.array(whole, np.int64)).tolist()
+    plain = np.array(
+        [0.0 if value == 0 else float("nan") if np.isnan(value) else value for value in floats], np.float64
+    )
+    assert hash64(pa.array(floats, pa.float64())).tolist() == hash_array(plain).tolist()

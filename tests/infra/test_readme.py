@@ -168,8 +168,13 @@ def test_each_line_of_the_consoles_is_known_here() -> None:
     assert sorted(UNRUN) == sorted({words[0] for words in of_sessionlake()} - {words[0] for words in RUN})
 
 
-def test_the_first_install_has_what_readme_uses_after_it() -> None:
-    words = next(words for words in lines() if words[0] == "pip")
+def test_the_first_result_needs_no_extra_and_no_clone() -> None:
+    assert [" ".join(words[:2]) for words in lines()][:3] == ["pip install", "sessionlake try", "sessionlake init"]
+    assert next(lines())[2] == "sessionlake"
+
+
+def test_the_install_for_the_demo_has_what_it_uses() -> None:
+    words = next(words for words in lines() if words[0] == "pip" and "demo" in words[2])
     assert {"demo", "quality", "serve"} <= set(re.split(r"[\[\],]", words[2]))
 
 

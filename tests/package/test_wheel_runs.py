@@ -24,7 +24,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     wheel = build_wheel(root)
     subprocess.run([UV, "venv", "-q", "--python", sys.executable, root / "venv"], check=True)
     python = root / "venv" / "bin" / "python"
-    subprocess.run([UV, "pip", "install", "-q", "--python", python, wheel], check=True, timeout=600)
+    subprocess.run([UV, "pip", "install", "-q", "--python", python, f"{wheel}[spark]"], check=True, timeout=600)
     empty = root / "empty"
     empty.mkdir()
     env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "VIRTUAL_ENV", "SESSIONLAKE", "SPARK"))}

@@ -65,7 +65,7 @@ def _print(config_path: str, found: "Checked") -> None:
 
 
 def _print_project(directory: str, found: "CheckedProject") -> None:
-    _print_problems(found.problems, [warning for one in found.checked.values() for warning in one.warnings])
+    _print_problems(found.problems, found.warnings)
     if not found.ok or found.project is None:
         return
     count = len(found.project.members)

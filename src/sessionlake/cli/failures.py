@@ -202,7 +202,7 @@ def _of_versions(error: ImportError) -> Exception:
     """Return the error about the packages' versions, if that is why an import failed."""
     try:
         require_versions()
-        require_versions(spark=True)
+        require_versions("spark")
     except SessionlakeError as wrong:
         return wrong
     return error

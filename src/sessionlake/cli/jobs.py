@@ -133,7 +133,7 @@ def run_job(
     With `apply` a pass of the stream follows if the run appended corrections. `times` is the requested range.
     """
     config = load_config(config_path)
-    require_versions(spark=True)
+    require_versions("spark")
     from sessionlake.jobs.late.spans import check_range
     from sessionlake.preflight.jobs import require_job
 

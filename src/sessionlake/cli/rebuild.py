@@ -23,7 +23,7 @@ def rebuild_command(
 ) -> None:
     """Rebuild, and say which line of the config changes; with `switch` change it."""
     load_config(config_path)  # an error in it is reported at once, before the modules of Spark are loaded
-    require_versions(spark=True)
+    require_versions("spark")
     from sessionlake.jobs.rebuild import apply_switch, plan_switch, readers_need, rebuild, switched
     from sessionlake.preflight.check import require_ready
     from sessionlake.preflight.needs import OF_REBUILD, OF_REBUILD_FROM_ARCHIVE

@@ -104,7 +104,7 @@ def open_session(
     `name` is the application's after "sessionlake-", the pipeline's if there is none. With `metastore` its catalog is one
     that lasts (`build_session`).
     """
-    require_versions(spark=True)
+    require_versions("spark")
     from sessionlake.cli.progress import paused, progress
     from sessionlake.engine.spark import build_session
     from sessionlake.jars import find_jars

@@ -104,7 +104,7 @@ def run_command(
     if only or parallel or no_restart:
         raise click.UsageError("--only, --parallel and --no-restart go with a project; name its directory")
     config = load_config(config_path)
-    require_versions(spark=True)
+    require_versions("spark")
     show_warnings([with_place(warning, config_path) for warning in config.warnings()])
     summary = run_stream(config, print_batch, config_path, once=once, drain=drain, **options)
     print_summary(summary)
@@ -226,7 +226,7 @@ def is_little(config: Config) -> bool:
 def bootstrap_command(config_path: str) -> None:
     """Process all existing input in one bulk pass, for first use on old data; then `run` goes on."""
     config = load_config(config_path)
-    require_versions(spark=True)
+    require_versions("spark")
     from sessionlake.observe.standing import failure_kept
     from sessionlake.preflight.check import require_ready
     from sessionlake.stream.run import run

@@ -48,7 +48,7 @@ def run_project(directory: str, *, once: bool, drain: bool, only: list[str], mos
     project = load_project(directory)
     if only:
         project = project.only(only)
-    require_versions(spark=True)
+    require_versions("spark")
     for member in project.members.values():
         show_warnings([with_place(warning, member.path) for warning in member.config.warnings()])
     from sessionlake.preflight.project import unready

@@ -22,7 +22,7 @@ def spark(
     """
     from sessionlake.engine.spark import build_session
 
-    require_versions(spark=True)
+    require_versions("spark")
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         check_java()
     return build_session(name, master=master, driver_memory=memory, extra_conf=conf)

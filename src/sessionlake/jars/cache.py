@@ -10,6 +10,7 @@ from pathlib import Path
 
 from sessionlake.errors import ConfigError
 from sessionlake.jars.fetch import Ivy, OnBytes, fetch
+from sessionlake.jars.java import pyspark_home
 from sessionlake.jars.lists import LISTS, JarList, load_list
 
 JARS_VARIABLE = "SESSIONLAKE_JARS"
@@ -89,6 +90,7 @@ def _copy(jars: JarList, source: Path, folder: Path) -> None:
 
 
 def _make(jars: JarList, folder: Path, ivy: Ivy | None) -> None:
+    pyspark_home()  # its Ivy fetches the jars, and it compiles against them: say so first if it is missing
     work = folder.with_name(f"{folder.name}.work")
     work.mkdir(exist_ok=True)
     with _progress(jars) as on_bytes:

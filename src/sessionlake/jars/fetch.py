@@ -56,7 +56,8 @@ def run_ivy(missing: Sequence[Jar], work: Path, on_bytes: OnBytes) -> None:
     listed, got, cache = work / "ivy.xml", work / "got", work / "ivy"
     listed.write_text(_ivy_xml(missing))
     settings = os.environ.get(SETTINGS_VARIABLE) or str(Path(__file__).with_name("ivysettings.xml"))
-    command = [java_command(), *proxy_options(), "-jar", str(next((pyspark_home() / "jars").glob("ivy-*.jar")))]
+    ivy = next((pyspark_home() / "jars").glob("ivy-*.jar"))
+    command = [java_command(), *proxy_options(), "-jar", str(ivy)]
     command += ["-settings", settings, "-ivy", str(listed), "-notransitive", "-cache", str(cache)]
     command += ["-retrieve", f"{got}/{_PATTERN}"]
     with (work / "ivy.log").open("w") as log:

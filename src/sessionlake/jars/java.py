@@ -7,7 +7,7 @@ import subprocess
 from importlib.util import find_spec
 from pathlib import Path
 
-from sessionlake.errors import ConfigError
+from sessionlake.errors import ConfigError, MissingJavaError
 
 OLDEST = 17
 _REMEDY = (
@@ -17,12 +17,12 @@ _REMEDY = (
 
 
 def java_command() -> str:
-    """Return Java's path: of $JAVA_HOME, else of PATH; ConfigError if there is none."""
+    """Return Java's path: of $JAVA_HOME, else of PATH; MissingJavaError if there is none."""
     home = os.environ.get("JAVA_HOME")
     path = shutil.which(Path(home, "bin", "java") if home else "java")
     if path is None:
         where = f"JAVA_HOME={home} holds none" if home else "none on PATH, and no JAVA_HOME"
-        raise ConfigError(f"Java: {where}; {_REMEDY}")
+        raise MissingJavaError(f"Java: {where}; {_REMEDY}")
     return str(path)
 
 
@@ -41,7 +41,7 @@ def pyspark_home() -> Path:
     """Return the folder of this Python's PySpark, where Spark finds its `jars`; ConfigError if there is none."""
     pyspark = find_spec("pyspark")
     if pyspark is None or pyspark.origin is None:
-        raise ConfigError("pyspark: is not installed for this Python; run: pip install sessionlake")
+        raise ConfigError("pyspark: is not installed for this Python; run: pip install 'sessionlake[spark]'")
     return Path(pyspark.origin).parent
 
 

@@ -8,9 +8,13 @@ from typing import Any
 from sessionlake.config.file import ConfigFile
 from sessionlake.config.load import Config, config_of
 from sessionlake.config.problems import Gathered, InvalidConfigError, Problem, problems_of
-from sessionlake.errors import SessionlakeError
-from sessionlake.extras import require_versions
+from sessionlake.errors import MissingJavaError, SessionlakeError
+from sessionlake.extras import lacking, require_versions
+from sessionlake.jars.java import check_java
 from sessionlake.preflight.needs import OF_CHECK, OF_STREAM, Needs
+
+SPARK = "spark"
+"""The extra of commands that start Spark."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,9 @@ def check(config: Config | str | Path) -> Checked:
         return Checked(tuple(_with_texts(problems_of(error), file)))
     if packages := misfits():
         return Checked(tuple(packages))
-    return check_loaded(loaded, file)
+    checked, here = check_loaded(loaded, file), machine()
+    problems = (*here.problems, *checked.problems)
+    return Checked(problems, (*checked.warnings, *here.warnings), {} if problems else checked.summary)
 
 
 def _with_texts(problems: list[Problem], file: ConfigFile | None) -> list[Problem]:
@@ -73,9 +79,9 @@ def _with_texts(problems: list[Problem], file: ConfigFile | None) -> list[Proble
 
 
 def check_loaded(config: Config, file: ConfigFile | None) -> Checked:
-    """Return `check`'s result for a config that is right by itself, on a machine without `misfits`."""
+    """Return `check`'s result for a config that is right by itself, on a machine without `misfits`; without the results of `machine`."""
     # Imported here, not above: problems of the config itself are reported without loading the modules of Spark.
-    from sessionlake.preflight.checks import java_problems, last_known_batch, problems_of_pipeline  # noqa: PLC0415
+    from sessionlake.preflight.checks import last_known_batch, problems_of_pipeline  # noqa: PLC0415
     from sessionlake.preflight.places import little_room  # noqa: PLC0415
     from sessionlake.preflight.sample import Tried, try_rows  # noqa: PLC0415
     from sessionlake.preflight.sinks import sink_problems  # noqa: PLC0415
@@ -85,7 +91,7 @@ def check_loaded(config: Config, file: ConfigFile | None) -> Checked:
     sources = sources_without_spark(config)
     of_pipeline = problems_of_pipeline(config, OF_CHECK, sources)
     tried = Tried() if of_pipeline else try_rows(config, sources)
-    problems = [*java_problems(), *of_pipeline, *sink_problems(config), *tried.problems]
+    problems = [*of_pipeline, *sink_problems(config), *tried.problems]
     warnings = [*map(Problem.of, config.warnings()), *little_room(config), *tried.warnings]
     if file is not None:
         problems, warnings = file.located(problems), file.located(warnings)
@@ -97,12 +103,25 @@ def check_loaded(config: Config, file: ConfigFile | None) -> Checked:
 
 
 def misfits() -> list[Problem]:
-    """Return the problems of the packages' versions. With such a problem nothing else can be checked."""
+    """Return the problems of installed packages' versions. With such a problem nothing else is checked."""
     gathered = Gathered()
-    for spark in (False, True):
-        with gathered.one():
-            require_versions(spark=spark)
+    for extra in ("", SPARK):
+        if lacking(extra) is None:
+            with gathered.one():
+                require_versions(extra)
     return gathered.problems
+
+
+def machine() -> Checked:
+    """Return the problems of this machine's Java, and warnings about what is missing: `run` needs it, a check does not."""
+    problems, missing = Gathered(), [lacking(SPARK)]
+    with problems.one():
+        try:
+            check_java()
+        except MissingJavaError as error:
+            missing.append(str(error))
+    warnings = (Problem(None, f"`sessionlake run` will need more: {told}") for told in missing if told is not None)
+    return Checked(tuple(problems.problems), tuple(warnings))
 
 
 def require_ready(config: Config, file: str | Path | None, needs: Needs = OF_STREAM) -> None:

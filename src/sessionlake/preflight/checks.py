@@ -8,7 +8,6 @@ from sessionlake.config.checks import check_remembered
 from sessionlake.config.load import Config
 from sessionlake.config.problems import Gathered, Problem
 from sessionlake.errors import LakeError
-from sessionlake.jars.java import check_java
 from sessionlake.preflight.lookups import lookup_problems
 from sessionlake.preflight.needs import OF_STREAM, Needs
 from sessionlake.preflight.places import unwritable
@@ -35,14 +34,6 @@ def problems_of_pipeline(
         gathered.add(*unwritable(config))
     if needs.tables or needs.source:
         _check_data(config, needs, gathered, sources_without_spark(config) if sources is None else sources)
-    return gathered.problems
-
-
-def java_problems() -> list[Problem]:
-    """Return the problems of this machine's Java."""
-    gathered = Gathered()
-    with gathered.one():
-        check_java()
     return gathered.problems
 
 

@@ -10,7 +10,7 @@ from sessionlake.config.problems import Gathered, InvalidConfigError, Problem, p
 from sessionlake.config.project import Project, read_project
 from sessionlake.errors import AwaitedError, SessionlakeError
 from sessionlake.jobs.registry import BY_NAME, Kind
-from sessionlake.preflight.check import Checked, check_loaded, misfits
+from sessionlake.preflight.check import Checked, check_loaded, machine, misfits
 from sessionlake.preflight.checks import problems_of_pipeline
 from sessionlake.preflight.summary import summary_of
 from sessionlake.warehouse.batches import find_last_batch
@@ -40,19 +40,25 @@ class CheckedProject:
     """Problems of all files."""
     checked: Mapping[str, Checked]
     """The result of each pipeline whose file is right, by name."""
+    of_machine: tuple[Problem, ...] = ()
+    """Warnings about what a run needs and this machine lacks."""
 
     @property
     def ok(self) -> bool:
         """Whether there are no problems."""
         return not self.problems
 
+    @property
+    def warnings(self) -> list[Problem]:
+        """The warnings of all pipelines, and of the machine."""
+        return [*(warning for one in self.checked.values() for warning in one.warnings), *self.of_machine]
+
     def fields(self) -> dict[str, Any]:
         """Return it as JSON values."""
-        warnings = [warning for one in self.checked.values() for warning in one.warnings]
         return {
             "ok": self.ok,
             "errors": [problem.fields() for problem in self.problems],
-            "warnings": [warning.fields() for warning in warnings],
+            "warnings": [warning.fields() for warning in self.warnings],
             "pipelines": {name: dict(one.summary) for name, one in self.checked.items()},
         }
 
@@ -68,6 +74,8 @@ def check_project(directory: str | Path, on_count: OnCount = lambda *_: None) ->
     if packages := misfits():
         return CheckedProject(loaded.project, (*gathered.problems, *packages), {})
     checked: dict[str, Checked] = {}
+    here = machine()
+    gathered.add(*here.problems)
     for name, member in loaded.project.members.items():
         member_checked = check_loaded(member.config, member.file)
         left = tuple(_without_awaited(loaded.project, name, member_checked.problems))
@@ -76,7 +84,7 @@ def check_project(directory: str | Path, on_count: OnCount = lambda *_: None) ->
         )
         gathered.add(*left, *member.file.located(_unknown_jobs(member.config.airflow.schedules)))
         on_count(len(checked), len(loaded.project.members), "pipelines")
-    return CheckedProject(loaded.project, tuple(gathered.problems), checked)
+    return CheckedProject(loaded.project, tuple(gathered.problems), checked, here.warnings)
 
 
 def unready(project: Project, on_count: OnCount = lambda *_: None) -> dict[str, Exception]:
