@@ -17,6 +17,18 @@ from sessionlake.columnar.arrays import combined, plain_text
 from sessionlake.columnar.column_types import TIME
 from sessionlake.columnar.lenient_json import FUNCTION, lenient_json
 from sessionlake.columnar.lenient_times import DATE_FUNCTION, TIME_FUNCTION, lenient_dates, lenient_times
+from sessionlake.columnar.letter_cases import (
+    INITCAP_FUNCTION,
+    LOWER_FUNCTION,
+    REVERSE_FUNCTION,
+    UPPER_FUNCTION,
+    initial_case,
+    lower_case,
+    reversed_texts,
+    upper_case,
+)
+from sessionlake.columnar.plain_numbers import PLAIN_FUNCTION, plain_numbers
+from sessionlake.columnar.zones import FROM_UTC_FUNCTION, TO_UTC_FUNCTION, from_utc, to_utc
 
 if TYPE_CHECKING:
     import duckdb
@@ -39,13 +51,20 @@ OWN_KEY, OWN_TIME = "\0key", "\0event_time"
 """The names under which a computation over events is given the two: no column of a source has them."""
 CLOCK = "clock_us"
 """The parameter that stands for now()."""
-LENIENT: Mapping[str, tuple[Callable[..., pa.Array], int, str]] = {
-    FUNCTION: (lenient_json, 2, "varchar"),
-    TIME_FUNCTION: (lenient_times, 1, "bigint"),
-    DATE_FUNCTION: (lenient_dates, 1, "integer"),
+LENIENT: Mapping[str, tuple[Callable[..., pa.Array], tuple[str, ...], str]] = {
+    FUNCTION: (lenient_json, ("varchar", "varchar"), "varchar"),
+    TIME_FUNCTION: (lenient_times, ("varchar",), "bigint"),
+    DATE_FUNCTION: (lenient_dates, ("varchar",), "integer"),
+    LOWER_FUNCTION: (lower_case, ("varchar",), "varchar"),
+    UPPER_FUNCTION: (upper_case, ("varchar",), "varchar"),
+    INITCAP_FUNCTION: (initial_case, ("varchar",), "varchar"),
+    REVERSE_FUNCTION: (reversed_texts, ("varchar",), "varchar"),
+    PLAIN_FUNCTION: (plain_numbers, ("varchar",), "varchar"),
+    FROM_UTC_FUNCTION: (from_utc, ("bigint", "varchar"), "bigint"),
+    TO_UTC_FUNCTION: (to_utc, ("bigint", "varchar"), "bigint"),
 }
-"""Functions that the process's database has besides DuckDB's, for texts that DuckDB reads in another way than Spark: their numbers of
-arguments, which are texts, and the types of their results. SQL for another database must not call them."""
+"""Functions that the process's database has besides DuckDB's, where DuckDB has none that does as Spark: the types of their arguments
+and results. SQL for another database must not call them."""
 _LOCK = Lock()
 
 
@@ -150,7 +169,7 @@ def _connection() -> "duckdb.DuckDBPyConnection":
     # Without a directory to spill to: expressions could write to it, and other accounts could read it.
     connection.execute("set temp_directory = ''; set enable_external_access = false")
     for name, (function, takes, gives) in LENIENT.items():
-        types, type_ = [duckdb.sqltype("varchar")] * takes, duckdb.sqltype(gives)
+        types, type_ = [duckdb.sqltype(type_) for type_ in takes], duckdb.sqltype(gives)
         connection.create_function(name, function, types, type_, type="arrow", null_handling="special")  # type: ignore[call-overload]
     # DuckDB complains at a process's end about a remaining connection.
     atexit.register(_connection.cache_clear)

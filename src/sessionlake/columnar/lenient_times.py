@@ -2,10 +2,10 @@
 
 import re
 from datetime import datetime, timedelta
-from functools import lru_cache
-from zoneinfo import ZoneInfo, available_timezones
 
 import pyarrow as pa
+
+from sessionlake.columnar.zones import EPOCH, region_of, within_calendar
 
 TIME_FUNCTION, DATE_FUNCTION = "lenient_time", "lenient_date"
 """The names under which DuckDB calls `lenient_times` and `lenient_dates`."""
@@ -18,46 +18,7 @@ _TIME_TEXT = re.compile(
     re.DOTALL,
 )
 _DATE_TEXT = re.compile(_DATE.replace("DIGITS", "7").replace("REST", "[ T].*"), re.DOTALL)
-_OFFSET = re.compile(
-    r"(?:UTC|GMT|UT)?([+-])"
-    r"(?:([0-9])|([0-9]{1,2})(?::([0-9]{1,2}))?|([0-9]{2})(?::([0-9]{2}):([0-9]{2})|([0-9]{2})([0-9]{2})?))"
-)
-_UTC = frozenset(("Z", "UTC", "GMT", "UT"))
-_MOST_OFFSET_S = 18 * 3600
-_CYCLE_S, _YEAR_400_S, _YEAR_9600_S = 146_097 * 86_400, -49_544_438_400, 240_779_520_000
-"""400 years of the calendar, and the first seconds of two years from 1970 on."""
 _MOST_DAYS, _MOST_US = 2**31 - 1, 2**63 - 1
-_SHORT = {
-    "EST": "-05:00",
-    "MST": "-07:00",
-    "HST": "-10:00",
-    "ACT": "Australia/Darwin",
-    "AET": "Australia/Sydney",
-    "AGT": "America/Argentina/Buenos_Aires",
-    "ART": "Africa/Cairo",
-    "AST": "America/Anchorage",
-    "BET": "America/Sao_Paulo",
-    "BST": "Asia/Dhaka",
-    "CAT": "Africa/Harare",
-    "CNT": "America/St_Johns",
-    "CST": "America/Chicago",
-    "CTT": "Asia/Shanghai",
-    "EAT": "Africa/Addis_Ababa",
-    "ECT": "Europe/Paris",
-    "IET": "America/Indiana/Indianapolis",
-    "IST": "Asia/Kolkata",
-    "JST": "Asia/Tokyo",
-    "MIT": "Pacific/Apia",
-    "NET": "Asia/Yerevan",
-    "NST": "Pacific/Auckland",
-    "PLT": "Asia/Karachi",
-    "PNT": "America/Phoenix",
-    "PRT": "America/Puerto_Rico",
-    "PST": "America/Los_Angeles",
-    "SST": "Pacific/Guadalcanal",
-    "VST": "Asia/Ho_Chi_Minh",
-}
-"""Java's short names of zones."""
 
 
 def lenient_times(texts: pa.ChunkedArray) -> pa.Array:
@@ -114,36 +75,10 @@ def _days(sign: str, year: str, month: str | None, day: str | None) -> int | Non
         return None
 
 
-@lru_cache(maxsize=1000)
-def _fixed(zone: str) -> int | None:
-    """Return the seconds of an offset; None if a zone is none."""
-    match = _OFFSET.fullmatch(zone)
-    if match is None:
-        return None
-    sign, one, two, minutes, hours, *rest = match.groups()
-    parts = [int(part or 0) for part in (one or two or hours, minutes or rest[0] or rest[2], rest[1] or rest[3])]
-    total = parts[0] * 3600 + parts[1] * 60 + parts[2]
-    if parts[1] > 59 or parts[2] > 59 or total > _MOST_OFFSET_S:
-        return None
-    return -total if sign == "-" else total
-
-
 def _offset_s(zone: str, local_s: int) -> int | None:
     """Return the seconds of a zone ahead of UTC at a local time; None for no zone of Java's."""
-    zone = _SHORT.get(zone, zone)
-    if zone in _UTC:
-        return 0
-    fixed = _fixed(zone)
-    if fixed is not None or zone not in _regions():
-        return fixed
-    # Before the first and after the last change of a zone the same days of 400 years have the same offsets.
-    if not _YEAR_400_S <= local_s < _YEAR_9600_S:
-        local_s = (_YEAR_400_S if local_s < 0 else _YEAR_9600_S - _CYCLE_S) + (local_s - _YEAR_400_S) % _CYCLE_S
-    local = datetime(1970, 1, 1) + timedelta(seconds=local_s)  # noqa: DTZ001 (its zone is added)
-    offset = local.replace(tzinfo=ZoneInfo(zone)).utcoffset()
+    region = region_of(zone)
+    if region is None or isinstance(region, int):
+        return region
+    offset = (EPOCH + timedelta(seconds=within_calendar(local_s))).replace(tzinfo=region).utcoffset()
     return None if offset is None else int(offset.total_seconds())
-
-
-@lru_cache(maxsize=1)
-def _regions() -> frozenset[str]:
-    return frozenset(available_timezones()) - {"EST", "MST", "HST", "localtime", "Factory"}

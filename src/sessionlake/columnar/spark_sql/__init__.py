@@ -6,6 +6,7 @@ the cast of 'abc' to a number. Types are strict: an implicit cast of Spark is re
 Whole numbers have 64 bits, as columns do.
 """
 
+from sessionlake.columnar.spark_sql.dialect import SparkByNames
 from sessionlake.columnar.spark_sql.parse import Parsed, parse, start_of, told_by
 
-__all__ = ["Parsed", "parse", "start_of", "told_by"]
+__all__ = ["Parsed", "SparkByNames", "parse", "start_of", "told_by"]

@@ -12,12 +12,14 @@ from sqlglot import Token, TokenType
 _ANY = 1 << 30
 _OF_ONE = (
     "abs boolean ceil ceiling char_length character_length date day dayofmonth dayofweek dayofyear double exp floor hour int isnan "
-    "isnotnull isnull len length ln log ltrim minute month quarter round rtrim second sqrt string timestamp_micros "
-    "timestamp_millis timestamp_seconds to_date trim unix_micros unix_millis unix_seconds weekday year cast try_cast"
+    "isnotnull isnull len length ln log ltrim minute month quarter rtrim second sqrt string timestamp_micros "
+    "timestamp_millis timestamp_seconds trim unix_micros unix_millis unix_seconds weekday year cast try_cast "
+    "initcap last_day lcase lower md5 reverse sha sha1 sign signum ucase upper"
 )
 _OF_TWO = (
     "contains date_add date_diff date_sub date_trunc dateadd datediff endswith get_json_object ifnull instr locate mod "
-    "nullif nvl pow power regexp_like rlike startswith"
+    "nullif nvl pow power regexp_like rlike startswith "
+    "add_months date_format from_utc_timestamp left next_day repeat right sha2 to_utc_timestamp"
 )
 CALLS: Mapping[str, tuple[int, int]] = {
     **dict.fromkeys(("curdate", "current_date", "current_timestamp", "now"), (0, 0)),
@@ -25,7 +27,10 @@ CALLS: Mapping[str, tuple[int, int]] = {
     **dict.fromkeys(_OF_TWO.split(), (2, 2)),
     **dict.fromkeys(("coalesce", "concat"), (1, _ANY)),
     **dict.fromkeys(("concat_ws", "greatest", "least"), (2, _ANY)),
-    **dict.fromkeys(("if", "replace", "split_part"), (3, 3)),
+    **dict.fromkeys(("if", "make_date", "nvl2", "regexp_replace", "replace", "split_part"), (3, 3)),
+    **dict.fromkeys(("btrim", "round", "to_date", "to_timestamp", "try_to_timestamp"), (1, 2)),
+    **dict.fromkeys(("convert_timezone", "lpad", "months_between", "rpad"), (2, 3)),
+    "width_bucket": (4, 4),
     **dict.fromkeys(("regexp_extract", "substr"), (2, 3)),
     # `position(a in b)` and `substring(a from 2 for 3)` have no commas.
     "position": (1, 2),
@@ -39,6 +44,10 @@ _WORDS = frozenset(
         "not",
         "in",
         "like",
+        "ilike",
+        "any",
+        "some",
+        "all",
         "rlike",
         "regexp",
         "between",
@@ -50,13 +59,15 @@ _WORDS = frozenset(
         "case",
         "interval",
         "escape",
+        "decimal",
+        "numeric",
         "from",
         "both",
         "leading",
         "trailing",
     ]
 )
-"""Words that may stand before a bracket and call nothing."""
+"""Words that may stand before a bracket and call nothing: types are checked by the rule of casts."""
 _T = TokenType
 _BEFORE_OPERANDS = frozenset(
     (
@@ -99,7 +110,9 @@ def calls_in(tokens: Sequence[Token]) -> Iterator[Call]:
         name = token.text.lower()
         if tokens[at + 1].token_type != _T.L_PAREN or not (name[:1].isalpha() or name[:1] == "_"):
             continue
-        if name not in _WORDS or ((name in CALLS or name in ("like", "div")) and _begins_operand(tokens, at)):
+        if name not in _WORDS or (
+            (name in CALLS or name in ("like", "ilike", "any", "some", "all", "div")) and _begins_operand(tokens, at)
+        ):
             yield Call(name, token.start, _arguments(tokens[at + 1 :]))
 
 

@@ -7,18 +7,18 @@ from collections.abc import Mapping
 from sqlglot import exp
 
 from sessionlake.columnar.lenient_json import FUNCTION
+from sessionlake.columnar.letter_cases import LOWER_FUNCTION, lowered
 from sessionlake.columnar.spark_sql.casts import cast
-from sessionlake.columnar.spark_sql.typed import CLOCK_SQL, Function, Rule, Typed, Walk, quoted, whole
+from sessionlake.columnar.spark_sql.numbers import NUMBER_FUNCTIONS, NUMBER_RULES, NUMBER_SHAPES
+from sessionlake.columnar.spark_sql.operators import nvl2
+from sessionlake.columnar.spark_sql.texts import TEXT_FUNCTIONS, TEXT_RULES
+from sessionlake.columnar.spark_sql.times import TIME_FUNCTIONS, TIME_RULES
+from sessionlake.columnar.spark_sql.typed import CLOCK_SQL, Function, Rule, Typed, Walk, once, quoted, whole
 
 _TRUNCATED = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
 _DAY = "date|timestamp"
 _MOST_GROUPS = 9
 """The groups of a pattern, from DuckDB."""
-_WHOLE = (
-    "(case when isnan(@) then 0 when @ >= 9223372036854775807::double then 9223372036854775807 "
-    "when @ <= -9223372036854775808::double then -9223372036854775808 else cast(@ as bigint) end)"
-)
-"""A double as Java makes a whole number of it: at a bound if it is beyond, 0 of NaN."""
 _POWER = "(case when (isnan({1}::double) and {0} is not null) or (abs({0}) = 1 and isinf({1}::double)) then 'nan'::double else pow({0}, {1}) end)"
 """Java's power, which is not a number if the exponent is none, and of 1 and an infinity."""
 _DIGITS = """list_transform([cast(abs(x) as varchar)], lambda d: list_transform(
@@ -55,17 +55,42 @@ _ANY = "boolean|bigint|double|decimal|string|date|timestamp|interval"
 
 
 def _like(walk: Walk, node: exp.Expression) -> Typed:
-    """Translate `like`: in Spark a backslash escapes if nothing is said, in DuckDB nothing does."""
+    """Translate `like`, `ilike`, and both with `any` or `all` of several patterns."""
     like, escape = (
         (walk.seen(node.this), walk.seen(node.expression).name) if isinstance(node, exp.Escape) else (node, "\\")
     )
-    if not isinstance(like, exp.Like) or not like.expression.is_string:
+    if not isinstance(like, (exp.Like, exp.ILike)):
         raise walk.error(node, "is not listed; write a text, like, and a pattern in quotes")
-    text, pattern = walk.text(like.this), walk.seen(like.expression).name
-    if len(escape) != 1 or not _escapes_well(pattern, escape):
+    patterns = _patterns(walk, like.expression)
+    if patterns is None or (isinstance(node, exp.Escape) and patterns[1]):
+        raise walk.error(node, "is not listed; write a text, like, and a pattern in quotes")
+    text, (given, joined) = walk.text(like.this), patterns
+    if isinstance(like, exp.ILike):
+        text, given = f"{LOWER_FUNCTION}({text})", [lowered(pattern) for pattern in given]
+    if len(escape) != 1 or not all(_escapes_well(pattern, escape) for pattern in given):
         raise walk.error(node, f"escapes what needs it not; write {escape!r} before %, _ and itself only")
     word = "not like" if like.args.get("negate") else "like"
-    return Typed(f"({text} {word} {quoted(pattern)} escape {quoted(escape)})", "boolean")
+    literals = [f"{quoted(pattern)} escape {quoted(escape)}" for pattern in given]
+    if len(literals) == 1:
+        return Typed(f"({text} {word} {literals[0]})", "boolean")
+    numbered = f" {joined} ".join(f"{{0}} {word} {{{number}}}" for number in range(1, 1 + len(literals)))
+    return Typed(once(numbered, text, *literals), "boolean")
+
+
+def _patterns(walk: Walk, node: exp.Expression) -> tuple[list[str], str] | None:
+    """Return the patterns behind `like`, and the word that joins several; None if one is not in quotes."""
+    walk.seen(node)
+    if not isinstance(node, (exp.Any, exp.All)):
+        return ([node.name], "") if node.is_string else None
+    inner = walk.seen(node.this)
+    parts = inner.expressions if isinstance(inner, exp.Tuple) else [inner.this] if isinstance(inner, exp.Paren) else []
+    if not parts or not all(walk.seen(part).is_string for part in parts):
+        return None
+    return [part.name for part in parts], "or" if isinstance(node, exp.Any) else "and"
+
+
+def _misplaced(walk: Walk, node: exp.Expression) -> Typed:
+    raise walk.error(node, "is not listed; write a list of values behind in, like any or like all")
 
 
 def _escapes_well(pattern: str, escape: str) -> bool:
@@ -115,7 +140,8 @@ def _joined(walk: Walk, node: exp.Expression) -> Typed:
 
 def _trimmed(walk: Walk, node: exp.Expression) -> Typed:
     word = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(node.args.get("position") or "", "trim")
-    return Typed(f"{word}({walk.text(node.this)}, ' ')", "string")
+    signs = node.args.get("expression")
+    return Typed(f"{word}({walk.text(node.this)}, {quoted(' ') if signs is None else walk.text(signs)})", "string")
 
 
 def _substring(walk: Walk, node: exp.Expression) -> Typed:
@@ -153,7 +179,7 @@ def _truncated(walk: Walk, node: exp.Expression) -> Typed:
 
 
 def _date_of(walk: Walk, node: exp.Expression) -> Typed:
-    """Translate `to_date`, and sqlglot's conversions around arguments of date functions."""
+    """Translate sqlglot's conversions around arguments of date functions."""
     value = walk.of(node.this)
     if value.type not in ("date", "timestamp", "null"):
         raise walk.error(node.this, f"is a {value.type}; cast it to date or timestamp")
@@ -169,7 +195,9 @@ def _date_add(walk: Walk, node: exp.Expression) -> Typed:
 
 SHAPED: Mapping[type[exp.Expression], Rule] = {
     exp.Like: _like,
+    exp.ILike: _like,
     exp.Escape: _like,
+    **dict.fromkeys((exp.Any, exp.All, exp.Tuple), _misplaced),
     exp.RegexpLike: _rlike,
     exp.DPipe: _joined,
     exp.Concat: _joined,
@@ -184,13 +212,9 @@ SHAPED: Mapping[type[exp.Expression], Rule] = {
     exp.TsOrDsAdd: _date_add,
     exp.Cast: cast,
     exp.TryCast: cast,
+    **NUMBER_SHAPES,
 }
 FUNCTIONS: Mapping[type[exp.Expression], Function] = {
-    exp.Abs: Function("abs({0})", "bigint", ("bigint",)),
-    exp.Floor: Function(_WHOLE.replace("@", "floor({0})"), "bigint", ("double",)),
-    exp.Ceil: Function(_WHOLE.replace("@", "ceil({0})"), "bigint", ("double",)),
-    # Java's way to round knows no negative zero.
-    exp.Round: Function("(round({0}) + 0)", "double", ("double",)),
     exp.Sqrt: Function("(case when {0} < 0 then 'nan'::double else sqrt({0}) end)", "double", (_REAL,)),
     exp.Ln: Function("(case when {0} > 0 then ln({0}) end)", "double", (_REAL,)),
     exp.Exp: Function("exp({0})", "double", (_REAL,)),
@@ -227,5 +251,10 @@ BY_NAME: Mapping[str, Function] = {
     "timestamp_micros": Function("make_timestamp({0})", "timestamp", ("bigint",)),
     "timestamp_millis": Function("make_timestamp({0} * 1000)", "timestamp", ("bigint",)),
     "timestamp_seconds": Function("make_timestamp({0} * 1000000)", "timestamp", ("bigint",)),
+    **TEXT_FUNCTIONS,
+    **NUMBER_FUNCTIONS,
+    **TIME_FUNCTIONS,
 }
-"""Functions that sqlglot knows only by name."""
+"""Functions that are read by their names and places of arguments: the parser knows none of them, see `dialect.py`."""
+RULES_BY_NAME: Mapping[str, Rule] = {"nvl2": nvl2, **TEXT_RULES, **NUMBER_RULES, **TIME_RULES}
+"""As BY_NAME, with rules of their own."""

@@ -5,6 +5,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
+from sessionlake.columnar.spark_sql.decimals import MOST, as_decimal, as_double, common_digits, computed, literal_digits
 from sessionlake.columnar.spark_sql.typed import PAGE, Rule, Typed, Walk, quoted
 
 _SECOND = 1_000_000
@@ -23,7 +24,10 @@ def _literal(walk: Walk, node: exp.Expression) -> Typed:
     if "e" in text.lower():
         return Typed(f"{text}::double", "double")
     if "." in text:
-        return Typed(text, "decimal")
+        digits = literal_digits(text)
+        if digits[0] > MOST:
+            raise walk.error(node, f"has too many digits; write {MOST} at most")
+        return Typed(as_decimal(text, digits), "decimal", digits)
     if int(text) >= 1 << 63:
         raise walk.error(node, "is too large; write a number of 64 bits")
     return Typed(f"{text}::bigint", "bigint")
@@ -47,7 +51,7 @@ def _column(walk: Walk, node: exp.Expression) -> Typed:
 
 def _paren(walk: Walk, node: exp.Expression) -> Typed:
     inner = walk.of(node.this)
-    return Typed(f"({inner.sql})", inner.type)
+    return Typed(f"({inner.sql})", inner.type, inner.digits)
 
 
 def _logic(word: str) -> Rule:
@@ -115,6 +119,12 @@ def _if(walk: Walk, node: exp.Expression) -> Typed:
     return _chosen(walk, node, [walk.boolean(node.this)], [node.args["true"]], node.args.get("false"))
 
 
+def nvl2(walk: Walk, node: exp.Expression) -> Typed:
+    """Translate `nvl2(value, if not null, if null)`."""
+    value, one, other = node.expressions
+    return _chosen(walk, node, [f"{walk.of(value).sql} is not null"], [one], other)
+
+
 def _chosen(
     walk: Walk,
     node: exp.Expression,
@@ -125,15 +135,16 @@ def _chosen(
     parts = [*(walk.of(value) for value in values), walk.of(otherwise) if otherwise else Typed("null", "null")]
     texts, type_ = walk.unified(node, parts)
     pairs = " ".join(f"when {when} then {then}" for when, then in zip(conditions, texts, strict=False))
-    return Typed(f"(case {pairs} else {texts[-1]} end)", type_)
+    return Typed(f"(case {pairs} else {texts[-1]} end)", type_, common_digits(parts))
 
 
 def _first_of(word: str) -> Rule:
     def rule(walk: Walk, node: exp.Expression) -> Typed:
-        texts, type_ = walk.unified(node, [walk.of(part) for part in (node.this, *node.expressions)])
+        parts = [walk.of(part) for part in (node.this, *node.expressions)]
+        texts, type_ = walk.unified(node, parts)
         if type_ == "months":
             raise walk.error(node, "chooses among months, which are not all as long; write days")
-        return Typed(f"{word}({', '.join(texts)})", type_)
+        return Typed(f"{word}({', '.join(texts)})", type_, common_digits(parts))
 
     return rule
 
@@ -141,7 +152,7 @@ def _first_of(word: str) -> Rule:
 def _nullif(walk: Walk, node: exp.Expression) -> Typed:
     first = walk.of(node.this)
     left, right = _comparable(walk, node, [node.this, node.expression])
-    return Typed(f"(case when {left} = {right} then null else {first.sql} end)", first.type)
+    return Typed(f"(case when {left} = {right} then null else {first.sql} end)", first.type, first.digits)
 
 
 def _sum(word: str) -> Rule:
@@ -179,18 +190,26 @@ def _number(walk: Walk, node: exp.Expression, word: str, left: Typed, right: Typ
     if not types <= _NUMBERS:
         raise walk.error(node, f"has {' and '.join(sorted(types))} side by side; cast them to numbers")
     if "decimal" in types and "double" not in types:
-        # How many digits the result has is not the same in both.
-        raise walk.error(node, "computes with a decimal; write 1.5D for 1.5, or cast it to double")
+        if "null" in types:
+            raise walk.error(node, "has null beside a decimal; leave it out")
+        return computed(walk, node, word, left, right)
     type_ = "double" if "double" in types else "bigint"
-    return Typed(f"(cast({left.sql} as {type_}) {word} cast({right.sql} as {type_}))", type_)
+    return Typed(f"({_as(left, type_)} {word} {_as(right, type_)})", type_)
+
+
+def _as(part: Typed, type_: str) -> str:
+    return as_double(part) if type_ == "double" else f"cast({part.sql} as {type_})"
 
 
 def _quotient(word: str, type_: str) -> Rule:
     def rule(walk: Walk, node: exp.Expression) -> Typed:
         left, right = walk.of(node.this), walk.of(node.expression)
-        if not {left.type, right.type} <= {"bigint", type_, "null"}:
+        types = {left.type, right.type}
+        if "decimal" in types and types <= {"decimal", "bigint"}:
+            return computed(walk, node, word, left, right)
+        if not types <= {"bigint", type_, "null"} and not (type_ == "double" and types <= _NUMBERS):
             raise walk.error(node, f"has {left.type} and {right.type}; cast them to {type_}")
-        return Typed(f"(cast({left.sql} as {type_}) {word} nullif(cast({right.sql} as {type_}), 0))", type_)
+        return Typed(f"({_as(left, type_)} {word} nullif({_as(right, type_)}, 0))", type_)
 
     return rule
 
@@ -199,7 +218,7 @@ def _negated(walk: Walk, node: exp.Expression) -> Typed:
     inner = walk.of(node.this)
     if inner.type not in ("bigint", "double", "decimal", "interval", "months"):
         raise walk.error(node, f"has a {inner.type}; cast it to a number")
-    return Typed(f"(-{inner.sql})", inner.type)
+    return Typed(f"(-{inner.sql})", inner.type, inner.digits)
 
 
 def _interval(walk: Walk, node: exp.Expression) -> Typed:
@@ -233,6 +252,7 @@ OPERATORS: Mapping[type[exp.Expression], Rule] = {
     exp.GT: _compared(">"),
     exp.GTE: _compared(">="),
     exp.NullSafeEQ: _compared("is not distinct from"),
+    exp.NullSafeNEQ: _compared("is distinct from"),
     exp.In: _in,
     exp.Between: _between,
     exp.Is: _is,

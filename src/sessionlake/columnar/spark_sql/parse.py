@@ -15,7 +15,9 @@ from sqlglot.errors import SqlglotError, TokenError
 from sessionlake.column_names import DEPTH, name_of
 from sessionlake.columnar.expressions import CLOCK, Expression, Result
 from sessionlake.columnar.spark_sql.calls import CALLS, calls_in
-from sessionlake.columnar.spark_sql.functions import BY_NAME, FUNCTIONS, SHAPED
+from sessionlake.columnar.spark_sql.decimals import PLUS, as_double, column_digits, widened
+from sessionlake.columnar.spark_sql.dialect import SparkByNames
+from sessionlake.columnar.spark_sql.functions import BY_NAME, FUNCTIONS, RULES_BY_NAME, SHAPED
 from sessionlake.columnar.spark_sql.operators import OPERATORS
 from sessionlake.columnar.spark_sql.typed import (
     DUCK,
@@ -32,11 +34,12 @@ from sessionlake.columnar.sql_places import Origin, SqlError, sql_error
 from sessionlake.errors import did_you_mean, first_line
 
 _RULES: Mapping[type[exp.Expression], Rule] = {**OPERATORS, **SHAPED}
-_WORDS = (exp.Identifier, exp.Var, exp.DataType, exp.JSONPath, exp.JSONPathPart)
+_WORDS = (exp.Identifier, exp.Var, exp.DataType, exp.DataTypeParam, exp.JSONPath, exp.JSONPathPart)
 """Parts of a tree that are no expressions; the rules for their parents read them."""
-_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ)
-_PREDICATES = (exp.Not, exp.Is, exp.In, exp.Between, exp.Like, exp.Escape, exp.RegexpLike)
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
+_PREDICATES = (exp.Not, exp.Is, exp.In, exp.Between, exp.Like, exp.ILike, exp.Escape, exp.RegexpLike)
 _LACKING = re.compile(r"Required keyword: '\w+' missing for <class .*>")
+_UNARY_PLUS = re.compile(r"(?:^|[^\s\w)\]'\"`]|\b(?:div|and|or|not|then|else|when|in|between))\s*\+\s*$", re.IGNORECASE)
 _PARTS = "parts"
 """The key of a column's parts in the notes on its node."""
 _OPENING = re.compile(r"['\"`]|/\*")
@@ -93,7 +96,7 @@ def parse(setting: str, text: str, origin: Origin | None = None) -> Parsed:
     """
     written = origin or Origin(text)
     try:
-        tree = cast("exp.Expression", sqlglot.parse_one(text, read="spark").transform(_with_names, copy=False))
+        tree = cast("exp.Expression", sqlglot.parse_one(text, read=SparkByNames).transform(_with_names, copy=False))
         nodes = cast("list[exp.Expression]", list(tree.walk()))
     except RecursionError as error:
         raise _too_deep(setting, text) from error
@@ -101,12 +104,20 @@ def parse(setting: str, text: str, origin: Origin | None = None) -> Parsed:
         start = _start_of_error(text, error)
         reason = f"{text!r} is no expression of Spark's SQL ({told_by(error)}); correct it"
         raise sql_error(setting, reason, "" if start is None else written.place(start)) from error
+    for node in nodes:
+        if isinstance(node, exp.Literal) and _UNARY_PLUS.search(text[: node.meta.get("start", 0)]):
+            node.meta[PLUS] = True
     tokens = Spark().tokenize(text)
     for pair in pairwise(tokens):
         # Spark reads '' as a quote, or as the end of a text and the begin of another, by its version.
         if all(token.token_type.name == "STRING" for token in pair):
             reason = f"{text!r} has two texts side by side; write \\' for a quote in a text"
             raise sql_error(setting, reason, written.place(pair[1].start))
+        # The parser gives 0.05BD another number of digits than Spark.
+        if pair[0].token_type.name == "DCOLON" and pair[1].text.upper() == "BD":
+            raise sql_error(
+                setting, f"{text!r} has a number with BD; leave the two letters out", written.place(pair[1].start)
+            )
     columns = (_column_name(node) for node in tree.find_all(exp.Column, bfs=False))
     parsed = Parsed(setting, text, tree, tuple(dict.fromkeys(columns)), origin)
     _check_nodes(parsed, nodes)
@@ -143,7 +154,7 @@ def _check_nodes(parsed: Parsed, nodes: Sequence[exp.Expression]) -> None:
     """Raise SqlError for the first node that is not listed, has an unread argument, or differs in Spark."""
     for node in nodes:
         if isinstance(node, exp.Anonymous):
-            listed = node.name.lower() in BY_NAME
+            listed = node.name.lower() in BY_NAME or node.name.lower() in RULES_BY_NAME
         else:
             listed = isinstance(node, _WORDS) or type(node) in _RULES or type(node) in FUNCTIONS
         if not listed:
@@ -166,7 +177,7 @@ def _check_nodes(parsed: Parsed, nodes: Sequence[exp.Expression]) -> None:
 def _reads_another_way(node: exp.Binary) -> bool:
     """Say whether Spark takes the operands of a comparison for others: `a = b is null` is `(a = b) is null` there, and `a = (b is null)` here."""
     behind = (*_COMPARISONS, *_PREDICATES)
-    return isinstance(node.this, (exp.NullSafeEQ, *_PREDICATES)) or isinstance(node.expression, behind)
+    return isinstance(node.this, (exp.NullSafeEQ, exp.NullSafeNEQ, *_PREDICATES)) or isinstance(node.expression, behind)
 
 
 def told_by(error: SqlglotError) -> str:
@@ -241,7 +252,8 @@ class _Walk:
     def of(self, node: exp.Expression) -> Typed:
         self._seen.add(id(node))
         if isinstance(node, exp.Anonymous):
-            done = self._call(node, BY_NAME[node.name.lower()])
+            name = node.name.lower()
+            done = self._call(node, BY_NAME[name]) if name in BY_NAME else RULES_BY_NAME[name](self, node)
         elif type(node) in FUNCTIONS:
             done = self._call(node, FUNCTIONS[type(node)])
         else:
@@ -284,17 +296,24 @@ class _Walk:
 
     def column(self, node: exp.Expression) -> Typed:
         name = _column_name(cast("exp.Column", node))
-        type_ = column_type(self._types[name])
+        given = self._types[name]
+        type_ = column_type(given)
         if type_ is None:
-            raise self.error(node, f"is of type {self._types[name]}, which expressions can't read; leave it out")
-        return Typed(self._places[name], type_)
+            raise self.error(node, f"is of type {given}, which expressions can't read; leave it out")
+        return Typed(self._places[name], type_, column_digits(given))
 
     def unified(self, node: exp.Expression, parts: list[Typed]) -> tuple[list[str], str]:
         types = {part.type for part in parts} - {"null"}
+        if types == {"decimal"} and len({part.digits for part in parts}) > 1:
+            types |= {"bigint"}
         if len(types) <= 1:
             return [part.sql for part in parts], next(iter(types), "null")
         if types <= {"bigint", "double", "decimal"} and "double" in types:
-            return [f"cast({part.sql} as double)" for part in parts], "double"
+            return [as_double(part) for part in parts], "double"
+        if types == {"bigint", "decimal"}:
+            decimals = widened(parts)
+            if decimals is not None:
+                return decimals, "decimal"
         if types == {"date", "timestamp"}:
             return [f"cast({part.sql} as timestamp)" for part in parts], "timestamp"
         raise self.error(node, f"has {' and '.join(sorted(types))} side by side; cast one of them")

@@ -4,6 +4,7 @@
 new arguments: `not like` became an argument of `Like` in 30.8. An unread argument would silently change the meaning of the SQL.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -29,29 +30,30 @@ _DIALECT: Known = {
 _BINARY = ("this", "expression")
 
 EXPRESSIONS: Known = {
-    **dict.fromkeys((exp.And, exp.Or, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ), _BINARY),
+    **dict.fromkeys((exp.And, exp.Or, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE), _BINARY),
+    **dict.fromkeys((exp.NullSafeEQ, exp.NullSafeNEQ), _BINARY),
     **dict.fromkeys((exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Pow, exp.DPipe), _BINARY),
     **dict.fromkeys((exp.Is, exp.Nullif, exp.Escape, exp.RegexpLike, exp.JSONExtractScalar), _BINARY),
     **dict.fromkeys((exp.StartsWith, exp.EndsWith, exp.Contains, exp.DateDiff), _BINARY),
-    **dict.fromkeys(
-        (exp.Not, exp.Neg, exp.Paren, exp.Abs, exp.Floor, exp.Ceil, exp.Round, exp.Sqrt, exp.Ln), ("this",)
-    ),
+    **dict.fromkeys((exp.Not, exp.Neg, exp.Paren, exp.Abs, exp.Floor, exp.Ceil, exp.Sqrt, exp.Ln), ("this",)),
     **dict.fromkeys((exp.Exp, exp.Length, exp.IsNan, exp.TsOrDsToDate, exp.Year, exp.Quarter, exp.Month), ("this",)),
     **dict.fromkeys((exp.Day, exp.DayOfMonth, exp.DayOfWeek, exp.DayOfYear, exp.Hour, exp.Minute), ("this",)),
     **dict.fromkeys((exp.Second, exp.UnixMicros, exp.UnixMillis, exp.UnixSeconds), ("this",)),
     **dict.fromkeys((exp.Null, exp.CurrentTimestamp, exp.CurrentDate, exp.JSONPathRoot), ()),
-    **dict.fromkeys((exp.Boolean, exp.Var, exp.Column, exp.DataType, exp.JSONPathKey), ("this",)),
+    **dict.fromkeys((exp.Boolean, exp.Var, exp.Column, exp.DataTypeParam, exp.JSONPathKey), ("this",)),
     **dict.fromkeys((exp.Coalesce, exp.Greatest, exp.Least, exp.Anonymous, exp.In), ("this", "expressions")),
-    **dict.fromkeys((exp.Concat, exp.ConcatWs, exp.JSONPath), ("expressions",)),
+    **dict.fromkeys((exp.Concat, exp.ConcatWs, exp.JSONPath, exp.Tuple), ("expressions",)),
     **dict.fromkeys((exp.Cast, exp.TryCast), ("this", "to")),
+    exp.DataType: ("this", "expressions"),
     exp.Literal: ("this", "is_string"),
     exp.Identifier: ("this", "quoted"),
-    exp.Like: ("this", "expression", "negate"),
+    **dict.fromkeys((exp.Like, exp.ILike), ("this", "expression", "negate")),
+    **dict.fromkeys((exp.Any, exp.All), ("this",)),
     exp.Between: ("this", "low", "high"),
     exp.Case: ("this", "ifs", "default"),
     exp.If: ("this", "true", "false"),
     exp.Interval: ("this", "unit"),
-    exp.Trim: ("this", "position"),
+    exp.Trim: ("this", "position", "expression"),
     exp.Substring: ("this", "start", "length"),
     exp.Replace: ("this", "expression", "replacement"),
     exp.StrPosition: ("this", "substr"),
@@ -91,6 +93,7 @@ def _unread(node: exp.Expression, known: Known) -> Iterator[str]:
                     yield name
 
 
+_NAME = re.compile("[ck][0-9]+")
 CLOCK_SQL = f"make_timestamp(${CLOCK}::bigint)"
 PAGE = "docs/expressions.md lists all of them"
 DUCK = {
@@ -115,6 +118,8 @@ class Typed:
 
     sql: str
     type: str
+    digits: tuple[int, int] = (0, 0)
+    """Of a number the digits that it has in Spark, and of these the ones behind the point; zeros if that is not known."""
 
 
 class Walk(Protocol):
@@ -174,6 +179,25 @@ def column_type(type_: pa.DataType) -> str | None:
 def whole(node: exp.Expression) -> int | None:
     """Return a node's whole number, which has no sign; None for another node. The parser's `is_int` is also true of `-1`."""
     return int(node.name) if isinstance(node, exp.Literal) and node.is_int else None
+
+
+def number(walk: Walk, node: exp.Expression) -> int | None:
+    """Return a node's whole number, which may have a sign; None for another node."""
+    if not isinstance(node, exp.Neg):
+        return whole(walk.seen(node))
+    least = whole(walk.seen(walk.seen(node).this))
+    return None if least is None else -least
+
+
+def once(template: str, sql: str, *others: str) -> str:
+    """Return SQL of a template in which `{0}` stands for what is computed once, and `{1}` and so on for others.
+
+    >>> once("case when {0} > 0 then {0} end", "c0")
+    '(case when c0 > 0 then c0 end)'
+    """
+    if _NAME.fullmatch(sql):
+        return f"({template.format(sql, *others)})"
+    return f"list_transform([{sql}], lambda v: {template.format('v', *others)})[1]"
 
 
 def quoted(text: str) -> str:

@@ -25,7 +25,7 @@ from sessionlake.sources.columns import TIMESTAMP
 
 _HINTS = re.compile(r"--[ \t]*(watermark|unique)[ \t]+(?P<rest>[^\n]*)", re.IGNORECASE)
 _COLUMNS_AND_LENGTH = re.compile(r"(?P<columns>[^\s,]+(?:\s*,\s*[^\s,]+)*)\s+(?P<length>[\d.]+.*?)\s*;?\s*")
-_UNITS = {"timestamp_seconds": "s", "timestamp_millis": "ms", "timestamp_micros": "us"}
+_UNITS = {"to_timestamp": "s", "timestamp_seconds": "s", "timestamp_millis": "ms", "timestamp_micros": "us"}
 _FORMS = {"watermark": "-- watermark t 1 hour", "unique": "-- unique id 1 day"}
 
 
@@ -227,8 +227,9 @@ def _plain_time(piece: Piece) -> tuple[str | None, str | None]:
     if isinstance(tree, exp.Cast) and isinstance(tree.this, exp.Column):
         kind = cast("exp.DataType", tree.args["to"]).this.value
         return (tree.this.name, "s") if kind in ("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ") else (None, None)
-    if isinstance(tree, exp.Anonymous) and tree.name.lower() in _UNITS and isinstance(tree.expressions[0], exp.Column):
-        return tree.expressions[0].name, _UNITS[tree.name.lower()]
+    called = tree.expressions if isinstance(tree, exp.Anonymous) and tree.name.lower() in _UNITS else []
+    if len(called) == 1 and isinstance(called[0], exp.Column):
+        return called[0].name, _UNITS[tree.name.lower()]
     return None, None
 
 

@@ -15,7 +15,7 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.dialects import Spark
 from sqlglot.errors import SqlglotError
 
-from sessionlake.columnar.spark_sql import start_of, told_by
+from sessionlake.columnar.spark_sql import SparkByNames, start_of, told_by
 from sessionlake.columnar.spark_sql.typed import EXPRESSIONS, Known, unread
 from sessionlake.config.positions import Place
 from sessionlake.config.problems import InvalidConfigError, Problem
@@ -141,7 +141,7 @@ class Query:
         """The tree, with WINDOW for the word `window`; InvalidConfigError unless the text is a query of Spark's SQL."""
         try:
             text = masked(without_delays(self.text))
-            statements = [one for one in sqlglot.parse(text, read="spark") if one is not None]
+            statements = [one for one in sqlglot.parse(text, read=SparkByNames) if one is not None]
         except (SqlglotError, RecursionError) as error:
             raise self.not_sql(error) from error
         if len(statements) != 1:
@@ -234,7 +234,7 @@ def masked(text: str) -> str:
 
 def parsed(text: str) -> exp.Expression:
     """Return the tree of an expression."""
-    return cast("exp.Expression", sqlglot.parse_one(masked(text), read="spark"))
+    return cast("exp.Expression", sqlglot.parse_one(masked(text), read=SparkByNames))
 
 
 def unmasked(text: str) -> str:
