@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionlake.errors import JobError, OvertakenError
-from sessionlake.jobs.late.ledger import fence_runs
+from sessionlake.jobs.late.ledger import CLAIMS
 from sessionlake.jobs.late.status import LateStatus
 from sessionlake.warehouse import schemas
 from tests.engine.crash_support import CrashError, crash_at
@@ -193,7 +193,7 @@ def test_an_erasure_keeps_out_what_was_read_before_it(
     late: Late, outcome: Outcome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with (
-        crash_at(monkeypatch, POINTS[1], action=lambda: fence_runs(late.tables)),
+        crash_at(monkeypatch, POINTS[1], action=lambda: CLAIMS.fence(late.tables)),
         pytest.raises(OvertakenError, match="'one' of reprocess_late was overtaken by an erasure"),
     ):
         late.reprocess(run_id="one")

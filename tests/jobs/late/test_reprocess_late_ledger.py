@@ -19,8 +19,9 @@ from pyspark.sql import SparkSession
 
 from sessionlake.cli import main
 from sessionlake.jobs import run as runs
-from sessionlake.jobs.late.ledger import claim, next_number
-from sessionlake.jobs.late.spans import BACKFILL, NUMBER
+from sessionlake.jobs.again.runs import NUMBER
+from sessionlake.jobs.late.ledger import CLAIMS
+from sessionlake.jobs.late.spans import BACKFILL
 from sessionlake.jobs.run import JobRun, start_run
 from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
@@ -44,7 +45,7 @@ def start_backfill(late: Late) -> JobRun:
     last = late.tables[schemas.CHANGELOG].last_commit()
     assert last is not None
     pinned = {"batch_id": last.metadata["batch_id"], "from_us": None, "to_us": None, "expired_us": 0}
-    pinned[NUMBER] = next_number(late.tables)
+    pinned[NUMBER] = CLAIMS.next_number(late.tables)
     return start_run(late.spark, late.config, BACKFILL, run_id="b", arguments={}, pin=lambda _: pinned, dry_run=False)
 
 
@@ -75,7 +76,7 @@ def test_a_backfill_covers_late_events_until_its_replacement_goes_stale(late: La
     low, high = middle - 10, middle + 10
     backfill = start_backfill(late)
     assert late.late_status().waiting == len(numbers)
-    claim(backfill)
+    CLAIMS.claim(backfill)
     append_replace(backfill, key, low, high)
     assert late.late_status().waiting == 0
     # It knows of no stale replacement yet, and so leaves all to the backfill.

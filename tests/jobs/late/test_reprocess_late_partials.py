@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sessionlake.aggregates import build_aggregates
 from sessionlake.aggregates.codec import StateCodec
-from sessionlake.jobs.late.restate import _whole_cells
+from sessionlake.jobs.again.restate import _whole_cells
 from sessionlake.jobs.late.spans import Span, widest
 from sessionlake.operators.sessions.restate import merged_late
 from sessionlake.operators.sessions.spec import SessionizerSpec

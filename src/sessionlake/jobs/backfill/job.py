@@ -14,10 +14,11 @@ from sessionlake.config.operators import named
 from sessionlake.config.times import format_time
 from sessionlake.engine.error_text import error_in
 from sessionlake.errors import NotNeededError, SourceError
+from sessionlake.jobs.again.runs import NUMBER
 from sessionlake.jobs.backfill.ledger import applied_corrections, forgotten_keys, taken_corrections
 from sessionlake.jobs.backfill.plan import STATS, RunBasis, compared
-from sessionlake.jobs.late.ledger import append_claimed, claim, next_number, runs_before
-from sessionlake.jobs.late.spans import BACKFILL, NUMBER, Span, check_range
+from sessionlake.jobs.late.ledger import CLAIMS
+from sessionlake.jobs.late.spans import BACKFILL, Span, check_range
 from sessionlake.jobs.run import JobReport, JobRun, OnStep, digest, start_run
 from sessionlake.jobs.stored_kind import stored_kind
 from sessionlake.sources.files import NEEDED
@@ -65,7 +66,7 @@ def backfill(
         rows, counts = _differences(basis, recompute, run)
     try:
         with run.step("appending corrections", schemas.CORRECTIONS):
-            append_claimed(run, schemas.CORRECTIONS, _corrections(run, recompute, rows.where(F.col(STATS).isNull())))
+            CLAIMS.append(run, schemas.CORRECTIONS, _corrections(run, recompute, rows.where(F.col(STATS).isNull())))
     finally:
         rows.unpersist()
     return run.finish(counts, _notes(run, from_us, counts, [recompute.right]))
@@ -90,7 +91,7 @@ def _pin(config: Config, from_us: int, to_us: int, tables: Tables) -> dict[str, 
         "to_us": to_us,
         # Late events of any age are taken in: replacements reach below the horizon.
         "expired_us": kept_us,
-        NUMBER: next_number(tables),
+        NUMBER: CLAIMS.next_number(tables),
         "changelog_version": last.version,
         "snapshot_version": snapshots[own.snapshot],
     }
@@ -99,7 +100,8 @@ def _pin(config: Config, from_us: int, to_us: int, tables: Tables) -> dict[str, 
 def _basis(config: Config, run: JobRun) -> RunBasis:
     tables, pinned = run.tables, run.pinned
     inputs = batch_inputs(tables, config, pinned["batch_id"])
-    runs = runs_before(run) if run.dry_run else claim(run)
+    CLAIMS.claim(run)
+    runs = CLAIMS.before(run)
     taken = taken_corrections(tables, inputs)
     return RunBasis(
         tables=tables,

@@ -7,8 +7,8 @@ from operator import or_
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from sessionlake.jobs.again.restate import without_partly
 from sessionlake.jobs.late.ledger import stale_puts, with_stale_marks
-from sessionlake.jobs.late.restate import without_partly
 from sessionlake.jobs.late.spans import BACKFILL, LateRun, Span
 from sessionlake.stream.recompute import INCLUDED
 from sessionlake.warehouse import schemas

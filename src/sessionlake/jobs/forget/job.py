@@ -26,8 +26,8 @@ from sessionlake.jobs.forget.proof import Proof, prove
 from sessionlake.jobs.forget.readers import await_readers
 from sessionlake.jobs.forget.stores import await_removal, erase_stores, store_if_free
 from sessionlake.jobs.forget.wait_budget import WaitBudget, Waits
-from sessionlake.jobs.late.ledger import fence_runs
-from sessionlake.jobs.redeem.ledger import fence_redeems
+from sessionlake.jobs.late import ledger as late
+from sessionlake.jobs.redeem import ledger as redeem
 from sessionlake.jobs.run import JobReport, JobRun, OnStep, start_run
 from sessionlake.jobs.tombstones import emitted_tombstones, followed, identity_of, named, tombstones
 from sessionlake.sources.equal_types import asked_key
@@ -221,8 +221,8 @@ def _keep_out(lake: Lake) -> None:
 
     A fold that commits before this may have brought rows back; one that would commit later fails, and reads again.
     """
-    fence_runs(lake.tables)
-    fence_redeems(lake.tables)
+    for claims in (late.CLAIMS, redeem.CLAIMS):
+        claims.fence(lake.tables)
     for of in lake.changelogs:
         lake.tables[of.snapshot].set_app_versions({FOLD: lambda reached: reached, ERASURES: lambda count: count + 1})
     failpoints.hit("forget_kept_out")

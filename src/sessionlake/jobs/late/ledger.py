@@ -1,8 +1,6 @@
-"""The ledger of late events: derived from the pins and appends of runs, never from a flag.
+"""The ledger of late events: which events the runs of reprocess_late and backfill cover.
 
-`late_runs` says which events a run covers. The two kinds of runs, reprocess_late and backfill, take effect in the order
-in which they started. `claim` enforces this order, and a run leaves out exactly the events that earlier runs cover. The
-order is a number that each run pins, one more than the largest that it sees, because hosts' clocks may differ.
+A run leaves out exactly the events that earlier runs cover, in the order of CLAIMS.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,12 +8,10 @@ from collections.abc import Iterable, Mapping
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from sessionlake.errors import OvertakenError
+from sessionlake.jobs.again.claims import Claims
 from sessionlake.jobs.late import queries
-from sessionlake.jobs.late.spans import BACKFILL, NUMBER, REPROCESS_LATE, WRITES, LateRun, covered, late_run
-from sessionlake.jobs.run import JobRun
+from sessionlake.jobs.late.spans import BACKFILL, REPROCESS_LATE, WRITES, LateRun, covered
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.delta_log import app_id
 from sessionlake.warehouse.dialects import SPARK
 from sessionlake.warehouse.spark_columns import columns
 from sessionlake.warehouse.tables import Tables
@@ -23,71 +19,8 @@ from sessionlake.warehouse.tables import Tables
 COVERED = "covered"
 
 
-def read_runs(tables: Tables) -> list[LateRun]:
-    """Return all runs that cover late events or may, in their order."""
-    if not tables[schemas.JOB_RUNS].exists():
-        return []
-    rows = tables.spark.sql(queries.started_runs(tables[schemas.JOB_RUNS].sql_name())).collect()
-    ids = [app_id(row.job, row.run_id) for row in rows]
-    found = {table: tables[table].app_versions(ids) for table in WRITES[REPROCESS_LATE]}
-    runs = [
-        late_run(row.job, row.run_id, row.pinned, {table: found[table].get(id_) for table in found})
-        for row, id_ in zip(rows, ids, strict=True)
-    ]
-    return sorted(runs, key=lambda run: run.order)
-
-
-def next_number(tables: Tables) -> int:
-    """Return a number, for a run to pin as NUMBER, above those of all runs that are recorded."""
-    return 1 + max((run.number for run in read_runs(tables)), default=0)
-
-
-def runs_before(run: JobRun) -> list[LateRun]:
-    """Return the runs that take effect before this one."""
-    ours = (run.pinned[NUMBER], run.job, run.run_id)
-    return [other for other in read_runs(run.tables) if other.order < ours]
-
-
-def claim(run: JobRun) -> list[LateRun]:
-    """Fence the unfinished runs before this one, and return all runs before it. The events that they cover no longer change.
-
-    Every run is recorded before it claims. If two runs start at once, at least one therefore sees the other. The later
-    one fences the earlier one, and an earlier one that sees a later one gives way. Raises OvertakenError if this run
-    has to give way.
-    """
-    runs = read_runs(run.tables)
-    ours = next(other for other in runs if (other.job, other.run_id) == (run.job, run.run_id))
-    later = [other for other in runs if other.order > ours.order and other.alive]
-    if later and None in ours.versions.values():
-        raise _overtaken(run, later[-1])
-    _fence(run.tables, (other for other in runs if other.order < ours.order))
-    return runs_before(run)
-
-
-def fence_runs(tables: Tables) -> None:
-    """Keep unfinished runs from appending rows that they read before now; for a job that erases rows."""
-    _fence(tables, read_runs(tables))
-
-
-def _fence(tables: Tables, runs: Iterable[LateRun]) -> None:
-    for run in runs:
-        for table in (table for table, version in run.versions.items() if version is None):
-            tables[table].fence(app_id(run.job, run.run_id))
-
-
-def append_claimed(run: JobRun, table: str, rows: DataFrame) -> None:
-    """Append a claimed run's rows once; OvertakenError if another run has fenced this one."""
-    if not run.append_unless_fenced(table, rows):
-        last = read_runs(run.tables)[-1]
-        raise _overtaken(run, None if (last.job, last.run_id) == (run.job, run.run_id) else last)
-
-
-def _overtaken(run: JobRun, by: LateRun | None) -> OvertakenError:
-    whom = "an erasure (`forget`)" if by is None else f"run {by.run_id!r} of {by.job}"
-    return OvertakenError(
-        f"--run-id: {run.run_id!r} of {run.job} was overtaken by {whom}, started after it; "
-        "its remaining work is left to the next run, start that under a new id"
-    )
+CLAIMS = Claims(WRITES, LateRun)
+"""The order of the runs that cover late events."""
 
 
 def mark_covered(tables: Tables, late: DataFrame, runs: Iterable[LateRun], as_of: int) -> DataFrame:

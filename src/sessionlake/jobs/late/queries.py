@@ -1,17 +1,11 @@
 """The ledger's questions as SQL, asked by jobs through Spark and by status through DuckDB."""
 
-from sessionlake.jobs.late.spans import BACKFILL, WRITES
+from sessionlake.jobs.late.spans import BACKFILL
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.dialects import Dialect
 
 EXPIRED_BY_RUNS = "batch_id is null and kind = 'event' and reason = 'expired'"
 """Which dead letters are late events that runs of reprocess_late found expired."""
-
-
-def started_runs(job_runs: str) -> str:
-    """Return the query of the runs that cover late events or may: job, run_id, pinned."""
-    jobs = ", ".join(f"'{job}'" for job in WRITES)
-    return f"select job, run_id, pinned from {job_runs} where job in ({jobs}) and event = 'started'"
 
 
 def refused(outcomes: str) -> str:

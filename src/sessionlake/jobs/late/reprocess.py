@@ -8,18 +8,10 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config
-from sessionlake.jobs.late.ledger import (
-    COVERED,
-    append_claimed,
-    claim,
-    expired_by_runs,
-    mark_covered,
-    next_number,
-    restated_by_runs,
-    runs_before,
-)
-from sessionlake.jobs.late.restate import last_batch_pins, restatements, restating_of, without_partly
-from sessionlake.jobs.late.spans import NUMBER, REPROCESS_LATE, Span, check_range, requested_times
+from sessionlake.jobs.again.restate import last_batch_pins, restatements, restating_of, without_partly
+from sessionlake.jobs.again.runs import NUMBER
+from sessionlake.jobs.late.ledger import CLAIMS, COVERED, expired_by_runs, mark_covered, restated_by_runs
+from sessionlake.jobs.late.spans import REPROCESS_LATE, Span, check_range, requested_times
 from sessionlake.jobs.run import JobReport, JobRun, OnStep, shaped, start_run
 from sessionlake.jobs.stored_kind import stored_kind
 from sessionlake.warehouse import schemas
@@ -70,22 +62,23 @@ def reprocess_late(
     with run.step("looking for late events that wait"):
         frames = _frames(spark, config, run)
     with run.step("restating", schemas.CORRECTIONS):
-        append_claimed(run, schemas.CORRECTIONS, frames.corrections)
+        CLAIMS.append(run, schemas.CORRECTIONS, frames.corrections)
     with run.step("burying expired ones", schemas.DEAD_LETTERS):
-        append_claimed(run, schemas.DEAD_LETTERS, frames.dead_letters)
+        CLAIMS.append(run, schemas.DEAD_LETTERS, frames.dead_letters)
     with run.step("counting"):
         return run.finish(*_counted(run, frames))
 
 
 def _pin(config: Config, from_us: int | None, to_us: int | None, tables: Tables) -> dict[str, Any]:
     last = last_batch_pins(config, tables)
-    return {**last, "from_us": from_us, "to_us": to_us, NUMBER: next_number(tables)}
+    return {**last, "from_us": from_us, "to_us": to_us, NUMBER: CLAIMS.next_number(tables)}
 
 
 def _frames(spark: SparkSession, config: Config, run: JobRun) -> _Frames:
     tables, pinned = run.tables, run.pinned
     kind = stored_kind(spark, config, last_batch(tables))
-    before = runs_before(run) if run.dry_run else claim(run)
+    CLAIMS.claim(run)
+    before = CLAIMS.before(run)
     # The newest version, and not the pinned one: late_events only grows, so the pinned batches have the same rows.
     # But rows that were erased since (the right to be forgotten) must not return.
     every = mark_covered(tables, tables[schemas.LATE_EVENTS].read(), before, pinned["batch_id"])

@@ -5,19 +5,17 @@ retention when it started in corrections, the others in dead_letters. The condit
 DuckDB knows Spark's `unix_micros` by a macro.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sessionlake.errors import JobError
+from sessionlake.jobs.again.runs import RecordedRun
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.delta_log import FENCED
 
 REPROCESS_LATE, BACKFILL = "reprocess_late", "backfill"
 WRITES = {REPROCESS_LATE: (schemas.CORRECTIONS, schemas.DEAD_LETTERS), BACKFILL: (schemas.CORRECTIONS,)}
 """The jobs that cover late events, and the tables whose appends make them do so."""
-NUMBER = "number"
-"""Under which a run pins its place in the order."""
 _EVER = 1 << 62
 
 
@@ -39,29 +37,19 @@ class Span:
         return self.batch_id <= other.batch_id and self.from_us >= other.from_us and self.to_us <= other.to_us
 
 
-@dataclass(frozen=True)
-class LateRun:
-    """A run that covers late events, or once it has appended will."""
-
-    job: str
-    run_id: str
-    number: int
-    """Its place in the order of runs; of runs that started at once several may have the same."""
-    asked: Span
-    expired_us: int
-    """Events older than this had fallen out of retention when the run started."""
-    versions: dict[str, int | None]
-    """By table: the version of its append, FENCED if it can't append any more, None if neither has happened."""
+class LateRun(RecordedRun):
+    """A run that covers late events, or will once it has appended."""
 
     @property
-    def order(self) -> tuple[int, str, str]:
-        """The order in which runs take effect."""
-        return self.number, self.job, self.run_id
+    def asked(self) -> Span:
+        """The late events that the run was asked for."""
+        return Span(self.pinned["batch_id"], *requested_times(self.pinned["from_us"], self.pinned["to_us"]))
 
     @property
-    def alive(self) -> bool:
-        """It covers something, or still may."""
-        return any(version != FENCED for version in self.versions.values())
+    def expired_us(self) -> int:
+        """The horizon of retention when the run started: older events had fallen out of it."""
+        horizon: int = self.pinned["expired_us"]
+        return horizon
 
     def covers(self) -> list[Span]:
         """Return the spans whose events the run has covered."""
@@ -72,14 +60,6 @@ class LateRun:
         kept = Span(asked.batch_id, max(asked.from_us, self.expired_us), asked.to_us)
         expired = Span(asked.batch_id, asked.from_us, min(asked.to_us, self.expired_us))
         return [span for span, is_done in zip((kept, expired), done, strict=False) if is_done]
-
-
-def late_run(job: str, run_id: str, pinned: str, versions: Mapping[str, int | None]) -> LateRun:
-    """Return a run from its record in job_runs, and by table the version of its append."""
-    found = json.loads(pinned)
-    span = Span(found["batch_id"], *requested_times(found["from_us"], found["to_us"]))
-    mine = {table: versions.get(table) for table in WRITES[job]}
-    return LateRun(job, run_id, found[NUMBER], span, found["expired_us"], mine)
 
 
 def requested_times(from_us: int | None, to_us: int | None) -> tuple[int, int]:

@@ -1,11 +1,13 @@
 """The outcome of the late events: late == reprocessed + expired + waiting."""
 
+import json
 from dataclasses import dataclass
 
 from duckdb import DuckDBPyConnection
 
+from sessionlake.jobs.again.runs import started_runs
 from sessionlake.jobs.late import queries
-from sessionlake.jobs.late.spans import BACKFILL, REPROCESS_LATE, WRITES, LateRun, covered, late_run
+from sessionlake.jobs.late.spans import BACKFILL, REPROCESS_LATE, WRITES, LateRun, covered
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.delta_log import app_id
 from sessionlake.warehouse.dialects import DUCKDB
@@ -58,11 +60,11 @@ def _runs(lake: Lake, database: DuckDBPyConnection) -> list[LateRun]:
     """Return all runs that cover late events or may, in their order."""
     if not lake[schemas.JOB_RUNS].exists():
         return []
-    rows = database.execute(queries.started_runs(schemas.JOB_RUNS)).fetchall()
+    rows = database.execute(started_runs(schemas.JOB_RUNS, WRITES)).fetchall()
     runs = []
     for job, run_id, pinned in rows:
         versions = {table: lake[table].app_version(app_id(job, run_id)) for table in WRITES[job]}
-        runs.append(late_run(job, run_id, pinned, versions))
+        runs.append(LateRun(job, run_id, json.loads(pinned), versions))
     return sorted(runs, key=lambda run: run.order)
 
 

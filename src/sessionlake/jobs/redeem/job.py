@@ -10,17 +10,10 @@ from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config
 from sessionlake.errors import JobError
-from sessionlake.jobs.late.restate import last_batch_pins, restatements, restating_of
+from sessionlake.jobs.again.restate import last_batch_pins, restatements, restating_of
+from sessionlake.jobs.again.runs import NUMBER
 from sessionlake.jobs.late.spans import check_range
-from sessionlake.jobs.redeem.ledger import (
-    LETTER,
-    NUMBER,
-    REDEEM,
-    append_corrections,
-    claim,
-    next_number,
-    not_redeemed,
-)
+from sessionlake.jobs.redeem.ledger import CLAIMS, LETTER, REDEEM, not_redeemed
 from sessionlake.jobs.redeem.rows import (
     EXPIRED,
     FILTERED,
@@ -84,8 +77,7 @@ def redeem(
     if run.finished is not None:
         return run.finished
     run.expect(1 if run.dry_run else 3)
-    if not run.dry_run:
-        claim(run)
+    CLAIMS.claim(run)
     with run.step("reading dead letters again"):
         letters = _letters(run, named, from_us, to_us)
         judged = _judged(run, kind, reading, letters, _newest(spark, config, reading)).persist()
@@ -113,7 +105,7 @@ def _check_readable(config: Config, columns: EventColumns) -> None:
 
 def _pin(config: Config, tables: Tables) -> dict[str, Any]:
     last = last_batch_pins(config, tables)
-    pins = {**last, "max_future_skew_us": config.max_future_skew_us, NUMBER: next_number(tables)}
+    pins = {**last, "max_future_skew_us": config.max_future_skew_us, NUMBER: CLAIMS.next_number(tables)}
     if config.event.unique_us is None:
         return pins
     _check_taken(tables)
@@ -209,7 +201,7 @@ def _write(run: JobRun, kind: Kind, judged: DataFrame) -> None:
         if schemas.PARTLY in [field.name for field in kind.late_columns]:
             # A dead letter is in none of its windows.
             events = events.withColumn(schemas.PARTLY, F.lit(False))
-        append_corrections(run, restatements(run, events, kind, with_ids=UNIQUE in run.pinned))
+        CLAIMS.append(run, schemas.CORRECTIONS, restatements(run, events, kind, with_ids=UNIQUE in run.pinned))
 
 
 def _notes(counts: dict[str, int]) -> list[str]:

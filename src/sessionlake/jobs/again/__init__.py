@@ -1,0 +1,1 @@
+"""What the jobs share by which an event comes once more: reprocess_late, redeem and backfill."""
