@@ -12,13 +12,14 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from sessionlake.config.load import Config
+from sessionlake.config.source import DeltaSink
 from sessionlake.errors import ConfigError, JobError, PipelineStateError
 from sessionlake.jobs.compact import compact
 from sessionlake.jobs.expire import expire
 from sessionlake.jobs.forget import forget
 from sessionlake.jobs.publish import Step, publish, sinks_of
 from sessionlake.jobs.publish import table as module
-from sessionlake.jobs.publish.table import SinkTable
+from sessionlake.jobs.publish.table import Difference, SinkTable, Way, way_of
 from sessionlake.preflight.sinks import require_table
 from sessionlake.stream.run import run
 from sessionlake.warehouse.batches import last_batch
@@ -207,6 +208,33 @@ def test_files_that_cannot_have_a_changed_row_stay(spark: SparkSession, tmp_path
     publish(spark, config, once=True)
     assert len(first & {*deltalake.DeltaTable(out).file_uris()}) == 1
     assert {row[0] for row in assert_in_delta(config)} == {"a", "b", "c", "d"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "gone", "stored", "exact", "options", "way"),
+    [
+        (50_000, 0, 1_000_000, False, {}, Way.REWRITE),
+        (1, 0, 1_000_000, False, {"change_feed": True}, Way.MERGE),
+        (1, 0, 1_000_000, False, {"deletion_vectors": True}, Way.MERGE),
+        (1, 0, 1_000_001, False, {}, Way.COMPARE),
+        (0, 1, 1_000_001, False, {}, Way.MERGE),
+        (1, 0, 1_000_001, True, {}, Way.MERGE),
+        (100_000, 0, 2_000_000, False, {}, Way.REWRITE),
+        (99_999, 0, 2_000_000, False, {}, Way.COMPARE),
+    ],
+)
+def test_the_way_depends_on_the_share_of_changed_rows(
+    changed: int,
+    gone: int,
+    stored: int,
+    exact: bool,  # noqa: FBT001
+    options: dict[str, bool],
+    way: Way,
+) -> None:
+    rows: Any = None
+    sink = DeltaSink(path="out", **options)
+    assert way_of(Difference(rows, changed, gone, exact, are_new=False, span=None), stored, sink) is way
+    assert way_of(Difference(rows, changed, gone, exact, are_new=True, span=None), stored, sink) is Way.APPEND
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """The function of [sink.python], called with the rows by which two batches differ: at least once, step by step in order (rule 335)."""
 
 import json
-import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +17,7 @@ from sessionlake.engine import failpoints
 from sessionlake.engine.exchange import from_payload, to_payload
 from sessionlake.errors import ConfigError, JobError
 from sessionlake.jobs.publish.progress import Progress
-from sessionlake.jobs.publish.results import Results, is_gone
+from sessionlake.jobs.publish.results import Results, unless_gone
 from sessionlake.jobs.publish.steps import Step
 from sessionlake.user_code import NOT_THEIRS, load_function, raised
 from sessionlake.warehouse.batch_commit import BatchCommit
@@ -28,10 +27,10 @@ from sessionlake.warehouse.sink_position import Position
 from sessionlake.warehouse.spark_columns import columns, map_in_arrow
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.topic_position import published_in
+from sessionlake.warehouse.visible import lost
 
 OP, UPSERT, DELETE = "op", "upsert", "delete"
 _PAYLOAD = "payload"
-_log = logging.getLogger("sessionlake")
 
 
 @dataclass(frozen=True)
@@ -99,28 +98,23 @@ class PythonFunction:
     def _difference(self, before: Position, now: Position, last: BatchCommit) -> Step:
         """Send the rows by which two batches differ; all rows, if the tables have lost a part of what is between the two."""
         failpoints.hit("function_read")
-        found = self._changed(before, now, last)
+        found = unless_gone(
+            lambda: self._changed(before, now, last),
+            "sink.python: changes since batch %d are gone from the tables, so all rows are sent again",
+            before.seen.batch_id,
+        )
         if found is None:
-            _log.warning(
-                "sink.python: changes since batch %d are gone from the tables, so all rows are sent again",
-                before.seen.batch_id,
-            )
             return self._all(Position.after(before, self.config, last, sink=FUNCTION))
         rows, added, deleted = found
         self._send(rows, added + deleted, now, before.seen.batch_id)
         return Step(now.seen.batch_id, added, deleted)
 
-    def _changed(self, before: Position, now: Position, last: BatchCommit) -> tuple[DataFrame, int, int] | None:
-        """Return the rows by which two batches differ, kept by Spark, and how many are there now and are gone; None if that is lost."""
+    def _changed(self, before: Position, now: Position, last: BatchCommit) -> tuple[DataFrame, int, int]:
+        """Return the rows by which two batches differ, kept by Spark, and how many are there now and are gone."""
         if now.seen.batch_id > last.batch_id or not now.seen.is_in(self.tables):
-            return None  # the tables were put back
-        try:
-            rows = self._results.latest(before.seen, now.seen).persist(StorageLevel.MEMORY_AND_DISK)
-            return rows, *_counted(rows)
-        except Exception as error:
-            if is_gone(error):
-                return None
-            raise
+            raise lost("sink.python", self.tables)  # the tables were put back
+        rows = self._results.latest(before.seen, now.seen).persist(StorageLevel.MEMORY_AND_DISK)
+        return rows, *_counted(rows)
 
     def _all(self, now: Position) -> Step:
         """Send all rows. A step that was begun is of no use any more."""

@@ -1,6 +1,9 @@
 """The rows that a sink is to have: all of them, or those by which two batches differ."""
 
+import logging
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
@@ -16,13 +19,26 @@ from sessionlake.warehouse.streamed_files import are_gone
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.visible import CHANGED_IN, View, section_at
 
+T = TypeVar("T")
 LEAST_SIGN = "_least"
 CHANGE, DELETE = "op", "delete"
 _STATE, _RANK, _SUM = "state", "_rank", "_sum"
+_log = logging.getLogger("sessionlake")
+
+
+def unless_gone(read: Callable[[], T], warning: str, batch_id: int) -> T | None:
+    """Return the result of `read`; None, with a warning that names a batch, if the changes since this batch were already trimmed."""
+    try:
+        return read()
+    except Exception as error:
+        if not is_gone(error):
+            raise
+    _log.warning(warning, batch_id)
+    return None
 
 
 def is_gone(error: Exception) -> bool:
-    """Say whether an error is for a part of the tables, between two batches, that they no longer have."""
+    """Return True if an error means that the tables no longer have changes between two batches. Spark's errors are known by their text alone."""
     if isinstance(error, (PipelineStateError, SourceError)):
         return not isinstance(error, UnreachableError)
     return are_gone(str(error))
@@ -30,23 +46,23 @@ def is_gone(error: Exception) -> bool:
 
 @dataclass(frozen=True)
 class Results:
-    """The results of a pipeline as a sink of its config, by its name in [sink], sees them."""
+    """A pipeline's results as a sink of the config sees them; `sink` is the name in [sink]."""
 
     tables: Tables
     config: Config
     sink: str
 
     def signed(self, before: Visible | None, now: Visible) -> DataFrame:
-        """Return `View.signed` in the columns of `fields`: of each row the last change counts, and of one batch the row that is added.
+        """Return `View.signed` in the columns of `fields`. Each row's last change counts; within a batch, the added row.
 
-        Sessions in quarantine are not among them: one that gets there is only taken back.
+        Sessions in quarantine are left out: a session that gets there is only taken back.
         """
         return self._shown(self._view(now).signed(before, now, self._names(now)))
 
     def latest(self, before: Visible | None, now: Visible) -> DataFrame:
-        """Return the last change of each row among those of `signed`, with the least SIGN of its changes as LEAST_SIGN: -1 if it was there before.
+        """Return each row's last change in `signed`, with the least SIGN of the row's changes as LEAST_SIGN: -1 if the row was there before.
 
-        A row that came and went in between is not among them.
+        A row that came and went in between is left out.
         """
         if before is None:
             return self.signed(None, now).withColumn(LEAST_SIGN, F.lit(1))

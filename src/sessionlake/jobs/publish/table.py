@@ -4,9 +4,9 @@ A step writes only the rows that differ. The table's own commit names the batch,
 something else.
 """
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
 
 from pyspark.sql import Column, DataFrame
@@ -18,7 +18,7 @@ from sessionlake.config.load import Config
 from sessionlake.config.source import TABLE, DeltaSink
 from sessionlake.engine import failpoints
 from sessionlake.errors import ConfigError, FencedError
-from sessionlake.jobs.publish.results import LEAST_SIGN, Results, is_gone
+from sessionlake.jobs.publish.results import LEAST_SIGN, Results, unless_gone
 from sessionlake.jobs.publish.steps import Step
 from sessionlake.jobs.publish.versions import CLOSES, FROM, TO, Versions
 from sessionlake.warehouse.batches import last_batch
@@ -35,8 +35,6 @@ from sessionlake.warehouse.views import bound_us, whole
 _ATTEMPTS = 10
 _FILE_ROWS = 1_000_000
 _REWRITE_FROM = 0.05
-"""Share of the rows of files that may hold changed ones, from which it is cheaper to write all the files again than a MERGE even if that
-finds that some hold none. Measured: docs/decisions/0048."""
 _CHANGES = "sink_changes"
 _MERGE = """
 merge into {table} t using {changes} s on {same}
@@ -50,31 +48,65 @@ when matched and s.{begun} <= t.{begun} then delete
 when matched then update set t.{ended} = s.{begun}
 when not matched and not s.{closes} then insert ({names}) values ({values})
 """
-_log = logging.getLogger("sessionlake")
 
 
 @dataclass(frozen=True)
 class _Target:
-    """The files of the table that may hold a row of a difference, and a change of them that begins with the table as it is now."""
+    """The table's files that may hold a changed row, and a change of the files that begins with the table as it is now."""
 
     change: Replacement
     files: list[str]
-    is_large: bool
-    """Whether it may be that few of them hold one."""
+    rows: int
+    """The number of rows in the files, at most."""
 
 
 @dataclass(frozen=True)
-class _Found:
-    """The last change of each row: those that are there now, SIGN 1, and those that are gone, -1."""
+class Difference:
+    """The last change of each row: SIGN is 1 for a row that is there now, -1 for a row that is gone."""
 
     rows: DataFrame
     added: int
     gone: int
-    """How many are not there now; the table may never have had them."""
+    """The number of rows that are gone; the table may never have had them."""
+    exact: bool
+    """Whether the rows were looked for in the earlier results."""
     are_new: bool
-    """Whether it is known that the table has none of them."""
+    """Whether it is known that the table has none of the rows."""
     span: tuple[int, int] | None
-    """The least and the greatest start among them, if a row is known by its start."""
+    """The least and the greatest start among the rows, if a row is known by its start."""
+
+
+class Way(Enum):
+    """The ways to write a difference."""
+
+    APPEND = "add the rows"
+    COMPARE = "look first whether all rows are new"
+    MERGE = "Delta's MERGE"
+    REWRITE = "write the files again that may hold a changed row"
+
+
+def way_of(difference: Difference, stored: int, sink: DeltaSink) -> Way:
+    """Choose the cheapest way to write a difference into files of `stored` rows that may hold changed rows.
+
+    Measured, seconds of CPU (docs/decisions/0048):
+
+    | changed | rows in files | REWRITE | MERGE |
+    | --- | --- | --- | --- |
+    | 100,000 | 2,000,000 | 5.1 | 7.8 |
+    | 1,000 | 500,000 | 2.7 | 4.7 |
+
+    A MERGE is expected to win if there are several files, and few changed rows, so that most files may hold none. The
+    search in the earlier results costs more than the rest of a step, so it pays only if the result may be an APPEND.
+    """
+    if difference.are_new:
+        return Way.APPEND
+    is_sparse = stored > _FILE_ROWS and difference.added + difference.gone < _REWRITE_FROM * stored
+    if is_sparse and not (difference.exact or difference.gone):
+        return Way.COMPARE
+    # A rewrite puts all rows of the files into the change feed, and deletion vectors are asked for so that files stay.
+    if is_sparse or sink.change_feed or sink.deletion_vectors:
+        return Way.MERGE
+    return Way.REWRITE
 
 
 @dataclass(frozen=True)
@@ -123,34 +155,30 @@ class SinkTable:
             return None
         self._set_properties()
         now = Position.after(before, self.config, last)
-        if self.sink.history:
-            return self._replay(before, now)
-        changes = self._changes(before, now)
-        if changes is None:
-            _log.warning(
-                "sink.delta: changes since batch %d are gone from the tables, so all rows are loaded again",
-                before.seen.batch_id,
-            )
-            return self._load(now)
-        found, target = changes
-        try:
-            return self._write(found, target, now)
-        finally:
-            found.rows.unpersist()
+        return self._replay(before, now) if self.sink.history else self._update(before, now)
 
-    def _changes(self, before: Position, now: Position) -> tuple[_Found, _Target | None] | None:
-        """Return the difference, and the files that may hold a row of it, unless none is there; None if the tables have lost a part of it."""
-        # To find in the results which rows were there before costs more than all else. It pays if they are mostly new ones, which are appended.
-        mostly_new = self.config.is_final(TABLE) or self.config.section.facts.never_changes
-        found = self._difference(before, now, exact=mostly_new)
-        if found is None:
-            return None
+    def _update(self, before: Position, now: Position) -> Step | None:
+        """Write the rows that differ between two batches; all rows, if the tables no longer have all changes in between."""
+        difference = self._difference(before, now, exact=self._adds_rows)
+        if difference is None:
+            return self._load(now)
         self._grow(now)
-        target = None if found.are_new else self._target(found)
-        if target is not None and target.is_large and not (mostly_new or found.gone):
-            found.rows.unpersist()
-            found = self._difference(before, now, exact=True)
-        return None if found is None else (found, target)
+        target = None if difference.are_new else self._target(difference)
+        stored = 0 if target is None else target.rows
+        if way_of(difference, stored, self.sink) is Way.COMPARE:
+            difference.rows.unpersist()
+            difference = self._difference(before, now, exact=True)
+            if difference is None:
+                return self._load(now)
+        try:
+            return self._write(difference, target, now)
+        finally:
+            difference.rows.unpersist()
+
+    @property
+    def _adds_rows(self) -> bool:
+        """Whether differences are mostly new rows: then the search in the earlier results pays."""
+        return self.config.is_final(TABLE) or self.config.section.facts.never_changes
 
     def _load(self, now: Position, *, anew: bool = False) -> Step | None:
         """Replace all rows, and the columns by those that there are."""
@@ -167,9 +195,9 @@ class SinkTable:
         return Step(now.seen.batch_id, None) if self._was_made(now, anew=anew) else None
 
     def _replay(self, before: Position | None, now: Position) -> Step | None:
-        """Write the versions that came since a position, close those that hold no more, and write the new position, in one transaction.
+        """Write the versions since a position, close the versions that ended, and write the new position, in one transaction.
 
-        Without `before`, or if the tables have lost a part of what is in between, versions are written of rows that are not as they hold.
+        Without `before`, or if changes in between are gone, write versions of all rows that differ from the version in the table.
         """
         self._grow(now)
         failpoints.hit("sink_read")
@@ -187,17 +215,12 @@ class SinkTable:
         return Step(now.seen.batch_id, made, closed) if self._was_made(now, anew=before is None) else None
 
     def _known(self, before: Position, now: Position, table: DataFrame) -> tuple[DataFrame, int, int] | None:
-        """Return what `Versions.after` does, counted; None if the tables have lost a part of it."""
-        try:
-            return _counted(self._versions.after(before.seen, now.seen, table))
-        except Exception as error:
-            if not is_gone(error):
-                raise
-            _log.warning(
-                "sink.delta: changes since batch %d are gone from the tables, so versions in between are missing",
-                before.seen.batch_id,
-            )
-            return None
+        """Return the rows of `Versions.after`, counted; None if the tables no longer have all changes in between."""
+        return unless_gone(
+            lambda: _counted(self._versions.after(before.seen, now.seen, table)),
+            "sink.delta: changes since batch %d are gone from the tables, so versions in between are missing",
+            before.seen.batch_id,
+        )
 
     def _merge_versions(self, rows: DataFrame, now: Position) -> None:
         rows.createOrReplaceTempView(_CHANGES)
@@ -222,9 +245,9 @@ class SinkTable:
             return self.tables.spark.sql(statement)
 
     def _was_made(self, now: Position, *, anew: bool = False) -> bool:
-        """Say whether a step was made here; False if another process has made one that leads as far, FencedError if its step leads less far.
+        """True if the step was made here; False if another process made a step that leads as far, FencedError if that step leads less far.
 
-        Delta keeps quiet about the second of two steps of one number, which then has changed nothing. With `anew` no other step does.
+        Delta keeps quiet about the second of two steps with the same number, and that step changes nothing. With `anew` no other process's step is enough.
         """
         found = newest_position(self.table)
         if found is not None and found.attempt == now.attempt:
@@ -233,53 +256,56 @@ class SinkTable:
             raise FencedError(f"sink.delta: another process has made step {now.step} of {self.table.uri!r}")
         return False
 
-    def _difference(self, before: Position, now: Position, *, exact: bool) -> _Found | None:
-        """Return the rows that differ; None if the tables have lost a part of what is between the two positions.
+    def _difference(self, before: Position, now: Position, *, exact: bool) -> Difference | None:
+        """Return the rows that differ; None if the tables no longer have all changes between the two positions.
 
-        Only if the difference is `exact` it is known whether the rows were there before.
+        Only if the difference is `exact`, it is known whether the rows were there before.
         """
         of = self.tables.changelog
         by_start = of.start in of.identity
-        try:
+
+        def read() -> Difference:
             rows = (self._results.latest if exact else self._results.last)(before.seen, now.seen)
             rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
             counts = [F.count_if(F.col(SIGN) == sign) for sign in (1, -1)]
             least = F.min(LEAST_SIGN if exact else F.lit(-1))
             start = whole(of, of.start) if by_start else F.lit(None)
             ((added, gone, least_sign, low, high),) = rows.agg(*counts, least, F.min(start), F.max(start)).collect()
-        except Exception as error:
-            if is_gone(error):
-                return None
-            raise
-        span = (low, high) if by_start and low is not None else None
-        return _Found(rows, added, gone, least_sign != -1, span)
+            span = (low, high) if by_start and low is not None else None
+            return Difference(rows, added, gone, exact, least_sign != -1, span)
 
-    def _target(self, found: _Found) -> _Target:
-        """Return the files that may hold one of the rows, as they are now."""
+        return unless_gone(
+            read,
+            "sink.delta: changes since batch %d are gone from the tables, so all rows are loaded again",
+            before.seen.batch_id,
+        )
+
+    def _target(self, difference: Difference) -> _Target:
+        """Return the files that may hold a row of a difference, as they are now."""
         change = self.table.replacement()
-        files = change.holding(_may_hold(self.tables.changelog, found.span))
+        files = change.holding(_may_hold(self.tables.changelog, difference.span))
         stored = sum(_FILE_ROWS if rows is None else rows for rows in files.values())
-        return _Target(change, list(files), stored > _FILE_ROWS and found.added + found.gone < _REWRITE_FROM * stored)
+        return _Target(change, list(files), stored)
 
-    def _write(self, found: _Found, target: _Target | None, now: Position) -> Step | None:
+    def _write(self, difference: Difference, target: _Target | None, now: Position) -> Step | None:
         """Write the rows, and the position, in one transaction."""
         failpoints.hit("sink_read")
         deleted = 0
-        if found.are_new:
-            self.table.append(self._put(found, now), STEPS, now.step, now.metadata())
-        elif target is None or target.is_large or self.sink.change_feed or self.sink.deletion_vectors:
-            # The change feed of files that are written again would have all rows of these.
-            deleted = self._merge(found, now)
+        way = way_of(difference, 0 if target is None else target.rows, self.sink)
+        if target is None or way is Way.APPEND:
+            self.table.append(self._put(difference, now), STEPS, now.step, now.metadata())
+        elif way is Way.MERGE:
+            deleted = self._merge(difference, now)
         else:
-            deleted = self._rewrite(found, target, now)
+            deleted = self._rewrite(difference, target, now)
         failpoints.hit("sunk")
-        return Step(now.seen.batch_id, found.added, deleted) if self._was_made(now) else None
+        return Step(now.seen.batch_id, difference.added, deleted) if self._was_made(now) else None
 
-    def _put(self, found: _Found, now: Position) -> DataFrame:
-        return found.rows.where(F.col(SIGN) == 1).select(*self._columns(now))
+    def _put(self, difference: Difference, now: Position) -> DataFrame:
+        return difference.rows.where(F.col(SIGN) == 1).select(*self._columns(now))
 
-    def _rewrite(self, found: _Found, target: _Target, now: Position) -> int:
-        """Replace the files that may hold one of the rows, with half of the work of a MERGE; return the number of deletes."""
+    def _rewrite(self, difference: Difference, target: _Target, now: Position) -> int:
+        """Replace the files that may hold a changed row, with half of a MERGE's work; return the number of deletes."""
         change, files, identity = target.change, target.files, list(self.tables.changelog.identity)
         # Delta looks at commits after the start of the transaction alone: these are the ones before.
         last = newest_position(self.table)
@@ -287,27 +313,27 @@ class SinkTable:
             return 0
         if self.table.foreign_change(last.version) is not None:
             raise FencedError(f"sink.delta: somebody else has changed rows of {self.table.uri!r}, so it is read again")
-        rows, deleted = self._put(found, now), 0
+        rows, deleted = self._put(difference, now), 0
         if files:
             there = change.read(files)
-            if found.gone:
-                gone = found.rows.where(F.col(SIGN) == -1).select(*identity)
+            if difference.gone:
+                gone = difference.rows.where(F.col(SIGN) == -1).select(*identity)
                 deleted = there.select(*identity).join(gone, identity, "left_semi").count()
-            kept = there.join(found.rows.select(*identity), identity, "left_anti")
+            kept = there.join(difference.rows.select(*identity), identity, "left_anti")
             rows = kept.select(*columns(there.columns)).unionByName(rows, allowMissingColumns=True)
         written = change.write(rows)
         failpoints.hit("sink_written")
         change.commit(written, files, now.metadata(), app=(STEPS, now.step), changes_data=True)
         return deleted
 
-    def _merge(self, found: _Found, now: Position) -> int:
-        """Replace the rows that changed, add the new ones, and delete the others that are taken back; return the number of deletes."""
+    def _merge(self, difference: Difference, now: Position) -> int:
+        """Replace changed rows, add new rows, and delete rows that are taken back; return the number of deletes."""
         of = self.tables.changelog
-        found.rows.createOrReplaceTempView(_CHANGES)
+        difference.rows.createOrReplaceTempView(_CHANGES)
         same = [f"t.{name} = s.{name}" for name in of.identity]
-        if found.span is not None:
-            # Literals, so that files that can't have one of the rows are left out.
-            low, high = (f"timestamp_micros({n})" if of.has_times else str(n) for n in found.span)
+        if difference.span is not None:
+            # Literals, so that files which can't have a changed row are left out.
+            low, high = (f"timestamp_micros({n})" if of.has_times else str(n) for n in difference.span)
             same.append(f"t.{of.start} between {low} and {high}")
         names = [SPARK.named(name) for name in self._names(now)]
         statement = _MERGE.format(
