@@ -9,7 +9,7 @@ OUTCOMES = (
     "coalesce(sum(case when kind in ('restate', 'advance', 'tick', 'flush') then 0 else 1 end), 0)",
     "coalesce(sum(case when kind = 'restate' then event_count end), 0)",
 )
-"""Sums over correction_outcomes, applied corrections only: those that removed nothing, those that may have, and the events restated."""
+"""Sums over applied corrections in correction_outcomes: corrections that removed nothing, corrections that may have removed rows, and restated events."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Accepted:
     corrections: int
     """Rows of the control input, whether read yet or not."""
     advances: int
-    """Those of them that change no row by themselves."""
+    """Rows of the control input that change no row by themselves."""
     adding: int
     removing: int
     restated: int

@@ -4,7 +4,7 @@ The command line, the lineage of runs and docs/commands.md derive from it, and t
 new job is a module with a function, and an entry here.
 
 Nothing heavy is imported. Entries name functions by path, and tables by name, because the module of the schemas imports
-pyarrow. Lineage may only name tables of `sessionlake.warehouse.schemas`, or those named below.
+pyarrow. Lineage may only name tables of `sessionlake.warehouse.schemas`, or tables named below.
 """
 
 from collections.abc import Mapping
@@ -110,13 +110,13 @@ class Job:
     extra: tuple[str, str] | None = None
     """A module that must be installed, and the extra that brings it."""
     dag: str | None = None
-    """The file of dags/ that makes its DAGs, one for each pipeline; each is called NAME.JOB."""
+    """The file in dags/ that makes the job's DAGs: a DAG for each pipeline, called NAME.JOB."""
     over_project: bool = True
     """Whether its command also takes a project, and does the job of each pipeline."""
     searches_source: bool = False
     """Whether Spark itself reads the source, of whatever kind it is."""
     needs: str = ""
-    """The capability that an operator must have for it, one of `config.operators.CAPABILITIES`."""
+    """The capability that the job needs of an operator, from `config.operators.CAPABILITIES`."""
 
     @property
     def command(self) -> str:

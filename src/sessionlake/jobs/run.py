@@ -108,7 +108,7 @@ class JobRun:
             self.tables[table].append(rows, self.app_id, step)
 
     def append_unless_fenced(self, table: str, rows: "DataFrame") -> bool:
-        """Append as `append` does; say whether the table has the rows now, or another run has kept this one from appending."""
+        """Append as `append` does; True if the table has the rows now, False if another run has fenced this run."""
         try:
             self.append(table, rows)
         except FencedError:
@@ -231,9 +231,9 @@ def shaped(rows: "DataFrame", schema: pa.Schema, **fields: "Column") -> "DataFra
 
 
 def digest(*parts: "Column") -> "Column":
-    """Return 32 hexadecimal digits of texts that name a row. Nulls are left out.
+    """Return 32 hexadecimal digits for texts that name a row. Nulls are left out.
 
-    SHA-256, because keys and events are chosen by those who send them: two texts of one MD5 can be made.
+    SHA-256, because senders choose keys and events, and can make two texts with the same MD5.
     """
     return F.substring(F.sha2(F.concat_ws("\0", *parts), 256), 1, 32)
 
@@ -260,7 +260,7 @@ def _record(
     pinned: Mapping[str, Any],
     counts: Mapping[str, int] | None,
 ) -> None:
-    """Append one row of job_runs; of two attempts that do so at once, one row counts."""
+    """Append a row to job_runs; if two attempts do it at once, one row counts."""
     values = (arguments, pinned)
     texts = [json.dumps(value, sort_keys=True) for value in values]
     row = dict(

@@ -1,4 +1,4 @@
-"""The kind of a pipeline that has batches, as these fixed the types of its columns."""
+"""The kind of a pipeline with batches: the batches fixed the types of the columns."""
 
 from pyspark.sql import SparkSession
 

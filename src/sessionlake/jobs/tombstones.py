@@ -9,7 +9,7 @@ from sessionlake.warehouse.changelog import Changelog
 
 
 def followed(config: Config) -> str | None:
-    """Return the names of the pipelines and tables that a pipeline's rows follow, so that no tombstone may remove one; None if they follow none.
+    """Return the names of the pipelines and tables that a pipeline's rows follow, so that no tombstone may remove a row; None if the rows follow nothing.
 
     A row that is removed would be taken back once more when a row in front of it changes.
     """
@@ -46,6 +46,6 @@ def tombstones(run: JobRun, rows: DataFrame) -> DataFrame:
 
 
 def emitted_tombstones(corrections: DataFrame, of: Changelog, job: str) -> DataFrame:
-    """Return the rows that the tombstones of a job named, over all its runs."""
+    """Return the rows named by a job's tombstones, over all runs."""
     ours = corrections.where((F.col("job") == job) & (F.col("kind") == "tombstone"))
     return ours.select(*identity_of(of)).distinct()

@@ -26,7 +26,7 @@ from sessionlake.warehouse.tables import Tables, spark_schema
 
 
 def last_batch_pins(config: Config, tables: Tables) -> dict[str, Any]:
-    """Return the pins of the last batch: its id, its watermark, and the time before which restates are refused."""
+    """Return the last batch's pins: id, watermark, and the time before which restates are refused."""
     last, kind = last_batch(tables), kind_of(config)
     check_changes(config, last, kind.bound_settings())
     return {
@@ -100,7 +100,7 @@ def _events(late: DataFrame, kind: Kind) -> DataFrame:
 
 
 def without_partly(late: DataFrame) -> DataFrame:
-    """Return the late events that are in no window: those that are partly late count as accepted."""
+    """Return the late events that are in no window; partly late events count as accepted."""
     return late.where(~F.col(schemas.PARTLY)) if schemas.PARTLY in late.columns else late
 
 

@@ -1,4 +1,4 @@
-"""Backfill: compute the sessions of a date range from the events again, and correct those that differ."""
+"""Backfill: compute a date range's sessions from the events again, and correct the sessions that differ."""
 
 from sessionlake.jobs.backfill.job import backfill
 

@@ -33,7 +33,7 @@ def needed_batches(inputs: Iterable[BatchInputs], window: Window) -> set[int]:
 
 
 def split_basis(rows: DataFrame, shards: int, window: Window, pieces: Pieces) -> DataFrame:
-    """Return wire rows of the pieces into which rows are cut: events that their batches accepted and that meet the window."""
+    """Cut rows into pieces, and return wire rows of the pieces that meet the window: accepted events only."""
 
     def split(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for record in batches:

@@ -124,7 +124,7 @@ def _recompute(spark: SparkSession, basis: RunBasis) -> Recompute:
 
 
 def _recompute_class(config: Config) -> type[Recompute]:
-    """Return the operator's capability; `require_known` has refused operators without one."""
+    """Return the operator's capability; `require_known` has refused operators without it."""
     found: type[Recompute] = named(config.entry.recompute or "")
     return found
 

@@ -1,4 +1,4 @@
-"""Which late events a backfill takes in: those that backfills took in before it, and those that wait in its range."""
+"""The late events that a backfill takes in: events of earlier backfills, and waiting events in the range."""
 
 from collections.abc import Collection
 from functools import reduce
@@ -21,7 +21,7 @@ _NOBODY = 1 << 30
 def late_events(
     tables: Tables, runs: list[LateRun], asked: Span, *, in_flight: Collection[str], with_ids: bool
 ) -> DataFrame:
-    """Return the late events of all batches up to the pinned one, with a column `included`, except those that are in no window.
+    """Return the late events up to the pinned batch, with a column `included`, without events that are in no window.
 
     `runs` are the runs before this one, in order. `in_flight` has the ids of backfills whose corrections no batch has
     read yet. These may become stale, so their events stay theirs, as the ledger says. Events that reprocess_late took

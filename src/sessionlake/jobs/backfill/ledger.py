@@ -28,13 +28,13 @@ def applied_corrections(tables: Tables, taken: DataFrame, up_to: int) -> DataFra
     topical = topic_tombstones(tables, up_to)
     if topical is not None:
         corrections = corrections.unionByName(topical.drop(BATCH), allowMissingColumns=True)
-    # One row an id, also if somebody has used one twice: else each would come with the batches of all.
+    # One row an id, even if an id was used twice: else each correction would come with the batches of all.
     applied = taken.where(F.col("outcome") == schemas.APPLIED).groupBy("correction_id").agg(F.min(BATCH).alias(BATCH))
     return corrections.join(applied, "correction_id")
 
 
 def topic_tombstones(tables: Tables, up_to: int) -> DataFrame | None:
-    """Return the tombstones that batches up to one read from the topic, as corrections; None if there is no archive."""
+    """Return the tombstones that batches, up to `up_to`, read from the topic, as corrections; None if there is no archive."""
     if not tables[schemas.TOPIC_TOMBSTONES].exists():
         return None
     rows = tables[schemas.TOPIC_TOMBSTONES].read().where((F.col(BATCH) <= up_to) & (F.col("correction_id") != TTL))
@@ -71,9 +71,9 @@ def restates(corrections: DataFrame) -> DataFrame:
 
 
 def forgotten_keys(tables: Tables, inputs: list[BatchInputs]) -> dict[str, int]:
-    """Return SHA-256 of the keys that `forget` erased, and for each the last batch whose events must not come back.
+    """Return SHA-256 of each key that `forget` erased, with the last batch whose events must not come back.
 
-    That is the last one that began before the run finished; of a run that has not finished, the last one there is.
+    That is the last batch that began before the run finished; if the run has not finished, the newest batch.
     """
     if not tables[schemas.JOB_RUNS].exists():
         return {}

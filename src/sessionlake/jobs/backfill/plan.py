@@ -1,4 +1,4 @@
-"""The backfill as one Spark job: everything of a key brought together in its bucket, and compared there."""
+"""The backfill as one Spark job: everything about a key comes together in a bucket, and is compared there."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -42,7 +42,7 @@ _ROWS_A_BUCKET = 400_000
 
 @dataclass(frozen=True)
 class RunBasis(Basis):
-    """A basis, and the late events that this run and those before it take in."""
+    """A basis, and the late events that this run and earlier runs take in."""
 
     asked: Span
     runs: list[LateRun]
@@ -100,7 +100,7 @@ def _events(basis: RunBasis, recompute: Recompute, buckets: int, needed: set[int
 
 
 def _with_versions(basis: RunBasis, recompute: Recompute, needed: set[int]) -> Source:
-    """Return the source; the versions of its lookups that the needed batches read are there then."""
+    """Return the source, once the versions of lookups that the needed batches read are there."""
     sources = sources_of(basis.tables.spark, basis.config)
     pins = Pins(basis.tables.spark, sources, {EVENTS: recompute.events.lookups.each})
     for read_by in {tuple(i.pins.items()) for i in basis.inputs if i.batch_id in needed}:

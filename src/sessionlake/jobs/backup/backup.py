@@ -55,7 +55,7 @@ def backup(spark: SparkSession, config: Config, directory: str, on_file: OnFile 
 
 
 def _prepare(tables: Tables, directory: str) -> None:
-    """Make the directory, or empty one in which a backup was begun."""
+    """Make the directory; empty it if a backup was begun there."""
     names = tables.names(directory)
     if names and INCOMPLETE not in names:
         raise JobError(f"backup: {directory!r} is not empty; choose a new directory for each backup")

@@ -1,4 +1,4 @@
-"""A backup's manifest: its pipeline and batch, and each of its files with length and checksum."""
+"""A backup's manifest: pipeline, batch, and each file with length and checksum."""
 
 import json
 from dataclasses import asdict, dataclass, field

@@ -45,7 +45,7 @@ class Tail:
     by_date: dict[str, int]
     """How many rows the fold puts there, by date; in order, dates of deletes only with 0."""
     files: list[File]
-    """Those of the snapshot that may hold one of them."""
+    """The snapshot's files that may hold a changed row."""
 
     @property
     def dates(self) -> list[str]:
@@ -63,7 +63,7 @@ class Tail:
         return self.upserts + self.deletes
 
     def method(self, asked: str) -> str:
-        """Return the method asked for or, of `auto`, the cheaper one."""
+        """Return the requested method; for `auto` the cheaper method."""
         if not self.changed:
             return NOTHING
         if asked != AUTO:
@@ -121,7 +121,7 @@ def read_tail(upkeep: Upkeep, until: int) -> Tail:
 
 
 def fold(upkeep: Upkeep, until: int, asked: str, file_bytes: int) -> None:
-    """Fold the batches up to and including one; do nothing if they are folded already, by this run or another.
+    """Fold the batches up to and including `until`; do nothing if this run or another has folded them.
 
     If two folds run at once, Delta refuses the second, which then starts from the fold point of the first.
     """
@@ -158,7 +158,7 @@ def _metadata(upkeep: Upkeep, tail: Tail, method: str, **details: int) -> dict[s
 
 
 def _merge(upkeep: Upkeep, tail: Tail) -> None:
-    """Mark changed rows in deletion vectors and write the new ones: files keep their other rows unread and unwritten."""
+    """Mark changed rows in deletion vectors and write the new rows: the files' other rows stay unread and unwritten."""
     of = tail.of
     same = " and ".join(f"t.{column} = s.{column}" for column in of.identity)
     name = upkeep.tables[of.snapshot].sql_name()
@@ -190,7 +190,7 @@ def _merge(upkeep: Upkeep, tail: Tail) -> None:
 
 
 def _rewrite(upkeep: Upkeep, tail: Tail, file_bytes: int, erasures: int | None) -> None:
-    """Replace the files that may hold a changed session by ones in order of date and key."""
+    """Replace the files that may hold a changed session by files in order of date and key."""
     of = tail.of
     change = upkeep.tables[of.snapshot].replacement()
     # Read from the transaction and not from the table: an erasure that this code does not know of then refuses the

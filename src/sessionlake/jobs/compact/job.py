@@ -199,7 +199,7 @@ def _how(of: Changelog, method: str | None, written: int, changed: int) -> str:
 
 
 def _plan(upkeep: Upkeep, config: Config, method: str) -> JobReport:
-    """Return what the run would do. Later steps are included only if they do not depend on earlier ones."""
+    """Return what the run would do. Later steps are included only if they do not depend on earlier steps."""
     run, tables, of = upkeep.run, upkeep.tables, upkeep.changelogs[0]
     tail = fold.read_tail(upkeep, run.pinned["batch_id"])
     point = trim.trim_point(tables, config, run.started_us)

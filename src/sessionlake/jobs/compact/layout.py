@@ -1,4 +1,4 @@
-"""Files of the tables: their number, those to rewrite together, and the removal of files that belong to no table version."""
+"""The tables' files: their number, the files to rewrite together, and the removal of files that belong to no table version."""
 
 from collections.abc import Callable
 from datetime import timedelta

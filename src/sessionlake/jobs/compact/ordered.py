@@ -53,7 +53,7 @@ def row_bytes(tables: Tables, files: list[File]) -> float:
 
 
 def rows_by_date(of: Changelog, files: list[File], stored: DataFrame | None) -> dict[str, int]:
-    """Return how many rows some files have of each date: as the log says it if each has one date, else as counted in `stored`."""
+    """Return the number of rows by date in some files: from the log if each file has a single date, else counted in `stored`."""
     found: dict[str, int] = defaultdict(int)
     if stored is None or all(file.first == file.last and file.rows for file in files):
         for file in files:

@@ -16,11 +16,11 @@ from sessionlake.jobs.compact.layout_texts import place_of
 
 MB = 1 << 20
 LEAST_BYTES = 8 * MB
-"""Size from which on a file begins with a new date: a smaller one costs more to open than to read."""
+"""Size from which on a file begins with a new date: a smaller file costs more to open than to read."""
 SPARE_FILES = 4
-"""Files that any date may have beyond the number that its bytes need, and small files that the table may have."""
+"""Files that a date may have beyond the number that the bytes need, and small files that the table may have."""
 DELETED_SHARE = 0.1
-"""Rows of a file that its deletion vector may hide, before it is rewritten without them."""
+"""The share of a file's rows that the deletion vector may hide, before the file is rewritten without them."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,13 @@ class File:
 
     @property
     def days(self) -> range:
-        """Its dates as days since the first one of year 1, or its parts."""
+        """The file's dates as days since 0001-01-01, or the file's parts."""
         return range(place_of(self.first), place_of(self.last) + 1)
 
 
 @dataclass(frozen=True)
 class Share:
-    """Dates whose rows go into files of their own: into one, or, of a single date, into several by ranges of keys."""
+    """Dates whose rows share files of their own: one file, or, for a single date, several files by ranges of keys."""
 
     dates: list[str]
     files: int
@@ -61,7 +61,7 @@ def touched(files: Collection[File], dates: Sequence[str]) -> list[File]:
 
 
 def ragged(files: Collection[File], file_bytes: int) -> list[File]:
-    """Return the files to rewrite together: those of a date with too many, small ones if there are too many, and those that hide deleted rows."""
+    """Return the files to rewrite together: a date's files if there are too many, small files if there are too many, and files that hide deleted rows."""
     small = [f for f in files if f.bytes < LEAST_BYTES // 2]
     found = {f.path for f in small} if len(small) > max(1, SPARE_FILES) else set()
     found |= {f.path for f in files if f.deleted > DELETED_SHARE * f.rows}
@@ -72,7 +72,7 @@ def ragged(files: Collection[File], file_bytes: int) -> list[File]:
 
 
 def _crowded(files: Collection[File], file_bytes: int) -> list[range]:
-    """Return the days that more files may hold than their bytes ask for; a file's bytes count evenly for its days."""
+    """Return the days with more files than their bytes need; a file's bytes count evenly for each of its days."""
     changes: dict[int, list[float]] = defaultdict(lambda: [0, 0.0])
     for file in files:
         share = file.bytes / len(file.days)

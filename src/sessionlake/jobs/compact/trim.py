@@ -35,7 +35,7 @@ def trim_point(tables: Tables, config: Config, now_us: int) -> int | None:
 
 
 def trim(upkeep: Upkeep, table: str, until: int) -> None:
-    """Delete the rows of batches up to and including one."""
+    """Delete the rows of batches up to and including `until`."""
     upkeep.delete(table, STEP, f"batch_id <= {until}", trimmed_to=until)
 
 

@@ -1,4 +1,4 @@
-"""The job's own commits on Delta tables: marked with run and step, retried if another one came first."""
+"""The job's own commits on Delta tables: marked with run and step, retried if another commit came first."""
 
 from copy import copy
 from typing import Any
@@ -23,7 +23,7 @@ OF_BATCHES = (schemas.BATCHES, BATCH_INPUTS)
 OF_RUNS = (schemas.JOB_RUNS, schemas.QUALITY_RESULTS)
 """Tables that jobs append to, likewise."""
 _SHUFFLE_BYTES = 8 * MB
-"""Bytes of files to one partition of a shuffle: compressed ones, which grow several times in memory."""
+"""Bytes of files to a partition of a shuffle. The files are compressed, and grow several times in memory."""
 _MAX_PARTITIONS = 200
 
 
@@ -62,7 +62,7 @@ class Upkeep:
         self.tables = Tables.of(session, config)
 
     def seen_by(self, changelog: Changelog) -> "Upkeep":
-        """Return the same hold with another changelog as the one that is folded."""
+        """Return the same hold for the fold of another changelog."""
         found = copy(self)
         found.tables = self.tables.seen_by(changelog)
         return found
@@ -88,7 +88,7 @@ class Upkeep:
         self.tables[table].retried(ATTEMPTS, once)
 
     def delete(self, table: str, step: str, condition: str, **details: Any) -> None:
-        """Delete the rows of a condition. Files without such a row go unread, and those that have no other rows unwritten."""
+        """Delete the rows of a condition. Files without such a row are not read, and files with no other rows are not written."""
         # The table has a name here because Spark takes "where" for one in "delete from t where (a)".
         statement = f"delete from {self.tables[table].sql_name()} as t where {condition}"  # noqa: S608 (a path, names and numbers)
         self.execute(table, step, statement, **details)

@@ -37,7 +37,7 @@ ShiftRightUnsigned Signum Sin Sinh Sqrt Subtract Tan Tanh ThetaDifference ThetaI
 ThetaUnion ToDegrees ToRadians TryAdd TryDivide TryMod TryMultiply TrySubtract UnaryMinus UnaryPositive Unhex Uniform
 UnscaledValue Uuid WidthBucket
 """
-"""Numbers. Random ones are refused later, with an error that names the reason."""
+"""Numbers. Random numbers are refused later, with an error that names the reason."""
 _TIMES = """
 AddMonths CastTimestampNTZToLong ConvertTimezone CurrentBatchTimestamp CurrentDate CurrentTime CurrentTimeZone
 CurrentTimestamp DateAdd DateAddInterval DateAddYMInterval DateDiff DateFormatClass DateFromUnixDate DatePart DateSub
@@ -54,7 +54,7 @@ TimeWindow TimestampAdd TimestampAddInterval TimestampAddYMInterval TimestampDif
 ToUnixTimestamp TruncDate TruncInstant TruncTimestamp TryMakeInterval TryMakeTimestamp TryMakeTimestampFromDateTime
 UTCTimestamp UnixDate UnixMicros UnixMillis UnixSeconds UnixTimestamp WeekDay WeekOfYear WindowTime Year YearOfWeek
 """
-"""Dates, times and intervals; those of the present time as the random ones."""
+"""Dates, times and intervals; expressions of the present time count as random."""
 _ARRAYS = """
 ArrayAggregate ArrayAppend ArrayBinarySearch ArrayCompact ArrayContains ArrayDistinct ArrayExcept ArrayExists
 ArrayFilter ArrayForAll ArrayInsert ArrayIntersect ArrayJoin ArrayMax ArrayMin ArrayPosition ArrayPrepend ArrayRemove

@@ -28,14 +28,14 @@ from sessionlake.warehouse.views import pinned_versions, row_versions
 
 JOB = "expire"
 _CAUSE = "expire"
-"""The cause that the job's tombstones in a topic give; those of a stream's cleanups have their own."""
+"""The cause in the job's tombstones to a topic; tombstones of a stream's cleanups have another cause."""
 INTERVAL_S = 10
 """Seconds between two appends: a stream's trigger is of this order, and a commit costs the same for 10 or 100,000 rows."""
 
 
 @dataclass
 class Pace:
-    """Let appends begin no sooner than the interval after the one before."""
+    """Let each append begin no sooner than the interval after the previous append."""
 
     interval_s: float = INTERVAL_S
     clock: Callable[[], float] = time.monotonic

@@ -1,4 +1,4 @@
-"""The plan of a run of expire: its tombstones and their append, the same in every attempt of the run."""
+"""The plan for a run of expire: the tombstones and their append, the same in every attempt."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ from sessionlake.warehouse.views import merged_rows
 
 @dataclass(frozen=True)
 class Plan:
-    """The tombstones of a run: ranked rows, oldest end first; those with rank < total are emitted."""
+    """A run's tombstones: ranked rows, oldest end first; rows with rank < total are emitted."""
 
     ranked: DataFrame
     counts: dict[str, int]
@@ -54,13 +54,13 @@ class Plan:
         return f"{self.sent(steps):,} of {self.total:,} tombstones"
 
     def rows(self, step: int) -> DataFrame:
-        """Return the rows of one append; the same ones in every attempt."""
+        """Return an append's rows, the same in every attempt."""
         rank = F.col("rank")
         return self.ranked.where((rank >= step * self.chunk) & (rank < self.sent(step + 1)))
 
 
 def make_plan(run: JobRun, rule: Rule, max_per_run: int | None, chunk: int) -> Plan:
-    """Find the rows that expire and rank them by (end, key, start), those that have their tombstone last.
+    """Find the rows that expire and rank them by (end, key, start), rows that already have a tombstone last.
 
     At most `max_per_run` tombstones are planned (None: all), `chunk` of them for each append. Raises JobError for SQL
     that Spark refuses.
@@ -111,7 +111,7 @@ def make_plan(run: JobRun, rule: Rule, max_per_run: int | None, chunk: int) -> P
 
 
 def _parts(ordered: DataFrame) -> list[tuple[int, int, int]]:
-    """Return (number, rows, rows that have their tombstone) of each partition of the ordered rows."""
+    """For each partition of the ordered rows, return (number, rows, rows with a tombstone)."""
     rows = ordered.groupBy(_part().alias("part")).agg(F.count(F.lit(1)), F.count("before")).orderBy("part").collect()
     return [(row[0], row[1], row[2]) for row in rows]
 

@@ -13,14 +13,14 @@ CATALYST = "org.apache.spark.sql.catalyst"
 
 
 class PlanTree:
-    """An analyzed plan: its nodes, and their expressions with the plans of subqueries."""
+    """An analyzed plan's nodes, and their expressions with the plans of subqueries."""
 
     def __init__(self, frame: "DataFrame") -> None:
         self.root: Any = frame._jdf.queryExecution().analyzed()  # noqa: SLF001
         self._is_a = partial(spark_names.is_instance_of, frame.sparkSession.sparkContext._gateway)  # noqa: SLF001
 
     def expressions(self, plan: Any = None) -> Iterator[Any]:
-        """Yield all expressions of a plan (the whole one by default), of its children, and of the subqueries in them."""
+        """Yield all expressions in a plan (by default the whole plan), its children, and their subqueries."""
         plan = self.root if plan is None else plan
         for expression in self.of_node(plan):
             yield expression

@@ -92,7 +92,7 @@ def wrong_sql(error: "PySparkException") -> JobError:
 
 
 def _check_fixed(tree: PlanTree) -> None:
-    """Refuse expressions that could give another result in a retry: those that still read the clock, or are random."""
+    """Refuse expressions that could give another result in a retry: random expressions, and expressions that still read the clock."""
     for expression in tree.expressions():
         if _varies(expression):
             raise _differs(str(expression.sql()))

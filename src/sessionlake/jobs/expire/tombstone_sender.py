@@ -49,7 +49,7 @@ def first_unsent_batch(tables: Tables, config: Config) -> int | None:
 
 
 def _since(changes_: Table, name: str, first: int) -> Iterator[BatchCommit]:
-    """Yield the committed batches from one on, the last one first, up to the last that was made when nobody asked for tombstones."""
+    """Yield the committed batches from `first` on, newest first, until a batch that was made when nobody asked for tombstones."""
     for commit in changes_.batch_commits():
         batch = BatchCommit.of(commit, name)
         if batch.batch_id < first or not _wants_tombstones(batch):
@@ -58,14 +58,14 @@ def _since(changes_: Table, name: str, first: int) -> Iterator[BatchCommit]:
 
 
 def removed_by(batch: BatchCommit) -> int:
-    """Return the most rows for which a batch needs tombstones in the topic: those that its cleanups removed."""
+    """Return an upper bound on a batch's tombstones in the topic: the rows that the batch's cleanups removed."""
     gone = sum(batch.counts.get(f"deleted_by_{cause}", 0) for cause in (TTL, LRU))
     return gone if _wants_tombstones(batch) and not _follows_jump(batch) else 0
 
 
 @dataclass
 class _Round:
-    """The tombstones of all batches up to one, which are sent in parts."""
+    """The tombstones of all batches up to a batch, sent in parts."""
 
     until: int
     ends: Mapping[int, int]
@@ -122,7 +122,7 @@ class TombstoneSender:
             self._send(self._round)
 
     def finish(self) -> None:
-        """Send all tombstones that are due, after the stream has ended. Those that need more of the topic read are left to the next run."""
+        """Send all due tombstones after the stream has ended. Tombstones that need more of the topic read are left to the next run."""
         while self._unsent:
             self._round = self._round or self._begun()
             if not self._has_read(self._round):
@@ -144,7 +144,7 @@ class TombstoneSender:
         return all(int(read.get(str(partition), 0)) >= end for partition, end in round_.ends.items())
 
     def _send(self, round_: _Round) -> None:
-        """Send a part of a round; after the last one write down how far the topic is."""
+        """Send a part of a round; after the last part, record the topic's progress."""
         self._pace.wait()
         rows = self._gone(round_.until)
         if round_.parts > 1:
@@ -161,7 +161,7 @@ class TombstoneSender:
         self._round = None
 
     def _gone(self, until: int) -> DataFrame:
-        """Return the changes by which rows went in batches up to one, of keys that have had no change since."""
+        """Return the changes that removed rows, in batches up to a batch, for keys without a later change."""
         untold = changes(self._changes.read(), after=min(list(self._unsent)) - 1)
         latest = latest_changes(untold, self._tables.changelog)
         gone = latest.where((F.col("op") == "delete") & F.col(CAUSE).isin(TTL, LRU) & (F.col("batch_id") <= until))
@@ -170,7 +170,7 @@ class TombstoneSender:
         return gone
 
     def _forget(self, first: int) -> None:
-        """Forget batches before one; in place, since the stream notes others meanwhile."""
+        """Forget batches before a batch; in place, since the stream notes others meanwhile."""
         for batch_id in [n for n in list(self._unsent) if n < first]:
             del self._unsent[batch_id]
 
@@ -180,7 +180,7 @@ class TombstoneSender:
 
 
 def joined(ranges: list[tuple[int, int]], number: int) -> list[tuple[int, int]]:
-    """Return ranges, ends inclusive, that have a number, too; neighbours become one.
+    """Return ranges, ends inclusive, with a number added; neighbours are joined.
 
     >>> joined([(1, 2), (5, 6)], 3)
     [(5, 6), (1, 3)]

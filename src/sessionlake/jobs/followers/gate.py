@@ -1,7 +1,7 @@
 """Back-pressure: a stream takes no batch while a follower is more than `max_lag` batches behind it.
 
 In Samza an operator blocks its input if the operator downstream refuses outputs. Here the changelog always holds the
-outputs, and `max_lag` bounds how far a follower may fall behind. So a stream that goes on without one loses nothing either.
+outputs, and `max_lag` bounds how far a follower may fall behind. So a stream that goes on without a follower loses nothing either.
 """
 
 import logging
@@ -57,7 +57,7 @@ class Late:
 
 
 def limits_of(config: Config) -> Mapping[str, tuple[str, int]]:
-    """Return the key and the limit of sinks with one of their own, by the followers' names."""
+    """Return, by the follower's name, the key and the limit of each sink with a limit of its own."""
     sink = config.sink.kafka
     own = None if sink is None else sink.max_lag
     return {} if own is None else {f"sink.{TOPIC}": ("sink.kafka.max_lag", own)}
@@ -73,7 +73,7 @@ class Limits:
     _unreadable: dict[str, float] = field(default_factory=dict, init=False)
     """When each that can't be read was waited for first."""
     _next_look: dict[str, float] = field(default_factory=dict, init=False)
-    """When each one is read again that the stream has gone on without."""
+    """When to read each follower again that the stream has gone on without."""
 
     @property
     def exist(self) -> bool:
@@ -81,7 +81,7 @@ class Limits:
         return self.places.config.pipeline.max_lag is not None or bool(limits_of(self.places.config))
 
     def late(self) -> Iterator[Late]:
-        """Yield the followers that are too far behind, and those that can't be read, if they have not been waited for long enough."""
+        """Yield the followers that are too far behind or can't be read, unless the wait for them was long enough."""
         last = find_last_batch(self.places.logs)
         if last is None:
             return

@@ -23,7 +23,7 @@ from sessionlake.warehouse.sink_position import Position, Warehouse, newest_posi
 from sessionlake.warehouse.topic_position import newest_record, published_in, published_version
 
 ANSWER_S = 3.0
-"""How long a look at all followers takes at most: one that has not answered by then can't be read."""
+"""The time limit of a look at all followers: a follower that has not answered by then can't be read."""
 _CONNECT_S = 2
 
 
@@ -33,7 +33,7 @@ class Reached:
 
     batch_id: int
     version: int
-    """The changelog's version of that batch, or a later one without a batch in between."""
+    """The changelog's version at that batch, or a later version without a batch in between."""
 
 
 NOTHING = Reached(-1, -1)
@@ -63,7 +63,7 @@ class FollowerState:
     lacks_since_us: int | None
     """When the first batch that it lacks was committed; None if it lacks none, or can't be read."""
     unreadable: str | None = None
-    """The reason for which its position can't be read, in one line, without secrets; None if it can."""
+    """Why the position can't be read, in one line, without secrets; None if it can."""
 
     def behind_s(self, now_us: int) -> float | None:
         """Return for how many seconds it has lacked a batch; None if it can't be read."""
@@ -84,7 +84,7 @@ class Places:
 
     @classmethod
     def without_spark(cls, config: Config) -> "Places":
-        """Return those of a pipeline as they are read without Spark."""
+        """Return a pipeline's places as they are read without Spark."""
         return cls(config, Lake.of(config), ArrowFiles(), Lake)
 
     def followers(self) -> list[Follower]:
@@ -161,7 +161,7 @@ def _state(logs: Logs, last: BatchCommit, one: Follower, at: Reached | str) -> F
 
 
 class _Reading(Thread):
-    """A reading of one follower's position, which may never end: a database that has stopped does not answer."""
+    """A reading of a follower's position, which may never end: a database that has stopped does not answer."""
 
     def __init__(self, follower: Follower) -> None:
         super().__init__(name=f"follower-{follower.name}", daemon=True)
@@ -179,11 +179,11 @@ class _Reading(Thread):
 
 
 _readings: dict[tuple[str, str], _Reading] = {}
-"""By pipeline and follower the reading that was begun last: as long as it hangs, no other one is begun."""
+"""The last reading, by pipeline and follower: while it hangs, no other reading begins."""
 
 
 def read_all(config: Config, followers: Sequence[Follower]) -> list[tuple[Follower, Reached | str]]:
-    """Return the followers that there are with their positions, or in one line why one can't be read; it takes ANSWER_S at most."""
+    """Return each follower with its position, or with the line that says why the position can't be read; takes ANSWER_S at most."""
     until, begun = time.monotonic() + ANSWER_S, list[_Reading]()
     for one in followers:
         key = config.checkpoint, one.name

@@ -1,4 +1,4 @@
-"""One run of `forget` at a time on a machine: of two that cut their keys from one commit of a log, the later would undo the other's cut."""
+"""One run of `forget` at a time on a machine: if two runs cut keys from the same commit, the later run would undo the earlier cut."""
 
 import fcntl
 from collections.abc import Callable, Iterator

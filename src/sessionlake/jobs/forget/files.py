@@ -1,4 +1,4 @@
-"""Data files of a table that hold a key though the table has it no more: found, and deleted one by one."""
+"""Data files that hold a key though the table has it no more: found, and deleted one by one."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ _FILE = "_holding_file"
 
 @dataclass(frozen=True)
 class TableFiles:
-    """Data files of a table that hold a key, and those that may."""
+    """A table's data files that hold a key, or may hold a key."""
 
     live: list[Entry]
     removed: list[Entry]
@@ -33,7 +33,7 @@ class TableFiles:
 def find_files(lake: Lake, *, alone: bool) -> dict[str, TableFiles]:
     """Look into all Parquet files below the tables' folders, whether the tables' logs name them or not.
 
-    If a driver runs (not `alone`), an unreadable file counts as one that is being written.
+    If a driver runs (not `alone`), an unreadable file counts as a file that is being written.
     """
     there, live, whole = {}, {}, {}
     for name in lake.holders:
@@ -111,7 +111,7 @@ def erase_files(lake: Lake, waits: Waits, *, alone: bool) -> dict[str, int]:
 
 
 def _going(lake: Lake, name: str, found: TableFiles, *, alone: bool) -> list[Entry]:
-    """Return the files of a table to delete; JobError if `publish` has still to read one."""
+    """Return a table's files to delete; JobError if `publish` still has to read any of them."""
     since = unread_from(lake, name) if found.removed else None
     unread = set() if since is None else lake.tables[name].added_since(since)
     read = [e for e in found.removed if e.name not in unread]

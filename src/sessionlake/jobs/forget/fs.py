@@ -8,7 +8,7 @@ from sessionlake.warehouse.filesystem import write_text
 from sessionlake.warehouse.tables import Tables
 
 TEMPORARY = ".forget.tmp"
-"""How the names of files end that a crash may leave before they take another one's place."""
+"""The suffix of files that a crash may leave before they take another file's place."""
 
 
 def replace_text(tables: Tables, uri: str, text: str) -> None:

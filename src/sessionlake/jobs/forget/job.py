@@ -148,7 +148,7 @@ def proof_of(lake: Lake, on_step: OnStep, hosts: Iterable[str], documents: Path,
 
 
 def _seen(lake: Lake, on_step: OnStep) -> list[str]:
-    """Return, for people, how many rows each key has; those with none first, since they may be mistyped."""
+    """Return, for people, how many rows each key has; keys without rows first, since they may be mistyped."""
     on_step("looking for each key in the tables")
     labels, counts = lake.keys.labels, lake.counts_by_key()
     line_of = dict(zip(lake.keys.values, lake.keys.lines, strict=True))
@@ -159,7 +159,7 @@ def _seen(lake: Lake, on_step: OnStep) -> list[str]:
 
 
 def _settle(lake: Lake, run: JobRun, wait_budget: WaitBudget, *, apply: bool) -> int:
-    """Have the stream drop the keys' rows and read every correction that names one; return the tombstones sent.
+    """Have the stream drop the keys' rows and read every correction that names a key; return the tombstones sent.
 
     The first pass comes before the first look: a batch that a crash interrupted may hold the keys too. A row that
     stays though its tombstone was read is not the stream's any more, but a row that some job has brought back.
@@ -191,7 +191,7 @@ def _is_read(lake: Lake, version: int, wait: Waits) -> bool:
 
 
 def _send(lake: Lake, run: JobRun) -> int:
-    """Append tombstones for the rows that have none of this job at their revision."""
+    """Append a tombstone for each row, unless this job has sent a tombstone for the row's revision."""
     of = lake.tables.changelog
     before = emitted_tombstones(lake.tables[schemas.CORRECTIONS].read(), of, JOB)
     new = named(_live(lake), of).join(before, identity_of(of), "left_anti").persist()

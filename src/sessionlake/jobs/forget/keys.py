@@ -43,7 +43,7 @@ class Keys:
 
     @classmethod
     def of(cls, keys: Iterable[str], stored: Callable[[str], str] = str) -> "Keys":
-        """Return keys as they are, and as `stored` says that tables have them, less those that are empty; JobError if none is left.
+        """Return keys as given, and in the tables' form according to `stored`, without empty keys; JobError if none is left.
 
         Rows that are kept as they came, for example dead letters, have a number as it was written.
         """

@@ -28,7 +28,7 @@ _AT_ONCE_BYTES = 1 << 30
 _FILE = "_holding_file"
 
 _QUOTING = {schemas.JOB_RUNS: "arguments", schemas.QUALITY_RESULTS: "observed"}
-"""Tables without keys that may quote one, and the column that may."""
+"""Tables without keys that may quote a key, and the column that may quote it."""
 
 
 SINK_TABLE = "sink.delta"
@@ -92,7 +92,7 @@ class Lake:
 
     @property
     def _columns(self) -> list[str]:
-        """The columns that are keys: those in the tables of every pipeline, and those in the tables of this one."""
+        """The columns with keys, in every pipeline's tables and in this pipeline's tables."""
         return sorted({"key", *(of.key for of in self.changelogs), *keys_in_front(self.config)})
 
     @cached_property
@@ -146,7 +146,7 @@ class Lake:
         return reduce(DataFrame.unionAll, [found.select(*kept) for found in joined])
 
     def files(self, names: Iterable[str] | None = None) -> dict[str, dict[str, int]]:
-        """Count the rows that hold a key, of each file with any, by table; of all tables, or some; one Spark job."""
+        """Count the rows that hold a key, by table and file; by default in all tables; one Spark job."""
         names = list(self.holders if names is None else names)
         tables = {name: self.tables[name].read().withColumn(_FILE, F.col("_metadata.file_name")) for name in names}
         files: dict[str, dict[str, int]] = {name: {} for name in names}
@@ -155,7 +155,7 @@ class Lake:
         return files
 
     def counts_by_key(self) -> dict[str, int]:
-        """Count the rows of each key, of all tables together; 0 if there are none; one Spark job."""
+        """Count each key's rows in all tables together; 0 if there are none; one Spark job."""
         rows = self.found_in({name: self.tables[name].read() for name in self.holders}, "inner")
         found = {row["key"]: row["count"] for row in rows.groupBy("key").count().collect()}
         return {**dict.fromkeys(self.keys.values, 0), **found}
@@ -182,7 +182,7 @@ class Lake:
         return removed + (self.delete(name, more, waits) if more else 0)
 
     def _replace(self, name: str, left: set[str], waits: Waits) -> None:
-        """Replace files by ones without the keys' rows. Commits are small, because a conflict loses the work of one commit."""
+        """Replace files by files without the keys' rows. Commits are small, because a conflict loses a commit's work."""
 
         def once() -> None:
             change = self.tables[name].replacement()

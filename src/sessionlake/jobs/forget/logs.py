@@ -21,7 +21,7 @@ _LEFT = ".tmp"
 _ADD = "struct<path string, stats string>"
 _INFO = "struct<operationParameters map<string, string>>"
 _CONDITIONS = ""
-"""Stands for a data file if it is the commit's own conditions that hold a key: those of a DELETE by hand."""
+"""Stands for a data file if the commit's own conditions hold a key: the conditions of a DELETE by hand."""
 
 LogFiles = dict[str, set[str]]
 """URIs of a log's files, each with the data files (as the log writes their paths) whose statistics hold a key there."""
@@ -103,7 +103,7 @@ def _erase(lake: Lake, name: str, found: LogFiles, *, alone: bool) -> int:
         failpoints.hit("forget_before_log")
         if uri.endswith(_COMMIT):
             text = lake.tables.read_text(uri) or ""
-            # Texts in a line may hold other characters that Python takes for the end of one.
+            # Texts in a line may hold other characters that Python takes for a line's end.
             new = "\n".join(_cut(line, added) if line else line for line in text.split("\n"))
             replace_text(lake.tables, uri, new)
         elif uri.endswith((_CHECKSUM, TEMPORARY)) or alone:
@@ -115,7 +115,7 @@ def _erase(lake: Lake, name: str, found: LogFiles, *, alone: bool) -> int:
 
 
 def _cut(line: str, added: set[str]) -> str:
-    """Return a line of a commit, as long as it was; if it adds or removes one of the files, its statistics are the row count."""
+    """Return a commit's line, of the same length; if the line adds or removes a file that held a key, the row count is the only statistic."""
     action = json.loads(line)
     if _CONDITIONS in added and "commitInfo" in action:
         action["commitInfo"]["operationParameters"] = {}

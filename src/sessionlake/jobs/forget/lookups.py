@@ -49,7 +49,7 @@ def await_versions(lake: Lake, free: Callable[[], bool], waits: Callable[[], boo
 
 
 def find_in_versions(lake: Lake) -> list[str]:
-    """Return the files, and their copies on this machine, that have one of the keys in a row: as a text, or as the texts of all its columns."""
+    """Return the files, and the copies on this machine, with a key in any row: as a text, or as the texts of all key columns."""
     fields = max(len(names) for names in lake.config.keys.values())
     keys = [parts for parts in (*lake.keys.parts(1), *(lake.keys.parts(fields) if fields > 1 else ())) if parts]
     return [uri for uri in _files(lake) if uri.endswith(FILE) and holds(_read(uri), keys)]
@@ -64,7 +64,7 @@ def _lookups(lake: Lake) -> list[str]:
 
 
 def _files(lake: Lake) -> Iterator[str]:
-    """Yield all files, also those of lookups that are gone from the config."""
+    """Yield all files, also files of lookups that are gone from the config."""
     for name in sorted(lake.tables.names(_versions(lake))):
         folder = f"{_versions(lake)}/{name}"
         yield from (f"{folder}/{file}" for file in sorted(lake.tables.names(folder)))
@@ -72,7 +72,7 @@ def _files(lake: Lake) -> Iterator[str]:
 
 
 def _is_left(uri: str) -> bool:
-    """Say whether a file is one that a task has begun to write, or to copy."""
+    """True if a task has begun to write or to copy the file."""
     return uri.endswith(UNFINISHED) or uri.rpartition("/")[2].startswith(".")
 
 
@@ -86,7 +86,7 @@ def _read(uri: str) -> pa.Table:
 
 
 def holds(table: pa.Table, keys: Sequence[tuple[str, ...]]) -> bool:
-    """Say whether a row of a version has a key: among its texts are those of all columns of the key.
+    """True if a version's row has a key: the row's texts contain the texts of all the key's columns.
 
     >>> table = pa.table({KEY: ['["ann","1"]', '["bob","2"]'], "plan": ["pro", "free"]})
     >>> [holds(table, [key]) for key in (("ann",), ("bob", "free"), ("bob", "pro"))]
@@ -97,7 +97,7 @@ def holds(table: pa.Table, keys: Sequence[tuple[str, ...]]) -> bool:
 
 
 def _has(texts: Sequence[pa.Array], keys: Sequence[tuple[str, ...]]) -> bool:
-    """Say whether a row has all parts of one of some keys, which have equally many."""
+    """True if a row has all parts of any key; the keys have equally many parts."""
     rows = np.ones(len(texts[0]), bool)
     for parts in zip(*keys, strict=True):
         rows &= _any(texts, parts)
@@ -109,7 +109,7 @@ def _has(texts: Sequence[pa.Array], keys: Sequence[tuple[str, ...]]) -> bool:
 
 
 def _any(texts: Sequence[pa.Array], wanted: Sequence[str]) -> Bools:
-    """Say of each row whether one of its texts is wanted."""
+    """For each row, return whether a text is wanted."""
     values = pa.array(wanted, pa.string())
     found: Bools = np.logical_or.reduce([pc.is_in(text, values).to_numpy(zero_copy_only=False) for text in texts])
     return found
@@ -126,5 +126,5 @@ def _texts(table: pa.Table) -> list[pa.Array]:
 def _columns_of(key: str) -> int:
     try:
         return len(json.loads(key))
-    except ValueError:  # a text of one column that begins in the same way
+    except ValueError:  # a single column's text that begins in the same way
         return 1

@@ -59,7 +59,7 @@ class Proof:
 
 
 def prove(lake: Lake, hosts: Iterable[str], documents: Path, *, alone: bool) -> Proof:
-    """Look for the keys everywhere; `hosts` are those that had shards, `documents` is the directory of `quality`."""
+    """Look for the keys everywhere; `hosts` are the hosts that had shards, `documents` is the directory of `quality`."""
     places: dict[str, int] = {f"rows of {name}": sum(files.values()) for name, files in lake.files().items()}
     for name, files in find_files(lake, alone=alone).items():
         places[f"data files of {name}, referenced"] = len(files.live)
@@ -95,7 +95,7 @@ def prove(lake: Lake, hosts: Iterable[str], documents: Path, *, alone: bool) -> 
 
 
 def by_partition(lake: Lake) -> list[str]:
-    """Return, for people, the tables whose removed files can't be searched: they hold all columns but those of the partitions."""
+    """Return, for people, the tables whose removed files can't be searched: the files lack the partition columns."""
     found = []
     for name, holders in lake.holders.items():
         partitions = lake.tables[name].partitioned_by()

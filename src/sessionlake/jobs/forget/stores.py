@@ -73,7 +73,7 @@ def await_removal(config: Config, waits: Callable[[], bool]) -> None:
 
 
 def elsewhere(config: Config, hosts: Iterable[str]) -> list[str]:
-    """Return, for people, which stores of the pipeline can't be searched from here; `hosts` are those that had shards."""
+    """Return, for people, which stores of the pipeline can't be searched from here; `hosts` are the hosts that had shards."""
     found = []
     if "$" in config.pipeline.store:
         found.append(
@@ -100,7 +100,7 @@ def _shards(config: Config, keys: Keys) -> set[int]:
 
 
 def find_in_stores(config: Config, keys: Keys) -> list[Path]:
-    """Return the stores, their files, pending files, and markers of stores to be removed, that hold a key or may hold one.
+    """Return the stores, their files, pending files, and markers of stores to be removed, that hold a key, or may hold a key.
 
     Every store is asked for the keys, even while a driver has it open, and so is each of its files: it may hold a row that counts no
     more. A file that can't be read is searched for the bytes of the keys, unless a key is so short that it would be found by chance.
@@ -119,7 +119,7 @@ def find_in_stores(config: Config, keys: Keys) -> list[Path]:
 
 @dataclass(frozen=True)
 class _Named:
-    """The keys as those of a store name them: each is one, or it is a part of many, if rows in front have it as their key."""
+    """The keys as a store's keys name them: each is a store key or, if it is the key of rows in front, a part of many store keys."""
 
     keys: Keys
     columns: int = 1
@@ -134,7 +134,7 @@ class _Named:
         return cls(keys, len(columns), tuple(columns.index(column) for column in in_front))
 
     def among(self, found: pa.Array) -> bool:
-        """Say whether some keys of a store, as bytes, name one."""
+        """True if any of a store's keys, as bytes, names a key."""
         if pc.any(pc.is_in(found, pa.array(self.keys.encoded, pa.binary()))).as_py():
             return True
         return any(self._is_part(found, key) for key in self.keys.values) if self.places else False
@@ -148,7 +148,7 @@ class _Named:
 
 
 def _has(file: Path, named: _Named) -> bool:
-    """Say whether a file of a store has a key; of half a file, if any of its bytes are one that is long."""
+    """True if a store's file has a key; in half a file, if any bytes equal a long key."""
     if RUN.fullmatch(file.name):
         with suppress(DamagedError):
             try:
@@ -186,7 +186,7 @@ def _is_pending(file: Path) -> bool:
 
 
 def _writes(pending: Path, named: _Named) -> bool:
-    """Say whether a pending file has a key; half a file, which no batch will use, if any of its bytes are one."""
+    """True if a pending file has a key; in half a file, which no batch will use, if any bytes equal a key."""
     try:
         column = read_pending(pending)["key"]
     except (OSError, pa.ArrowInvalid):

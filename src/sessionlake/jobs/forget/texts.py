@@ -45,5 +45,5 @@ def _forms(character: str) -> list[str]:
 
 
 def _plain(character: str) -> str:
-    """Return an expression for a character; a backslash before one that is no letter or digit takes its meaning from it."""
+    """Return an expression for a character; other characters than letters and digits are escaped by a backslash."""
     return character if character.isalnum() or not character.isascii() else f"\\{character}"

@@ -64,12 +64,12 @@ def stale_puts(tables: Tables, runs: list[LateRun], as_of: int) -> dict[tuple[st
 
 
 def expired_by_runs(dead_letters: DataFrame, run_id: str | None = None) -> DataFrame:
-    """Return the late events that runs of reprocess_late, or one of them, found expired."""
+    """Return the late events that runs of reprocess_late found expired; by default all runs."""
     rows = dead_letters.where(queries.EXPIRED_BY_RUNS)
     return rows if run_id is None else rows.where(F.col("commit_id") == run_id)
 
 
 def restated_by_runs(corrections: DataFrame, run_id: str | None = None) -> DataFrame:
-    """Return the corrections of runs of reprocess_late, or of one of them."""
+    """Return the corrections of reprocess_late; by default of all runs."""
     ours: Column = F.col("job") == REPROCESS_LATE
     return corrections.where(ours if run_id is None else ours & (F.col("run_id") == run_id))

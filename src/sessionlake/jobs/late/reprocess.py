@@ -1,4 +1,4 @@
-"""Reprocess late events: restate those still in retention through corrections, bury the others in dead_letters."""
+"""Reprocess late events: restate the events still in retention through corrections, bury the others in dead_letters."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -30,7 +30,7 @@ class _Frames:
     """Condition for the run's own events that are still in retention."""
     expired: Column
     partly: DataFrame | None
-    """The run's partly late ones in retention, if the operator knows such; they are not among `marked`."""
+    """The run's partly late events in retention, if the operator has such events; `marked` lacks them."""
     asked: Span
     corrections: DataFrame
     dead_letters: DataFrame
@@ -96,7 +96,7 @@ def _frames(spark: SparkSession, config: Config, run: JobRun) -> _Frames:
 
 
 def _without_twins(rows: DataFrame, covered: DataFrame) -> DataFrame:
-    """Keep one event an id, and none whose id was covered before; events without an id are kept."""
+    """Keep an event for each id, unless the id was covered before; events without an id are kept."""
     names = rows.columns
     # Of a join a side's ids are its own.
     named = ["event_id", *([schemas.SIDE] if schemas.SIDE in names else [])]
@@ -120,7 +120,7 @@ def _dead_letters(run: JobRun, expired: DataFrame) -> DataFrame:
 
 
 def _counted(run: JobRun, frames: _Frames) -> tuple[dict[str, int], list[str]]:
-    """Return the counts of the run from the tables; for a dry run, those that it would have."""
+    """Return the run's counts from the tables; for a dry run, the counts that the run would have."""
     waiting = (F.col("batch_id") <= frames.asked.batch_id) & ~F.col(COVERED) & ~F.expr(frames.asked.holds())
     counts = (
         F.count_if(frames.kept),

@@ -21,7 +21,7 @@ _EVER = 1 << 62
 
 @dataclass(frozen=True)
 class Span:
-    """Late events of batches up to one, inclusive, and of times from inclusive to exclusive."""
+    """Late events of batches up to `batch_id`, inclusive, and of times from inclusive to exclusive."""
 
     batch_id: int
     from_us: int
@@ -33,7 +33,7 @@ class Span:
         return f"(batch_id <= {self.batch_id} and {time} >= {self.from_us} and {time} < {self.to_us})"
 
     def within(self, other: "Span") -> bool:
-        """Say whether the other one holds all that this one does."""
+        """True if the other span holds every event of this span."""
         return self.batch_id <= other.batch_id and self.from_us >= other.from_us and self.to_us <= other.to_us
 
 
@@ -88,7 +88,7 @@ def covered(runs: Sequence[LateRun], stale_at: Mapping[tuple[str, str], str]) ->
 
 
 def _knowing(runs: Sequence[LateRun], stale_at: Mapping[tuple[str, str], str]) -> Iterator[str]:
-    """Yield conditions for runs that cover an event of stale puts: not the backfill itself, nor runs that relied on its puts."""
+    """Yield conditions for runs that cover an event of stale puts: neither the backfill itself nor runs that relied on its puts."""
     before: list[str] = []
     spans: list[list[Span]] = [[] for _ in range(len(stale_at) + 1)]
     for run in runs:
@@ -105,7 +105,7 @@ def _knowing(runs: Sequence[LateRun], stale_at: Mapping[tuple[str, str], str]) -
 
 
 def widest(spans: Iterable[Span]) -> list[Span]:
-    """Leave out spans that lie within others: of daily runs over everything one remains."""
+    """Leave out spans that lie within others: of daily runs over everything, a single span remains."""
     found: list[Span] = []
     for span in sorted(spans, key=lambda s: (-s.batch_id, s.from_us, -s.to_us)):
         if not any(span.within(other) for other in found):

@@ -20,7 +20,7 @@ class LateStatus:
 
     events: int
     reprocessed: int
-    """Restated, twins of restated ones, or part of a backfill."""
+    """Restated events, twins of restated events, and events in a backfill."""
     expired: int
     """Events older than retention when a run found them, which are dead letters now, or when the stream took their correction."""
     waiting: int
@@ -81,7 +81,7 @@ def _counted(lake: Lake, database: DuckDBPyConnection, runs: list[LateRun], batc
         for i in range(len(stale))
     )
     marks = {(run.job, run.run_id): f"stale_at_{i}" for i, run in enumerate(stale)}
-    # An event that is late for some of its windows only counts as accepted.
+    # An event that is late for only some windows counts as accepted.
     names = lake[schemas.LATE_EVENTS].open().schema().to_arrow().names
     alone = f" and not {schemas.PARTLY}" if schemas.PARTLY in names else ""
     found = database.execute(

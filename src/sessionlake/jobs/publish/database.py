@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     Connection = psycopg.Connection[Any]
 
 _STEP, _KEPT_S = "sessionlake_step", 86_400
-"""The begin of the names of the tables of steps, and the seconds after which one that a crash has left is dropped."""
+"""The prefix of the steps' tables, and the seconds after which a table that a crash left is dropped."""
 _log = logging.getLogger("sessionlake")
 
 
@@ -88,7 +88,7 @@ class PostgresTable:
         return Results(self.tables, self.config, DATABASE)
 
     def _write(self, rows: DataFrame, before: Position | None, now: Position, *, whole: bool) -> Step | None:
-        """Copy rows to a table of the step, then move them and the position in one transaction; `whole` says that they are all rows."""
+        """Copy rows to a table of the step, then move rows and position in one transaction; `whole` says that these are all rows."""
         failpoints.hit("database_read")
         columns = Columns(self._results.fields(now.seen), self.tables.changelog.identity)
         step = f"{schema_of(self.sink)}{_STEP}_{int(time.time())}_{uuid.uuid4().hex[:12]}"
@@ -171,7 +171,7 @@ class PostgresTable:
 
 @contextmanager
 def _of_workers() -> Iterator[None]:
-    """Raise the database's errors that tasks meet as those of the driver."""
+    """Raise the database errors of tasks as the driver's errors."""
     import psycopg  # noqa: PLC0415 (an extra)
 
     try:
@@ -200,7 +200,7 @@ def _drop_old(connection: "Connection") -> None:
 
 
 def rows_with(config: Config, column: str, keys: Sequence[str]) -> int:
-    """Count the rows of the table that have one of some keys in a column; 0 if there is no table."""
+    """Count the table's rows whose column has any of some keys; 0 if there is no table."""
     sink = postgres_of(config)
     with connected(sink) as connection:
         if position_in(connection, config) is None:

@@ -1,4 +1,4 @@
-"""Late events and dead letters to a topic: those of committed batches, in their order, each at least once (rule 333)."""
+"""Late events and dead letters of committed batches to a topic, batch by batch, each at least once (rule 333)."""
 
 import json
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ class ErrorsTopic:
     sink: KafkaSink
     topic: str
     _at: str | None = field(default=None, init=False)
-    """The commit up to which this process has sent rows: without a newer one the topic is not asked for."""
+    """The commit up to which this process has sent rows: without a newer commit the topic is not asked for."""
 
     @property
     def every(self) -> str:
@@ -103,7 +103,7 @@ class ErrorsTopic:
         return Progress(self.tables, f"{published_in(self.config)}/{ERRORS}/{self.topic}-{ours['topic_id']}")
 
     def _topic_id(self) -> str:
-        """Return the id of the topic, which is made if it is not there: one that was made again gets all rows."""
+        """Return the topic's id; a missing topic is created. A topic that is recreated gets all rows."""
         topic = made_topic(self.tables.spark, cluster_of(self.sink), self.topic, {})
         if topic.compacted:
             raise ConfigError(

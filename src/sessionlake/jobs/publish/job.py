@@ -125,7 +125,7 @@ def _serve(kept: Sequence["Steps"], to_topic: ToTopic | None) -> tuple[int, bool
 
 
 def sinks_of(config: Config, only: str | None = None, *, resync: bool = False) -> list[str]:
-    """Return the names of the sinks to serve; ConfigError in one line if one is missing."""
+    """Return the names of the sinks to serve; ConfigError in one line if a sink is missing."""
     there = list(config.sink.targets) if only is None else [only]
     if not there:
         raise ConfigError(
@@ -154,7 +154,7 @@ def resynced(config: Config, sinks: Sequence[str]) -> list[str]:
 
 @dataclass
 class Steps:
-    """The steps of a sink while a process runs: one at most in the time `every`."""
+    """A sink's steps while a process runs: at most one step in the time `every`."""
 
     name: str
     sink: Stepped
@@ -183,7 +183,7 @@ class Steps:
         return None
 
     def turn(self, *, alone: bool = True) -> None:
-        """Make a step if it is time for one. Unless the sink is `alone`, one that fails is told, and tried again later: others go on."""
+        """Make a step if it is due. Unless the sink is `alone`, a failed step is logged and tried again later, and the other sinks go on."""
         if time.monotonic() < self._next:
             return
         error = self.tried()

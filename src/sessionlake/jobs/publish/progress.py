@@ -1,4 +1,4 @@
-"""How far a sink is that can't hold its own position: files beside the pipeline's checkpoint."""
+"""The progress of a sink that can't hold a position: files beside the pipeline's checkpoint."""
 
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ class Progress:
         return newest_record(self.tables, self.folder)
 
     def write(self, step: int, text: str) -> None:
-        """Record a step, whose number is greater than those before; FencedError if another process has recorded it, or a later one."""
+        """Record a step with a greater number than before; FencedError if another process has recorded this step differently, or a later step."""
         self.tables.write_text_once(f"{self.folder}/{step}", text)
         if max(self._steps("")) > step or self.tables.read_text(f"{self.folder}/{step}") != text:
             raise FencedError(
@@ -33,7 +33,7 @@ class Progress:
                     self.tables.delete(f"{self.folder}/{old}{suffix}")
 
     def plan(self, step: int, text: str) -> str:
-        """Record what a step is to do, and return its plan: that of another process, if it was faster."""
+        """Record a step's plan, and return it; if another process was faster, return that process's plan."""
         self.tables.write_text_once(f"{self.folder}/{step}{_PLANNED}", text)
         return self.planned(step) or text
 

@@ -16,7 +16,7 @@ from sessionlake.warehouse.views import CHANGE_COUNT
 
 _HIDDEN = ("state", "op", "commit_id", "batch_id", CHANGE_COUNT)
 JSON = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSX", "ignoreNullFields": "false"}
-"""The form of values. Times are to the microsecond: cut to milliseconds, as to_json does by itself, two rows of a key could be one."""
+"""The form of values. Times are to the microsecond: cut to milliseconds, as to_json does by itself, two rows of a key could have the same key."""
 _log = logging.getLogger("sessionlake")
 
 OnBatch = Callable[[int, bool], None]

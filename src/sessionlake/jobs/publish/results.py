@@ -1,4 +1,4 @@
-"""The rows that a sink is to have: all of them, or those by which two batches differ."""
+"""The rows that a sink is to have: all rows, or the difference between two batches."""
 
 import logging
 from collections.abc import Callable

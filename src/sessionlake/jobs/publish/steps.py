@@ -17,7 +17,7 @@ class Step:
 
 
 class Stepped(Protocol):
-    """A sink that goes from one batch to a later one."""
+    """A sink that goes forward in steps, each to a later batch."""
 
     @property
     def every(self) -> str:

@@ -181,7 +181,7 @@ class SinkTable:
         return self.config.is_final(TABLE) or self.config.section.facts.never_changes
 
     def _load(self, now: Position, *, anew: bool = False) -> Step | None:
-        """Replace all rows, and the columns by those that there are."""
+        """Replace all rows and columns by the current rows and columns."""
         failpoints.hit("sink_read")
         rows = self._versions.all(now.seen) if self.sink.history else self._results.signed(None, now.seen)
         of, rows = self.tables.changelog, rows.select(*self._columns(now))
@@ -307,7 +307,7 @@ class SinkTable:
     def _rewrite(self, difference: Difference, target: _Target, now: Position) -> int:
         """Replace the files that may hold a changed row, with half of a MERGE's work; return the number of deletes."""
         change, files, identity = target.change, target.files, list(self.tables.changelog.identity)
-        # Delta looks at commits after the start of the transaction alone: these are the ones before.
+        # Delta looks only at commits after the start of the transaction: these are the earlier commits.
         last = newest_position(self.table)
         if last is None or last.step >= now.step:
             return 0
@@ -405,7 +405,7 @@ def _may_hold(of: Changelog, span: tuple[int, int] | None) -> Column:
 
 
 def _counted(rows: DataFrame) -> tuple[DataFrame, int, int]:
-    """Return rows of `Versions`, kept by Spark, and how many are versions and how many close one."""
+    """Return rows of `Versions`, kept by Spark, and how many are versions and how many close a version."""
     kept = rows.persist(StorageLevel.MEMORY_AND_DISK)
     try:
         ((made, closed),) = kept.agg(F.count_if(~F.col(CLOSES)), F.count_if(CLOSES)).collect()

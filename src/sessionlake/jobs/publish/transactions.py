@@ -34,7 +34,7 @@ from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.topic_position import TRANSACTIONS, published_in
 
 POSITIONS = ".position"
-"""The end of the name of the topic with the positions of a topic. Each has its own: in one of both an open transaction would hide the other's."""
+"""The suffix of the topic with a topic's positions. Each topic has its own: in a shared topic an open transaction would hide the other topic's positions."""
 _FENCED = ("ProducerFenced", "InvalidProducerEpoch")
 _TIMEOUT, _LONGEST_MS = "transaction.timeout.ms", 900_000
 """A transaction may take as long as a broker takes by default: all rows may be in one."""
@@ -52,7 +52,7 @@ _T = TypeVar("_T")
 
 @dataclass
 class Transactions:
-    """The transactions by which a pipeline sends records to one topic of its sink."""
+    """The transactions by which a pipeline sends records to a topic."""
 
     spark: SparkSession
     pipeline: str
@@ -256,7 +256,7 @@ class TransactionalTopic:
         return Transactions(self.tables.spark, self.config.pipeline.name, self.sink, self.sink.topic)
 
     def _topic_id(self, *, tells: bool) -> str:
-        """Return the id of the topic, which is made if it is not there: one that is made again has another. `tells` warns of its settings."""
+        """Return the topic's id; a missing topic is created. A topic that is recreated has another id. `tells` warns of the topic's settings."""
         spark = self.tables.spark
         return (topic_of(spark, self.sink) if tells else results_topic(spark, self.sink)).id
 

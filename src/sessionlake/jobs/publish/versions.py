@@ -51,7 +51,7 @@ class Versions:
         return rows.withColumns({FROM: F.col(_AT), TO: F.lit(None).cast("timestamp")})
 
     def after(self, before: Visible, now: Visible, table: DataFrame) -> DataFrame:
-        """Return the versions that came between two batches, and what closes those that hold in the table."""
+        """Return the versions between two batches, and the rows that close versions in the table."""
         since = batches_after(self.tables, before.version)
         clock = [(batch.batch_id, batch.committed_us) for batch in since if batch.batch_id <= now.batch_id]
         times = self.tables.spark.createDataFrame(clock, f"{_BATCH} bigint, {_CLOCK} bigint")
@@ -81,7 +81,7 @@ class Versions:
         return self.results.signed(None, now).select(*self._columns(self._names(now)))
 
     def _versions(self, changes: DataFrame, table: DataFrame, now: Visible) -> DataFrame:
-        """Return, of changes in their batches, the versions that they make and the rows that close what holds."""
+        """For changes with their batches, return the new versions, and the rows that close versions in the table."""
         identity = self._identity
         of_changed = table.join(changes.select(*identity).distinct(), identity, "left_semi")
         known = of_changed.groupBy(*identity).agg(
@@ -94,7 +94,7 @@ class Versions:
         rows = rows.withColumn(_AT, F.greatest(F.max(_AT).over(row), F.col(_BOUND)))
         rows = rows.withColumns({FROM: F.col(_AT), TO: F.lead(_AT).over(row), _FIRST: F.row_number().over(row) == 1})
         columns = [*self._columns(self._names(now)), F.col(FROM)]
-        # A version that the next one follows at the same time never held.
+        # A version never held if the next version begins at the same time.
         lasts = F.col(TO).isNull() | (F.col(TO) > F.col(FROM))
         made = rows.where((F.col(CHANGE) != DELETE) & lasts)
         closing = rows.where(F.col(_FIRST) & F.col(_BEGUN).isNotNull())
@@ -104,7 +104,7 @@ class Versions:
         )
 
     def _timed(self, rows: DataFrame, now: Visible) -> DataFrame:
-        """Return rows with the time from which on they hold: that of their event, if a row names one, else that of their batch's commit.
+        """Return rows with the time from which on they hold: the event's time if a row names it, else the time of the batch's commit.
 
         The latter is _CLOCK; null stands for the commit of `now`.
         """

@@ -61,7 +61,7 @@ class Archive:
         return self.tables[schemas.SOURCE_ROWS].read(self.whole_version).where(F.col(BATCH) <= self.batch.batch_id)
 
     def corrections(self) -> Counter[str]:
-        """Return by kind how many corrections took effect up to the batch, those that only move the stream on left out."""
+        """Count the corrections that took effect up to the batch, by kind, without corrections that only move the stream on."""
         outcomes = self.tables[schemas.CORRECTION_OUTCOMES].read()
         applied = outcomes.where((F.col("outcome") == schemas.APPLIED) & (F.col(BATCH) <= self.batch.batch_id))
         others = applied.where(~F.col("kind").isin(ADVANCE, TICK, FLUSH))
@@ -106,7 +106,7 @@ def find_archive(spark: SparkSession, config: Config, *, incomplete: bool) -> Ar
 
 
 def whole_since(inputs: Sequence[BatchInputs]) -> int | None:
-    """Return the first of the last batches in a row whose rows were kept whole; None if the last one's were not."""
+    """Return the first batch from which on all batches' rows were kept whole; None if the last batch's rows were not."""
     since = None
     for each in reversed(inputs):
         if each.settings.get("archive") != ALL:

@@ -34,7 +34,7 @@ class ArchiveSource:
         return list(self._pinned)
 
     def types(self, needed: Sequence[str], identity: AbstractSet[str] = frozenset()) -> dict[str, pa.DataType]:
-        """Return the types of columns as the old tables have them, or as the config names them; JobError if one was not read."""
+        """Return the columns' types from the old tables, or from the config; JobError if a column was not read."""
         del identity
         named = self.config.source.types
         types = {name: stored_type(text) for name, text in self._pinned.items()}

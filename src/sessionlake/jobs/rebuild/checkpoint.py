@@ -7,7 +7,7 @@ from sessionlake.warehouse.tables import Tables
 def copy_checkpoint(tables: Tables, archive: Archive, checkpoint: str) -> str:
     """Copy the positions after the archive's batch into a new checkpoint; return the text of its file of offsets.
 
-    The new table of corrections is another one than the old, so its position is left out: the stream reads it from its beginning.
+    The table of corrections is new, so its position is left out: the stream reads the table from the beginning.
     Files that sources have planned since do no harm: the next batch takes them.
     """
     old, batch_id = archive.checkpoint, archive.batch.batch_id

@@ -87,7 +87,7 @@ def _computed(
     source: ArchiveSource | WholeSource,
     on_commit: OnCommit | None,
 ) -> RunSummary:
-    """Compute and commit the one batch."""
+    """Compute and commit the batch."""
     create_tables(tables, config, kind)
     # The batches to come go on from what was read of another pipeline.
     read = {

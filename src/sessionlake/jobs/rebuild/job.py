@@ -82,7 +82,7 @@ def _check_origin(config: Config, *, from_topic: bool, from_archive: bool, from_
 
 
 def _own_store(config: Config) -> Config:
-    """Return the config with another store directory: the pipeline's stream may be running and holds that one.
+    """Return the config with another store directory: the pipeline's stream may be running and hold its own.
 
     After the switch the stream restores its stores from the new tables.
     """

@@ -1,4 +1,4 @@
-"""The pipelines of a project that read a rebuilt one, and what they need after it."""
+"""The project's pipelines that read a rebuilt pipeline, and the commands that they need afterwards."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def readers_need(config_path: str | Path, switch: Switch) -> list[str]:
 
 
 def _need(edge: Edge, path: str) -> str | None:
-    """Return what a reader needs; None if it follows, as one does that looks events up in the table of a pipeline."""
+    """Return what a reader needs; None if it follows by itself, as a reader that looks events up in a pipeline's table."""
     again = "rebuild this pipeline, too"
     old = f"names a table of the old warehouse; write {path!r}"
     if LOOKUP in edge.at.split("."):

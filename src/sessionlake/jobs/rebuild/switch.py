@@ -26,7 +26,7 @@ class Switch:
     """The edit that makes a config use another warehouse."""
 
     line: int
-    """1-based number of the line that changes, or of the first one that is added."""
+    """The line that changes, or the first line that is added; counted from 1."""
     before: str | None
     """The line that changes; None if lines are added."""
     after: str
@@ -64,7 +64,7 @@ def plan_switch(config_path: str | Path, warehouse: str) -> Switch:
 
 
 def _changed(text: str, warehouse: str, *, may_add: bool) -> Switch | None:
-    """Return the edit of the one line that has the warehouse, or that has all of the section; None if there is no such line."""
+    """Return the edit of the line with the warehouse, or with the whole section; None if there is no such line."""
     document = tomlkit.parse(text)
     section = document.get(_SECTION)
     in_one_line = may_add and isinstance(section, InlineTable) and _KEY not in section
@@ -134,7 +134,7 @@ def switched(config_path: str | Path, switch: Switch) -> Config:
 
 
 def apply_switch(config_path: str | Path, switch: Switch) -> None:
-    """Write the switched config in the place of the old one, whole or not at all; permissions and links stay."""
+    """Replace the old config by the switched config, whole or not at all; permissions and links stay."""
     file = Path(config_path).resolve()
     if read_text(file) != switch.old:
         raise JobError(f"config: {str(config_path)!r} has changed meanwhile; {switch.by_hand} yourself")

@@ -90,7 +90,7 @@ def redeem(
 
 
 def _check_readable(config: Config, columns: EventColumns) -> None:
-    """Raise JobError if dead letters don't hold all that their events were made of."""
+    """Raise JobError if dead letters lack a part of the record."""
     source = config.source
     if "csv" in (source.file_format, source.format):
         raise JobError(
@@ -149,7 +149,7 @@ def _newest(spark: SparkSession, config: Config, reading: Redeeming) -> dict[str
 
 
 def _judged(run: JobRun, kind: Kind, reading: Redeeming, letters: DataFrame, pins: Mapping[str, str]) -> DataFrame:
-    """Return the dead letters with the outcome of each, and the events of those that are redeemed."""
+    """Return each dead letter with the outcome, and with the event if it is redeemed."""
     pinned, now_us = run.pinned, run.started_us
     latest = now_us + pinned["max_future_skew_us"]
 

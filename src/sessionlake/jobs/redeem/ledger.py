@@ -16,7 +16,7 @@ from sessionlake.warehouse.delta_log import FENCED, app_id
 REDEEM = "redeem"
 LETTER = "letter"
 _ONCE_CALLED = "_once_called"
-"""The column of the names that earlier releases gave to letters: their marks count, too."""
+"""The column with the letters' names in earlier releases, whose marks count, too."""
 
 
 CLAIMS = Claims({REDEEM: (schemas.CORRECTIONS,)}, RecordedRun)
@@ -39,7 +39,7 @@ def not_redeemed(run: JobRun, dead_letters: DataFrame) -> DataFrame:
 
 
 def _with_letter(dead_letters: DataFrame) -> DataFrame:
-    """Add the identity of a dead letter: of batch, reason, source and text, and a number among those that share all four."""
+    """Add a dead letter's identity: batch, reason, source, text, and a number among letters that share all four."""
     source = F.coalesce("source", F.lit(""))
     text = [F.col("batch_id").cast("string"), F.col("reason"), source, F.col("raw")]
     hashes = {LETTER: digest(*text), _ONCE_CALLED: F.md5(F.concat_ws("\0", *text))}

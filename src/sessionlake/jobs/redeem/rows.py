@@ -74,13 +74,13 @@ def judge_letters(spec: Redeeming, letters: pa.RecordBatch, expired_us: int, lat
 
 
 def _raising(spec: Redeeming, table: pa.Table, checked: Checked, at: Ints) -> Ints:
-    """Return those of some rows at which a user's aggregate raises."""
+    """Return the rows at which a user's aggregate raises."""
     _, kept = without_raising(lambda at: lift(spec.aggregates, checked_events(spec.events, table, checked, at)), at, [])
     return np.setdiff1d(at, kept)
 
 
 def _refused(spec: Redeeming, table: pa.Table, checked: Checked, at: Ints) -> Ints:
-    """Return those of some rows that the operator refuses."""
+    """Return the rows that the operator refuses."""
     if spec.refuses is None:
         return at[:0]
     return at[spec.refuses(checked_events(spec.events, table, checked, at))]
