@@ -1,11 +1,15 @@
 """The config's sections about Kafka: what is wrong is one line that names the key and the remedy."""
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sessionlake.config.file import ConfigFile
 from sessionlake.config.load import Config, parse_config
+from sessionlake.config.presets import PRESETS
+from sessionlake.config.show import shown
 from sessionlake.errors import ConfigError
 
 KAFKA = {"kind": "kafka", "bootstrap_servers": "localhost:9092", "topic": "clicks", "format": "json"}
@@ -27,7 +31,7 @@ def test_a_kafka_source() -> None:
         {**KAFKA, "format": "avro", "avro_schema": "click.avsc", "options": {"failOnDataLoss": False}}
     ).source
     assert (source.avro_schema, source.path) == ("/project/click.avsc", "")
-    assert source.file_format is None
+    assert source.layout is None
 
 
 @pytest.mark.parametrize(
@@ -68,6 +72,14 @@ def test_a_wrong_source(changes: dict[str, Any], message: str) -> None:
         ({"kind": "files", "path": "e"}, "source.format: is missing; write 'json', 'csv' or 'parquet'"),
         ({"kind": "files", "path": "e", "format": "avro"}, "source.format: 'avro' goes with kind 'kafka' only"),
         (
+            {"kind": "files", "path": "e", "format": "json", "delimiter": ";"},
+            "source.delimiter: goes with format 'csv' only; remove it",
+        ),
+        (
+            {"kind": "delta", "path": "e", "header": False},
+            "source.header: goes with kind 'files' only; remove it",
+        ),
+        (
             {"kind": "delta", "path": "e", "format": "json"},
             "source.format: 'json' goes with kind 'files' only; remove it",
         ),
@@ -76,6 +88,85 @@ def test_a_wrong_source(changes: dict[str, Any], message: str) -> None:
 def test_another_kind_of_source(source: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse(source)
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"delimiter": "::"}, "source.delimiter: '::' is not one ASCII character; write for example ';'"),
+        ({"delimiter": "\n"}, "source.delimiter: '\\n' is not one ASCII character"),
+        ({"delimiter": ""}, "source.delimiter: '' is not one ASCII character"),
+        ({"quote": ","}, "source.quote: ',' is the delimiter, too; write another character"),
+        ({"escape": '"'}, "source.escape: '\"' is the quote, too; write another character"),
+        ({"comment": '"x'}, "source.comment: '\"x' can begin a row, too; write a text such as '#'"),
+        ({"names": ["a"]}, "source.names: goes with header = false; add that, or remove this key"),
+        ({"names": ["a", "a"], "header": False}, "source.names: 'a' is there twice; name each column once"),
+        ({"names": ["a", ""], "header": False}, "source.names: the name 2 is empty; write a name for each column"),
+    ],
+)
+def test_wrong_keys_of_csv(keys: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse({"kind": "files", "path": "e", "format": "csv", **keys})
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({}, "source.pattern: is missing; write a regular expression with a group (?P<name>..) for each column"),
+        ({"pattern": "(?P<a>x)", "preset": "nginx"}, "source.pattern: goes without preset, which is a pattern, too"),
+        ({"pattern": "x"}, "source.pattern: has no named group; write (?P<name>..) around the text of each column"),
+        ({"pattern": "(?P<a>x)(?P<a>y)"}, "source.pattern: has two groups 'a'; name each column once"),
+        ({"pattern": "(?P<a>x)", "delimiter": ";"}, "source.delimiter: goes with format 'csv' only; remove it"),
+        ({"preset": "iis"}, "source.preset: 'iis' is not"),
+        ({"format": "json", "preset": "nginx"}, "source.preset: goes with format 'text' only; remove it"),
+        ({"format": "json", "records": "a..b"}, "source.records: 'a..b' is no path; write a name such as 'Records'"),
+        ({"records": "."}, "source.records: goes with format 'json' only; remove it"),
+        ({"format": "json", "comment": "#"}, "source.comment: goes with format 'csv' or 'text' only; remove it"),
+    ],
+)
+def test_wrong_keys_of_text(keys: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse({"kind": "files", "path": "e", "format": "text", **keys})
+    assert str(caught.value).startswith(message)
+
+
+def test_a_preset_brings_its_pattern_its_comment_and_the_format_of_its_time() -> None:
+    raw = {"kind": "files", "path": "e", "format": "text", "preset": "cloudfront"}
+    found = parse(raw, event={"key": "c_ip", "time": "time"})
+    assert found.source.layout is not None
+    assert (found.source.layout.pattern, found.source.layout.comment) == (PRESETS["cloudfront"].pattern, "#")
+    assert (found.event.time_format, found.source.types) == ("yyyy-MM-dd\tHH:mm:ss", {"time": "string"})
+    other = parse(raw, event={"key": "c_ip", "time": "sc_bytes", "time_unit": "s"})
+    assert (other.event.time_format, other.source.types) == (None, {})
+
+
+def test_show_prints_the_pattern_of_a_preset(tmp_path: Path) -> None:
+    file = tmp_path / "p.toml"
+    source = '[source]\nkind = "files"\npath = "e"\nformat = "text"\npreset = "nginx"\n'
+    file.write_text(f'[pipeline]\nname = "p"\n{source}[event]\nkey = "remote_addr"\ntime = "time_local"\n')
+    text = shown(ConfigFile.read(file))
+    assert tomllib.loads(text)["source"]["pattern"] == PRESETS["nginx"].pattern
+    assert 'time_format = "dd/MMM/yyyy:HH:mm:ss Z"  # the preset' in text
+
+
+@pytest.mark.parametrize(
+    ("event", "types", "message"),
+    [
+        ({"time_format": "YYYY"}, {}, "event.time_format: 'YYYY': 'YYYY' is not read; write letters among yyyy"),
+        ({"time_format": "yyyyMMdd", "time_unit": "s"}, {}, "event.time_format: reads texts, and time_unit numbers"),
+        (
+            {"time_format": "yyyyMMdd"},
+            {"at": "long"},
+            "event.time_format: reads texts; write 'at' = \"string\" in [source.types]",
+        ),
+    ],
+)
+def test_a_wrong_format_of_times(event: dict[str, Any], types: dict[str, str], message: str) -> None:
+    source = {"kind": "files", "path": "e", "format": "csv", "types": types}
+    with pytest.raises(ConfigError) as caught:
+        parse(source, event={"key": "k", "time": "at", **event})
     assert str(caught.value).startswith(message)
 
 

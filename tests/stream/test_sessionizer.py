@@ -294,11 +294,26 @@ ROWS += [{"key": "b", "time": "2026-01-01T05:30:00+05:30", "v": None}, {"key": N
 ROWS += [{"key": "b", "time": None, "v": 1.0}]
 
 
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "delimited": {"format": "csv", "delimiter": ";", "header": False, "names": ["key", "time", "v"], "comment": "#"},
+    "text": {"pattern": r"^(?P<key>\w+)? at (?P<time>[^,]+)?, (?P<v>[\d.]+)?$", "types": {"v": "double"}},
+    "document": {"format": "json", "records": "data.items"},
+}
+
+
+def in_layout(kind: str) -> str:
+    if kind == "document":
+        return json.dumps({"data": {"items": ROWS}}, indent=2)
+    if kind == "text":
+        return "".join(f"{row['key'] or ''} at {row['time'] or ''}, {row['v'] or ''}\n" for row in ROWS)
+    return "# of a shop\n" + pd.DataFrame(ROWS).to_csv(None, index=False, header=False, sep=";")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["json", "parquet", "delta", "csv"])
+@pytest.mark.parametrize("kind", ["json", "parquet", "delta", "csv", *LAYOUTS])
 def test_every_source_gives_the_same_sessions(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     frame = pd.DataFrame(ROWS)
-    source: dict[str, Any] = {"kind": "files", "format": kind}
+    source: dict[str, Any] = {"kind": "files", "format": kind, **LAYOUTS.get(kind, {})}
     if kind == "delta":
         source = {"kind": "delta", "format": None}
         rows = [tuple(row.values()) for row in ROWS]
@@ -316,6 +331,8 @@ def test_every_source_gives_the_same_sessions(spark: SparkSession, tmp_path: Pat
         write_rows(tmp_path, "a.json", [{k: v for k, v in row.items() if v is not None} for row in ROWS])
     elif kind == "csv":
         frame.to_csv(tmp_path / "events" / "a.csv", index=False)
+    elif kind in LAYOUTS:
+        (tmp_path / "events" / "a.txt").write_text(in_layout(kind))
     elif kind == "parquet":
         frame.to_parquet(tmp_path / "events" / "a.parquet")
     summary = run(spark, config, once=True)

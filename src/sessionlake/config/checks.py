@@ -12,6 +12,7 @@ from sessionlake.config.jobs import check_quality
 from sessionlake.config.lookups import LookupSection
 from sessionlake.config.names import RESERVED
 from sessionlake.config.observed import check_observed
+from sessionlake.config.operators import named
 from sessionlake.config.paths import check_store_path
 from sessionlake.config.sections import OperatorSection
 from sessionlake.config.source import check_database, check_function, check_references, check_sink, check_source
@@ -33,6 +34,7 @@ def checks_of(config: Config, raw: Mapping[str, Any]) -> Iterator[Check]:
     yield partial(check_store_engine, config.pipeline.store_engine)
     yield from config.section.checks()
     yield from (partial(_check_side, config, side) for side in sides)
+    yield from (partial(_check_times, side) for side in sides)
     yield from (partial(_check_column, side, name) for side in sides for name in side.event.columns)
     yield from _checks_of_lookups(sides)
     yield partial(_check_archive, config)
@@ -111,6 +113,18 @@ def _check_remembered(section: OperatorSection, side: Config) -> None:
     raise ConfigError(
         f"{side.event_at}.unique_for: {side.event.unique_for!r} is shorter than events wait for others, {least!r}; write that or longer{shorter}"
     )
+
+
+def _check_times(side: Config) -> None:
+    """Refuse two forms of times, and a format of times that are no texts."""
+    event, at = side.event, f"{side.event_at}.time_format"
+    if event.time_format is None:
+        return
+    if event.time_unit is not None:
+        raise ConfigError(f"{at}: reads texts, and time_unit numbers; remove one")
+    named("sessionlake.sources.columns:check_time_format")(at, event.time_format)
+    if event.time is not None and side.source.types.get(event.time, "string") != "string":
+        raise ConfigError(f'{at}: reads texts; write {event.time!r} = "string" in [{side.source.AT}.types]')
 
 
 def _check_column(side: Config, name: str) -> None:

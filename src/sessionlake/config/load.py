@@ -15,6 +15,7 @@ from sessionlake.config.absolute import with_absolute_paths
 from sessionlake.config.checks import checks_of
 from sessionlake.config.config import Config
 from sessionlake.config.file import ConfigFile, Raw
+from sessionlake.config.implied import with_presets
 from sessionlake.config.paths import is_remote, resolved
 from sessionlake.config.problems import Gathered, InvalidConfigError, problems_of
 from sessionlake.config.read_upstream import upstreams_in, with_events_of
@@ -44,7 +45,7 @@ def parse_config(raw: dict[str, Any], directory: Path) -> Config:
     """Validate a config's content; relative paths are resolved against `directory`. InvalidConfigError has all its problems."""
     found = Gathered()
     upstream = upstreams_in(raw, directory, found)
-    raw = with_events_of(raw, upstream)
+    raw = with_presets(with_events_of(raw, upstream))
     config, wrong = structured(raw, found)
     config = config.model_copy(update={"upstream": upstream})
     if not config.section.sides and config.event.key is None:

@@ -9,7 +9,7 @@ from sessionlake.column_names import name_of, title_of
 from sessionlake.config.durations import parse_duration
 from sessionlake.config.equal_columns import cast_columns, equal_columns
 from sessionlake.config.fields import ColumnName, Duration, Section, Texts, as_columns
-from sessionlake.config.sources import ColumnType, Format
+from sessionlake.config.sources import ColumnType
 
 LOOKUP = "lookup"
 FOLDER = "_lookups"
@@ -37,7 +37,7 @@ class LookupSection(Section):
     """Or a Delta table; with `format` a directory of files."""
     shallow_clones: bool = False
     """Whether that Delta table may have files outside of its directory, as for a source."""
-    format: Format | None = None
+    format: Literal["json", "csv", "parquet"] | None = None
     types: dict[ColumnName, ColumnType] = Field(default={})
     """Column types of text files, if inference from the files is not enough."""
     on: Annotated[Texts, AfterValidator(_named_pairs)]

@@ -78,7 +78,7 @@ def looked_up_table(lookup_at: str, section: LookupSection, directory: Path) -> 
 def upstreams_in(raw: Raw, directory: Path, found: Gathered) -> dict[str, Upstream]:
     """Return the upstream pipelines of a config's content, by the place of the source, as in `source`; problems go to `found`."""
     upstreams = {}
-    for at, holder in _sources(raw):
+    for at, holder in sources_in(raw):
         source = holder[_SOURCE]
         entry = _entry_of(source)
         if entry is not None and entry.is_pipeline and isinstance(source.get("of"), str) and source["of"]:
@@ -94,7 +94,7 @@ def with_events_of(raw: Raw, upstreams: Mapping[str, Upstream]) -> Raw:
     Of a pipeline that is not among `upstreams`, because it can't be read, they are any names: a missing one is not the user's problem.
     """
     raw = _copied(raw)
-    for at, holder in _sources(raw):
+    for at, holder in sources_in(raw):
         event, entry = holder.get(_EVENT, {}), _entry_of(holder[_SOURCE])
         if entry is not None and entry.is_pipeline and isinstance(event, dict):
             of = upstreams[at].changelog if at in upstreams else None
@@ -120,7 +120,7 @@ def _copied(value: Any) -> Any:
     return {name: _copied(inner) for name, inner in value.items()} if isinstance(value, dict) else value
 
 
-def _sources(raw: Raw) -> Iterator[tuple[str, dict[str, Any]]]:
+def sources_in(raw: Raw) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the place of each source, with the section that holds the source."""
     holders: list[tuple[str, Any]] = [("", raw)]
     for name in SECTIONS:

@@ -72,6 +72,8 @@ class EventSection(Section):
     time: KeyName | None = None
     """May be left out with windows by count: then an event's time is the clock of its batch."""
     time_unit: Literal["s", "ms", "us", "ns"] | None = None
+    time_format: str | None = None
+    """The format of times that are texts, in Spark's letters; without it they are ISO 8601."""
     id: Columns | None = None
     max_future_skew: Duration | None = None
     max_key_bytes: int = Field(default=65_536, ge=1)

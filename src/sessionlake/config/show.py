@@ -6,23 +6,26 @@ from typing import Any
 import tomlkit
 
 from sessionlake.config.file import ConfigFile
+from sessionlake.config.implied import with_presets
 
 _DERIVED = {
     "pipeline.name": "the file's name",
     "pipeline.warehouse": "a folder of the pipeline's name in the project's warehouse",
 }
 """The keys that a project's pipelines have if nobody writes them, and their origins."""
+_OF_PRESETS = ("pattern", "comment", "time_format")
+"""The keys that follow from a preset if nobody writes them."""
 
 
 def shown(file: ConfigFile) -> str:
     """Return the merged config as TOML; each line ends in a comment with the file and line that set its value."""
-    lines = list(_section(file, (), file.merged()))
+    lines = list(_section(file, (), with_presets(file.merged(), patterns=True)))
     return "\n".join(lines).strip() + "\n"
 
 
 def values(file: ConfigFile) -> Iterator[dict[str, Any]]:
     """Yield an object for each key of the merged config: `key`, as in "session.gap", `value`, and `from`, the file and line that set it."""
-    yield from _values(file, (), file.merged())
+    yield from _values(file, (), with_presets(file.merged(), patterns=True))
 
 
 def _values(file: ConfigFile, at: tuple[str, ...], section: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -64,7 +67,7 @@ def _origin(file: ConfigFile, at: tuple[str, ...]) -> str:
         origin = file.origin(".".join(at[:depth]))
         if origin is not None:
             return f"{''.join(map(_printable, str(origin.file)))}:{origin.place.line}"
-    return _DERIVED.get(".".join(at), "default")
+    return "the preset" if at[-1] in _OF_PRESETS else _DERIVED.get(".".join(at), "default")
 
 
 def _printable(character: str) -> str:

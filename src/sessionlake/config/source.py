@@ -3,15 +3,17 @@
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from pydantic import Field
 
 from sessionlake.config.fields import ColumnName, Duration, Section
+from sessionlake.config.layouts import OF_CSV, OF_JSON, OF_TEXT, Layout
 from sessionlake.config.names import IMPORT_PATH
 from sessionlake.config.operators import named
+from sessionlake.config.presets import PRESETS
 from sessionlake.config.secrets import has_reference, with_absolute_files
-from sessionlake.config.sources import SOURCES, ColumnType, Format, Kind, SourceEntry
+from sessionlake.config.sources import SOURCES, ColumnType, Kind, SourceEntry
 from sessionlake.errors import ConfigError
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -40,7 +42,25 @@ class SourceSection(Section):
 
     kind: Kind
     path: str = ""
-    format: Literal["json", "csv", "parquet", "avro"] | None = None
+    format: Literal["json", "csv", "parquet", "text", "avro"] | None = None
+    delimiter: str | None = None
+    """The character between two fields of CSV; a comma if none is given."""
+    quote: str | None = None
+    """The character around a field of CSV that may have delimiters and line breaks, a double quote if none is given; "" if there is none."""
+    escape: str | None = None
+    """The character of CSV after which each other one stands for itself."""
+    header: bool | None = None
+    """Whether the first record of a CSV file has the names of its columns. It has them unless this is false."""
+    names: list[str] | None = Field(default=None, min_length=1)
+    """The names of columns of CSV without a header; without them c1, c2, ..."""
+    comment: str | None = None
+    """The begin of lines of CSV or text that are no rows."""
+    records: str | None = None
+    """The path of the list in a JSON document whose elements are the rows, as "Records", or "." if the document is the list."""
+    pattern: str | None = None
+    """The regular expression of lines of text, RE2: each named group is a column of text. It may match anywhere in a line."""
+    preset: Literal["nginx", "apache", "cloudfront", "alb"] | None = None
+    """The log whose pattern is meant, in place of one of your own."""
     max_files_per_batch: int | None = Field(default=None, ge=1)
     """Files a micro-batch reads at the most; 16 if none is given, and no bytes are for a source of files."""
     max_bytes_per_batch: int | None = Field(default=None, ge=1)
@@ -123,9 +143,19 @@ class SourceSection(Section):
         return self.entry.bytes_per_batch if self.max_bytes_per_batch is None else self.max_bytes_per_batch
 
     @property
-    def file_format(self) -> Format | None:
-        """The format of files; None if the source has rows or records."""
-        return self.format if self.entry.opens_files and self.format != "avro" else None
+    def layout(self) -> Layout | None:
+        """The layout of files; None if the source has rows or records."""
+        if not self.entry.opens_files or self.format is None or self.format == "avro":
+            return None
+        preset = None if self.preset is None else PRESETS[self.preset]
+        settings: dict[str, Any] = (
+            {} if preset is None else {"pattern": preset.pattern, "comment": preset.comment or ""}
+        )
+        for key in dict.fromkeys((*OF_CSV, *OF_TEXT, *OF_JSON)):
+            value = getattr(self, key)
+            if value is not None and key != "preset":
+                settings[key] = tuple(value) if key == "names" else value
+        return Layout(self.format, **settings)
 
 
 class KafkaSink(Section):
@@ -234,7 +264,7 @@ def check_references(value: object, *where: str) -> None:
 def check_source(source: SourceSection) -> None:
     """Raise a ConfigError for keys that are missing, or that another kind of source has."""
     for kind, entry in SOURCES.items():
-        foreign = next((name for name in entry.keys if getattr(source, name)), None) if kind != source.kind else None
+        foreign = next((name for name in entry.keys if _is_set(source, name)), None) if kind != source.kind else None
         if foreign is not None:
             raise ConfigError(f"{source.AT}.{foreign}: goes with kind {kind!r} only; remove it")
     if source.shallow_clones and (source.entry.is_pipeline or not source.entry.is_table):
@@ -244,6 +274,10 @@ def check_source(source: SourceSection) -> None:
         if (name := next((name for name in given if name not in ("kind", *source.entry.keys)), None)) is not None:
             raise ConfigError(f"{source.AT}.{name}: does not go with kind {source.kind!r}; remove it")
     named(source.entry.check)(source)
+
+
+def _is_set(source: SourceSection, name: str) -> bool:
+    return bool(getattr(source, name) != SourceSection.model_fields[name].default)
 
 
 def require_path(source: SourceSection) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator
 
+from sessionlake.config.layouts import OF_CSV, OF_JSON, OF_TEXT
 from sessionlake.sql_types import parse_type
 
 
@@ -21,8 +22,6 @@ def _column_type(text: str) -> str:
 
 Kind = Literal["files", "delta", "change_feed", "kafka", "results"]
 """The names that `source.kind` has: the entries' names."""
-Format = Literal["json", "csv", "parquet"]
-"""Formats of files."""
 ColumnType = Annotated[str, AfterValidator(_column_type)]
 """A type that a config may give to a column of text files (`sql_types.FORMS`), but for composed types."""
 
@@ -68,6 +67,7 @@ SOURCES: dict[str, SourceEntry] = {
         check=f"{_SOURCES}.sections:check_files",
         source=f"{_SOURCES}.files:FileSource",
         without_spark=f"{_PREFLIGHT}:local_files",
+        keys=(*OF_CSV, *OF_TEXT, *OF_JSON),
         opens_files=True,
     ),
     "delta": SourceEntry(

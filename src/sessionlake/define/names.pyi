@@ -227,14 +227,23 @@ class Processors(Operator):
 class Files(Source):
     """The input of a pipeline.
 
-    Its keys are those of [source]: path, format, max_files_per_batch, max_bytes_per_batch, max_line_bytes, types, max_offsets_per_batch, shallow_clones.
+    Its keys are those of [source]: path, format, delimiter, quote, escape, header, names, comment, records, pattern, preset, max_files_per_batch, max_bytes_per_batch, max_line_bytes, types, max_offsets_per_batch, shallow_clones.
     """
 
     def __init__(
         self,
         path: str = ...,
         *,
-        format: Literal["json", "csv", "parquet", "avro"] | None = ...,
+        format: Literal["json", "csv", "parquet", "text", "avro"] | None = ...,
+        delimiter: str | None = ...,
+        quote: str | None = ...,
+        escape: str | None = ...,
+        header: bool | None = ...,
+        names: list[str] | None = ...,
+        comment: str | None = ...,
+        records: str | None = ...,
+        pattern: str | None = ...,
+        preset: Literal["nginx", "apache", "cloudfront", "alb"] | None = ...,
         max_files_per_batch: int | None = ...,
         max_bytes_per_batch: int | None = ...,
         max_line_bytes: int = ...,
@@ -253,7 +262,7 @@ class Delta(Source):
         self,
         path: str = ...,
         *,
-        format: Literal["json", "csv", "parquet", "avro"] | None = ...,
+        format: Literal["json", "csv", "parquet", "text", "avro"] | None = ...,
         max_files_per_batch: int | None = ...,
         max_bytes_per_batch: int | None = ...,
         max_line_bytes: int = ...,
@@ -272,7 +281,7 @@ class ChangeFeed(Source):
         self,
         path: str = ...,
         *,
-        format: Literal["json", "csv", "parquet", "avro"] | None = ...,
+        format: Literal["json", "csv", "parquet", "text", "avro"] | None = ...,
         max_files_per_batch: int | None = ...,
         max_bytes_per_batch: int | None = ...,
         max_line_bytes: int = ...,
@@ -292,7 +301,7 @@ class Kafka(Source):
         topic: str | None = ...,
         *,
         path: str = ...,
-        format: Literal["json", "csv", "parquet", "avro"] | None = ...,
+        format: Literal["json", "csv", "parquet", "text", "avro"] | None = ...,
         max_files_per_batch: int | None = ...,
         max_bytes_per_batch: int | None = ...,
         max_line_bytes: int = ...,
@@ -355,7 +364,7 @@ class Right(Section):
 class Event(Section):
     """Which columns make an event.
 
-    Its keys are those of [event]: key, time, time_unit, id, max_future_skew, max_key_bytes, where, columns, unique_for, duplicates.
+    Its keys are those of [event]: key, time, time_unit, time_format, id, max_future_skew, max_key_bytes, where, columns, unique_for, duplicates.
     """
 
     def __init__(
@@ -364,6 +373,7 @@ class Event(Section):
         key: str | list[str] | None = ...,
         time: str | None = ...,
         time_unit: Literal["s", "ms", "us", "ns"] | None = ...,
+        time_format: str | None = ...,
         id: str | list[str] | None = ...,
         max_future_skew: Duration | None = ...,
         max_key_bytes: int = ...,

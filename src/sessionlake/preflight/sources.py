@@ -74,11 +74,11 @@ class LocalFiles(FileSource):
 
     @cached_property
     def _kinds(self) -> InferredTypes:
-        return scanned(self._files, self._format, None)
+        return scanned(self._files, self._layout, None)
 
     def _found(self, needed: frozenset[str]) -> InferredTypes:
         """Return all columns; of JSON with all types, because a line is parsed as a whole."""
-        return self._kinds if self._format == "json" else scanned(self._files, self._format, needed)
+        return self._kinds if self._layout.format == "json" else scanned(self._files, self._layout, needed)
 
     @cached_property
     def _answers(self) -> dict[tuple[tuple[str, ...], frozenset[str]], dict[str, pa.DataType]]:

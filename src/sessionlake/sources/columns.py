@@ -2,15 +2,34 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from sessionlake.column_names import titles_of
 from sessionlake.columnar.keys import key_parts
+from sessionlake.columnar.time_formats import TimeFormat
+from sessionlake.errors import ConfigError
 from sessionlake.warehouse import schemas
+
+if TYPE_CHECKING:
+    from sessionlake.config.sections import EventSection
 
 TIMESTAMP = schemas.TIME
 TIME_UNITS = ("s", "ms", "us", "ns")
+
+
+def time_form(event: "EventSection") -> str | TimeFormat | None:
+    """Return the unit of times that are numbers, or the format of texts; None for timestamps and ISO 8601."""
+    return event.time_unit if event.time_format is None else TimeFormat(event.time_format)
+
+
+def check_time_format(at: str, text: str) -> None:
+    """Raise a ConfigError, of the key `at`, for a format of times with letters that are not read."""
+    try:
+        _ = TimeFormat(text).pattern
+    except ValueError as error:
+        raise ConfigError(f"{at}: {text!r}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,14 +37,14 @@ class EventColumns:
     """Name the key, time, id and the source's columns that the operator reads (`inputs`), with the pinned type of each.
 
     Without a key all events have the empty text as key; further keys make it a JSON array of all texts.
-    `time_unit` is the unit of epoch numbers, None for timestamps and ISO 8601 text. Raises ValueError for an unknown unit or a
+    `time_unit` is the unit of epoch numbers, or the format of texts, None for timestamps and ISO 8601 text. Raises ValueError for an unknown unit or a
     column without a type.
     """
 
     key: str | None
     time: str | None
     """If no column is named, an event's time is its batch's clock."""
-    time_unit: str | None
+    time_unit: str | TimeFormat | None
     id: str | None
     inputs: tuple[str, ...]
     types: Mapping[str, pa.DataType]
@@ -51,7 +70,7 @@ class EventColumns:
     """Whether rows are read with all columns of the source besides the needed ones (`Rows.whole`)."""
 
     def __post_init__(self) -> None:
-        if self.time_unit is not None and self.time_unit not in TIME_UNITS:
+        if isinstance(self.time_unit, str) and self.time_unit not in TIME_UNITS:
             raise ValueError(f"time_unit {self.time_unit!r}: write one of {', '.join(TIME_UNITS)}")
         untyped = [name for name in self.needed if name not in self.types]
         if untyped:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
+from sessionlake.config.layouts import Layout
 from sessionlake.config.load import Config
-from sessionlake.config.sources import Format
 from sessionlake.errors import ConfigError, SourceError, first_line
 from sessionlake.sources.base import SMALL_BYTES, Offsets, limits_of, same
 from sessionlake.sources.columns import EventColumns
@@ -96,20 +96,20 @@ class FileSource:
             found = self._found(frozenset(names))
             if not found:
                 raise SourceError(
-                    f"{at}.path: the {self._format} files in {self._path!r} have no rows to learn the columns from; "
+                    f"{at}.path: the {self._layout.format} files in {self._path!r} have no rows to learn the columns from; "
                     f"add one that has, or declare [{at}.types]"
                 )
-            return chosen_types(found, self._format, names, identity=identity, at=at)
+            return chosen_types(found, self._layout.format, names, identity=identity, at=at)
 
         return declared_and_inferred(source, needed, find)
 
     def _found(self, needed: frozenset[str]) -> InferredTypes:
         """Return all columns of the present files, with at least the needed columns' types."""
-        return scanned(source_files(self._config), self._format, needed)
+        return scanned(source_files(self._config), self._layout, needed)
 
     def decoder(self, columns: EventColumns) -> FileDecoder:
         """Return the decoder of the files."""
-        return FileDecoder(columns, self._format, self._path, self._config.source.max_line_bytes)
+        return FileDecoder(columns, self._layout, self._path, self._config.source.max_line_bytes)
 
     def stream(self, columns: EventColumns, *, everything_at_once: bool = False) -> "DataFrame":
         """Return the files' paths, and their content if workers can't open them."""
@@ -164,10 +164,11 @@ class FileSource:
         return content.select(F.col("path").alias(PATH), CONTENT).join(F.broadcast(files), PATH)
 
     @property
-    def _format(self) -> Format:
-        if self._config.source.file_format is None:
+    def _layout(self) -> Layout:
+        layout = self._config.source.layout
+        if layout is None:
             raise ConfigError(f"{self._config.source.AT}.format: is missing; write 'json', 'csv' or 'parquet'")
-        return self._config.source.file_format
+        return layout
 
     def _logged(self, tables: Tables, offsets: Offsets, needed: Collection[int]) -> "DataFrame | None":
         """Return (path, batch_id) of the files in the file source's log, read by the needed batches."""

@@ -14,17 +14,19 @@ import pyarrow.parquet as pq
 
 from sessionlake.column_names import name_of, names_of, parts_of, roots_of
 from sessionlake.columnar.column_types import type_named
+from sessionlake.config.layouts import Format, Layout
 from sessionlake.config.source import SourceSection
-from sessionlake.config.sources import Format
 from sessionlake.errors import MissingColumnsError, SourceError
 from sessionlake.sources.columns import TIMESTAMP
 from sessionlake.sources.decoding.csv_records import Records
 from sessionlake.sources.decoding.csv_rows import read_text, with_header
+from sessionlake.sources.decoding.documents import BrokenError, document
 from sessionlake.sources.decoding.json_lines import json_lines
 from sessionlake.sources.decoding.json_rows import SPECIAL_DOUBLES, parse_object, written
 from sessionlake.sources.decoding.lines import Lines, index_values
 from sessionlake.sources.decoding.long_lines import LongLine
 from sessionlake.sources.decoding.parquet_rows import open_parquet
+from sessionlake.sources.decoding.text_rows import columns_of
 
 # Text is looked at only this far into each file.
 SAMPLE_BYTES = 4 << 20
@@ -79,7 +81,7 @@ _SPECIAL: Kinds = frozenset({Trait.SPECIAL})
 
 def infer_types(
     paths: list[str],
-    format: Format,  # noqa: A002
+    form: Layout | Format,
     needed: Sequence[str],
     max_files: int = 32,
     *,
@@ -96,8 +98,9 @@ def infer_types(
     with a warning that names `at`. A column that is null throughout is left out.
     Raises SourceError when a needed column is in no file, or no file can be read.
     """
-    found = _scan(paths, format, max_files, set(needed))
-    return chosen_types(found, format, needed, identity=identity, at=at)
+    layout = Layout.of(form)
+    found = _scan(paths, layout, max_files, set(needed))
+    return chosen_types(found, layout.format, needed, identity=identity, at=at)
 
 
 def chosen_types(
@@ -168,20 +171,21 @@ def infer_values(values: Sequence[bytes]) -> InferredTypes:
     return types
 
 
-def scanned(paths: list[str], format: Format, needed: AbstractSet[str] | None) -> InferredTypes:  # noqa: A002
+def scanned(paths: list[str], form: Layout | Format, needed: AbstractSet[str] | None) -> InferredTypes:
     """Return all columns of up to 32 files, with types of the needed columns, None for all; SourceError as infer_types."""
-    return _scan(paths, format, 32, needed)
+    return _scan(paths, Layout.of(form), 32, needed)
 
 
-def _scan(paths: list[str], file_format: Format, max_files: int, needed: AbstractSet[str] | None) -> InferredTypes:
+def _scan(paths: list[str], layout: Layout, max_files: int, needed: AbstractSet[str] | None) -> InferredTypes:
     """Return all columns of the files, with types of the needed columns; None for all."""
-    scanners: dict[str, Callable[[str, AbstractSet[str] | None], InferredTypes]] = {
+    scanners: dict[str, Callable[[str, Layout, AbstractSet[str] | None], InferredTypes]] = {
         "json": _json,
         "csv": _csv,
         "parquet": _parquet,
+        "text": _text,
     }
-    if file_format not in scanners:
-        raise SourceError(f"unknown format {file_format!r}: write json, csv or parquet")
+    if layout.format not in scanners:
+        raise SourceError(f"unknown format {layout.format!r}: write json, csv or parquet, or text for logs")
     if needed is not None:
         needed = {*names_of(roots_of([*needed]))}
     types: InferredTypes = {}
@@ -189,13 +193,13 @@ def _scan(paths: list[str], file_format: Format, max_files: int, needed: Abstrac
     readable = False
     for path in _spread(paths, max_files):
         try:
-            for name, kind in scanners[file_format](path, needed).items():
+            for name, kind in scanners[layout.format](path, layout, needed).items():
                 types[name] = types.get(name, _NO_KINDS) | kind
             readable = True
         except (OSError, pa.ArrowException, SourceError) as error:
             failure = f"{path}: {error}"
     if not readable:
-        raise SourceError(f"no readable {file_format} file ({failure}): check the source's path and format")
+        raise SourceError(f"no readable {layout.format} file ({failure}): check the source's path and format")
     return types
 
 
@@ -249,10 +253,10 @@ def _one_type(types: AbstractSet[pa.DataType]) -> pa.DataType:
     return pa.decimal128(min(38, whole + scale), scale)
 
 
-def _json(path: str, needed: AbstractSet[str] | None) -> InferredTypes:
+def _json(path: str, layout: Layout, needed: AbstractSet[str] | None) -> InferredTypes:
     types: InferredTypes = {}
     lines_read = bytes_read = objects = 0
-    for lines in json_lines(path, path, SAMPLE_BYTES, most_blocks=_MOST_BLOCKS):
+    for lines in _json_rows(path, layout):
         if isinstance(lines, LongLine):
             continue
         objects += _add_objects(lines, types, needed)
@@ -261,8 +265,21 @@ def _json(path: str, needed: AbstractSet[str] | None) -> InferredTypes:
         if bytes_read >= SAMPLE_BYTES // 2:
             break
     if lines_read and not objects:
-        raise OSError("no line is a JSON object")
+        raise OSError(f"no {'element' if layout.records else 'line'} is a JSON object")
     return types
+
+
+def _json_rows(path: str, layout: Layout) -> Iterator[Lines | LongLine]:
+    """Yield the rows before a break; OSError if a document has none before it."""
+    if not layout.records:
+        yield from json_lines(path, path, SAMPLE_BYTES, most_blocks=_MOST_BLOCKS)
+        return
+    found = document(path, path, layout, SAMPLE_BYTES)
+    try:
+        yield from found.elements()
+    except BrokenError as error:
+        if not found.number:
+            raise OSError(error) from error
 
 
 def _add_objects(lines: Lines, found: InferredTypes, needed: AbstractSet[str] | None) -> int:
@@ -322,20 +339,27 @@ def _double_kinds(value: Decimal) -> Kinds:
     return _DOUBLE if exact else _SPELLED_DOUBLE
 
 
-def _csv(path: str, needed: AbstractSet[str] | None) -> InferredTypes:
+def _csv(path: str, layout: Layout, needed: AbstractSet[str] | None) -> InferredTypes:
     header: list[str] = []
-    for names, records in with_header(path, path, SAMPLE_BYTES):
+    for names, records in with_header(path, path, layout, SAMPLE_BYTES):
         header = names
         wanted = [name for name in header if needed is None or name_of([name]) in needed]
         if not wanted:
             break
         if isinstance(records, Records) and records.content and not records.unclosed:
-            table, _ = read_text(header, records.content, wanted)
-            return {**dict.fromkeys(names_of(header), _NO_KINDS), **_text_types(table)}
+            table, _ = read_text(header, records.content, wanted, layout)
+            return {**dict.fromkeys(names_of(header), _NO_KINDS), **text_types(table)}
     return dict.fromkeys(names_of(header), _NO_KINDS)
 
 
-def _text_types(table: pa.Table) -> InferredTypes:
+def _text(path: str, layout: Layout, needed: AbstractSet[str] | None) -> InferredTypes:
+    """Return the groups of the pattern, all of which are texts."""
+    del path, needed
+    return dict.fromkeys(columns_of(layout.pattern), _TEXT)
+
+
+def text_types(table: pa.Table) -> InferredTypes:
+    """Return the types of columns of texts."""
     return {name_of([name]): _text_kinds(table.column(name).drop_null()) for name in table.column_names}
 
 
@@ -372,7 +396,8 @@ def _whole_texts(values: pa.ChunkedArray) -> Kinds:
     return _whole_kinds(bounds["min"].as_py()) | _whole_kinds(bounds["max"].as_py())
 
 
-def _parquet(path: str, needed: AbstractSet[str] | None) -> InferredTypes:
+def _parquet(path: str, layout: Layout, needed: AbstractSet[str] | None) -> InferredTypes:
+    del layout
     with open_parquet(path) as file:
         return {
             name: _parquet_kinds(column.type, (column.name,), file if needed is None or name in needed else None)

@@ -33,7 +33,7 @@ class PlannedFiles:
     def __init__(self, tables: Tables, config: Config, number: int = 0, column: Callable[[str], str] = same) -> None:
         self._tables, self._checkpoint = tables, config.checkpoint
         self._number, self._column = number, column
-        self._place, self._format = config.source.path, config.source.file_format
+        self._place, self._layout = config.source.path, config.source.layout
         self._local = is_local(self._place)
         self._cores = tables.spark.sparkContext.defaultParallelism
         self._reached: dict[int, int] = {-1: -1}
@@ -78,9 +78,9 @@ class PlannedFiles:
         """Return into how many parts a file is cut, 0 if it is gone."""
         if size is None:
             return 0
-        if not self._local or files >= self._cores or self._format is None:
+        if not self._local or files >= self._cores or self._layout is None:
             return 1
-        return parts_of(path, size, self._format, -(-self._cores // files))
+        return parts_of(path, size, self._layout, -(-self._cores // files))
 
     def of(self, batch_id: int) -> list[str]:
         """Return the files of a batch as workers name them, in order.

@@ -1,5 +1,6 @@
 """The rules of [source], one function for each kind of source. They are loaded with a config, so without Spark."""
 
+from sessionlake.config.layouts import OF_CSV, OF_JSON, OF_TEXT, Layout
 from sessionlake.config.secrets import has_reference
 from sessionlake.config.source import SourceSection, check_options, check_topic_name, require_path
 from sessionlake.errors import ConfigError
@@ -21,9 +22,88 @@ def check_files(source: SourceSection) -> None:
             "remove one"
         )
     require_path(source)
-    if source.file_format is None:
+    if source.layout is None:
         what = "is missing" if source.format is None else f"{source.format!r} goes with kind 'kafka' only"
-        raise ConfigError(f"{source.AT}.format: {what}; write 'json', 'csv' or 'parquet'")
+        raise ConfigError(f"{source.AT}.format: {what}; write 'json', 'csv' or 'parquet', or 'text' for logs")
+    _check_layout(source, source.layout)
+
+
+_KEYS = {"csv": OF_CSV, "text": OF_TEXT, "json": OF_JSON}
+
+
+def _check_layout(source: SourceSection, layout: Layout) -> None:
+    """Raise a ConfigError for keys that the format has not, or that are no layout."""
+    for key in dict.fromkeys((*OF_CSV, *OF_TEXT, *OF_JSON)):
+        formats = [format_ for format_, keys in _KEYS.items() if key in keys]
+        if getattr(source, key) is not None and source.format not in formats:
+            raise ConfigError(f"{source.AT}.{key}: goes with format {' or '.join(map(repr, formats))} only; remove it")
+    if layout.format == "csv":
+        _check_csv(source, layout)
+    elif layout.format == "text":
+        _check_text(source, layout)
+    elif source.records is not None:
+        _check_records(source.AT, source.records)
+
+
+def _check_records(at: str, records: str) -> None:
+    # It needs Arrow, which only this key needs at this point.
+    from sessionlake.sources.decoding.documents import parts_of_path  # noqa: PLC0415
+
+    try:
+        parts_of_path(records)
+    except ValueError as error:
+        raise ConfigError(f"{at}.records: {error}") from error
+
+
+def _check_text(source: SourceSection, layout: Layout) -> None:
+    # It needs Arrow, which only this format needs at this point.
+    from sessionlake.sources.decoding.text_rows import columns_of  # noqa: PLC0415
+
+    at = f"{source.AT}.pattern"
+    if source.pattern is not None and source.preset is not None:
+        raise ConfigError(f"{at}: goes without preset, which is a pattern, too; remove one")
+    if not layout.pattern:
+        raise ConfigError(
+            f"{at}: is missing; write a regular expression with a group (?P<name>..) for each column, or a preset"
+        )
+    try:
+        columns_of(layout.pattern)
+    except ValueError as error:
+        raise ConfigError(f"{at}: {error}") from error
+
+
+def _check_csv(source: SourceSection, layout: Layout) -> None:
+    """Raise a ConfigError for characters of which two are one, or that can't be in a file."""
+    at = source.AT
+    taken: dict[str, str] = {}
+    for key in ("delimiter", "quote", "escape"):
+        character = getattr(layout, key)
+        if not character and key != "delimiter":
+            continue
+        if len(character) != 1 or not "\0" < character <= "\x7f" or character in "\r\n":
+            raise ConfigError(
+                f"{at}.{key}: {character!r} is not one ASCII character; write for example {_EXAMPLES[key]!r}"
+            )
+        if character in taken:
+            raise ConfigError(f"{at}.{key}: {character!r} is the {taken[character]}, too; write another character")
+        taken[character] = key
+    if layout.comment and (layout.comment[0] in taken or set(layout.comment) & set("\r\n")):
+        raise ConfigError(f"{at}.comment: {layout.comment!r} can begin a row, too; write a text such as '#'")
+    _check_names(source, layout)
+
+
+_EXAMPLES = {"delimiter": ";", "quote": '"', "escape": "\\"}
+
+
+def _check_names(source: SourceSection, layout: Layout) -> None:
+    at = f"{source.AT}.names"
+    if layout.names and layout.header:
+        raise ConfigError(f"{at}: goes with header = false; add that, or remove this key")
+    if "" in layout.names:
+        raise ConfigError(f"{at}: the name {layout.names.index('') + 1} is empty; write a name for each column")
+    twice = next((name for name in layout.names if layout.names.count(name) > 1), None)
+    if twice is not None:
+        raise ConfigError(f"{at}: {twice!r} is there twice; name each column once")
 
 
 def check_kafka(source: SourceSection) -> None:

@@ -88,6 +88,6 @@ def _without_times(config: Config, names: list[str]) -> Config:
     changed = {}
     for name in names:
         side: Any = config.section.sides[name]
-        event = side.event.model_copy(update={"time": None, "time_unit": None})
+        event = side.event.model_copy(update={"time": None, "time_unit": None, "time_format": None})
         changed[name] = side.model_copy(update={"event": event})
     return config.model_copy(update={"section": config.section.model_copy(update=changed)})

@@ -15,7 +15,7 @@ from sessionlake.config.load import Config
 from sessionlake.config.names import column_of
 from sessionlake.config.problems import InvalidConfigError
 from sessionlake.errors import ConfigError, MissingColumnsError, PipelineStateError
-from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.columns import EventColumns, time_form
 from sessionlake.sources.decoding.nested import leaves
 from sessionlake.sources.decoding.rows import TypedSource
 from sessionlake.sources.lookups.lookup import NO_LOOKUPS
@@ -114,7 +114,7 @@ def event_spec(
     columns = EventColumns(
         key,
         event.time,
-        event.time_unit,
+        time_form(event),
         id_,
         shaping.inputs,
         {name: pa.int64() if type_ == pa.null() else type_ for name, type_ in types.items()},

@@ -75,6 +75,12 @@ def test_rows_of_sources_are_counted_by_all_fields(
         monkeypatch.setattr(type(spark.range(1)), name, None)
     assert counted(GONE) == {"left": (2, None), "right": (2, None)}
     assert counted(OTHER) == counted("7") == counted('["7"]') == {"left": (0, None), "right": (0, None)}
+    # A document is searched element by element.
+    side = config.inputs["right"].source
+    document = side.model_copy(update={"records": "Records"})
+    paths["right"].write_text(json.dumps({"Records": RIGHT}))
+    lake = Lake(Tables.of(spark, config), config, Keys.of([GONE]))
+    assert _searched(lake, "right", document) == (2, None)
     # As lines of CSV any field counts for any part.
     paths["right"].write_text('1,7,"eu ""x"""\n2,7,eu\n"eu ""x""";7\n77,"eu ""x"""\n')
     assert counted(GONE, csv=True)["right"] == (2, None)

@@ -74,10 +74,10 @@ class Lake:
     @cached_property
     def frame(self) -> DataFrame:
         """The keys, see `Keys.frame`."""
-        # Sides may call a field differently, and of CSV any field counts.
+        # Sides may call a field differently, and of CSV and text any field counts.
         places = zip(*self.config.keys.values(), strict=True)
         # A field's name stands before its value, whatever it is in. Rows in which an element's name is not found are searched by words.
-        fields = [() if "csv" in self.formats else titles_of(place) for place in places]
+        fields = [() if self.formats & {"csv", "text"} else titles_of(place) for place in places]
         return self.keys.frame(self.tables.spark, fields, columns=bool(self.tables.changelog.key_columns))
 
     @cached_property
@@ -162,7 +162,7 @@ class Lake:
 
     def unread(self) -> int:
         """Count the JSON dead letters in which no key can be found. They are searched for the keys as words."""
-        if self.formats & {"csv", "avro"} or schemas.DEAD_LETTERS not in self.holders:
+        if self.formats & {"csv", "text", "avro"} or schemas.DEAD_LETTERS not in self.holders:
             return 0
         rows = self.tables[schemas.DEAD_LETTERS].read().where("key is null and raw is not null").alias("t")
         readable = F.broadcast(self.frame.limit(1).alias("k"))

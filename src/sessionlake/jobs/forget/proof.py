@@ -1,10 +1,12 @@
 """The proof that nothing of a key is left: rows, data files, logs and local stores, each looked through for it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, DataFrameReader
 from pyspark.sql import functions as F
 
 from sessionlake.column_names import is_element
@@ -19,8 +21,10 @@ from sessionlake.jobs.forget.logs import find_in_logs
 from sessionlake.jobs.forget.lookups import find_in_versions
 from sessionlake.jobs.forget.stores import elsewhere, find_in_stores
 from sessionlake.jobs.publish.database import rows_with
+from sessionlake.sources.decoding.documents import element_texts
+from sessionlake.sources.decoding.files import is_local, local_path
 from sessionlake.sources.files import path_for_spark
-from sessionlake.warehouse.spark_columns import source_column
+from sessionlake.warehouse.spark_columns import map_in_arrow, source_column
 
 SEARCHED = ("tables", "data files", "logs", "stores", "pending files", "lookups", "validation results and data docs")
 
@@ -135,5 +139,20 @@ def _source_rows(lake: Lake, name: str, source: SourceSection) -> int:
         parts = [source_column(column).cast("string") for column in lake.config.keys[name]] or [F.lit("")]
         found = rows.select(F.array(*parts).alias("parts"))
         return matching(found.alias("t"), lake.frame, F.expr("t.parts = k.parts")).count()
-    texts = spark.read.option("recursiveFileLookup", "true").text(place)
+    of_files = spark.read.option("recursiveFileLookup", "true")
+    # A document may be a single line of gigabytes, which Spark would read as one text.
+    texts = _elements(of_files, source, place) if source.records else of_files.text(place)
     return matching(texts.alias("t"), lake.frame, F.expr("t.value rlike k.value")).count()
+
+
+def _elements(files: DataFrameReader, source: SourceSection, place: str) -> DataFrame:
+    """Return the texts of the elements of documents."""
+    layout, limit, local = source.layout, source.max_line_bytes, is_local(source.path)
+
+    def texts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for path, *content in (row.values() for batch in batches for row in batch.to_pylist()):
+            for values in element_texts(content[0] if content else local_path(path), path, layout, limit):
+                yield pa.record_batch([values], ["value"])
+
+    found = files.format("binaryFile").load(place).select("path", *([] if local else ["content"]))
+    return map_in_arrow(found, texts, "value string")

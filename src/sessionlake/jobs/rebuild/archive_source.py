@@ -75,7 +75,8 @@ class ArchiveSource:
             return F.col("event").getField(column)
         if column in (self._before("columns") or {}):
             raise _lacking(column)
-        if column == self._before("time") and event.time_unit == self._before("time_unit"):
+        forms = (self._before("time_unit"), self._before("time_format"))
+        if column == self._before("time") and (event.time_unit, event.time_format) == forms:
             return F.col("event_time")
         for role, place in (("key", "key"), ("id", "event_id")):
             names = as_columns(self._before(role))

@@ -27,6 +27,7 @@ from sessionlake.jobs.redeem.rows import (
 from sessionlake.jobs.run import JobReport, JobRun, OnStep, require_known, start_run
 from sessionlake.jobs.stored_kind import stored_kind
 from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.decoding.again import layout_again
 from sessionlake.sources.lookups.versions import Pins
 from sessionlake.sources.record_columns import meta_of
 from sessionlake.sources.registry import sources_of
@@ -92,7 +93,7 @@ def redeem(
 def _check_readable(config: Config, columns: EventColumns) -> None:
     """Raise JobError if dead letters lack a part of the record."""
     source = config.source
-    if "csv" in (source.file_format, source.format):
+    if layout_again(source.layout) is None:
         raise JobError(
             "source.format: a dead letter of 'csv' lacks the header; put its rows into a new file of the source"
         )

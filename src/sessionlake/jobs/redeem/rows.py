@@ -5,11 +5,13 @@ import pyarrow as pa
 
 from sessionlake.aggregates.partials import lift
 from sessionlake.columnar.arrays import Ints, combined
+from sessionlake.config.layouts import Layout
 from sessionlake.errors import JobError
 from sessionlake.jobs.redeem.ledger import LETTER
 from sessionlake.sources.contract import Checked, check
-from sessionlake.sources.decoding.files import decode
-from sessionlake.sources.decoding.rows import Rows, is_cut, no_text
+from sessionlake.sources.decoding.again import file_again, layout_again
+from sessionlake.sources.decoding.files import FileDecoder, decode
+from sessionlake.sources.decoding.rows import Rows, no_text
 from sessionlake.sources.lookups.lookup import Pins
 from sessionlake.stream.capabilities import Redeeming
 from sessionlake.stream.ingest import checked_events, event_struct, without_raising
@@ -37,15 +39,16 @@ def judged_schema(spec: Redeeming) -> pa.Schema:
 
 
 def judge_letters(spec: Redeeming, letters: pa.RecordBatch, expired_us: int, latest_us: int, pins: Pins) -> pa.Table:
-    """Decode the texts as lines of JSON and check each; `letters` has letter, batch_id and raw, `pins` what is looked up."""
-    texts = [_line(raw) for raw in letters["raw"].to_pylist()]
-    table = pa.Table.from_batches([letters])
-    readable = [i for i, text in enumerate(texts) if text is not None]
-    lost = table.filter(pa.array([text is None for text in texts]))
+    """Decode the texts as rows of the source and check each; `letters` has letter, batch_id and raw, `pins` what is looked up."""
+    table, decoder = pa.Table.from_batches([letters]), spec.events.decoder
+    layout = layout_again(Layout.of(decoder.layout) if isinstance(decoder, FileDecoder) else None)
+    if layout is None:
+        raise JobError("source.format: a dead letter of 'csv' lacks the header")
+    readable, content = file_again(letters["raw"].to_pylist(), layout)
+    lost = table.take(pa.array(np.setdiff1d(np.arange(table.num_rows), readable)))
     parts = [_rows(spec, lost, pa.array([UNREADABLE] * lost.num_rows, pa.string()))]
-    content = "\n".join(texts[i] or "" for i in readable).encode()
     at = 0
-    for found in decode(content, "dead_letters", "json", spec.columns.read):
+    for found in decode(content, "dead_letters", layout, spec.columns.read):
         decoded, _ = spec.events.lookups.added(Rows(found.table, found.error, no_text, no_text), pins)
         of = pa.array(readable[at : at + decoded.table.num_rows])
         at += len(of)
@@ -84,12 +87,6 @@ def _refused(spec: Redeeming, table: pa.Table, checked: Checked, at: Ints) -> In
     if spec.refuses is None:
         return at[:0]
     return at[spec.refuses(checked_events(spec.events, table, checked, at))]
-
-
-def _line(raw: str | None) -> str | None:
-    """Return a text as one line of JSON, in which line breaks stand between tokens only; None if it can't be read."""
-    line = (raw or "").replace("\r", " ").replace("\n", " ")
-    return None if is_cut(line) or not line.strip() else line
 
 
 def _rows(spec: Redeeming, letters: pa.Table, outcome: pa.Array, *event: pa.Array | None) -> pa.Table:

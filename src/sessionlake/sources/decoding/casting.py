@@ -5,6 +5,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sessionlake.columnar.time_formats import TimeFormat
 from sessionlake.sources.decoding.safe_cast import Mask, cast_each, nulls_of, without_dictionary
 from sessionlake.warehouse.schemas import TIME, YEAR_1_US, YEAR_9999_US
 
@@ -26,8 +27,8 @@ _OTHER_ZONES = (
 _OTHER_T = r"^(\d{4}-\d{2}-\d{2})t"
 
 
-def parse_times(values: pa.Array | pa.ChunkedArray, unit: str | None) -> tuple[Micros, Mask]:
-    """Parse timestamps, dates, ISO 8601 text or epoch numbers of `unit` into UTC microseconds.
+def parse_times(values: pa.Array | pa.ChunkedArray, unit: str | TimeFormat | None) -> tuple[Micros, Mask]:
+    """Parse timestamps, dates, ISO 8601 text or epoch numbers of `unit` into UTC microseconds; with a format its texts.
 
     A zone may follow a space, and may be `UTC` or `z`. Naive times are UTC. Finer than a microsecond is floored; float seconds and milliseconds are
     rounded to the nearest microsecond, for a double can't hold them exactly. The mask is true, and
@@ -42,8 +43,10 @@ def parse_times(values: pa.Array | pa.ChunkedArray, unit: str | None) -> tuple[M
     if pa.types.is_date64(kind):
         return _ints(flat.cast(pa.int64()), "ms")
     if kind in (pa.string(), pa.large_string(), pa.string_view()):
+        if isinstance(unit, TimeFormat):
+            return unit.parse(flat.cast(pa.string()))
         return _text(flat.cast(pa.string()), unit)
-    return _all_bad(len(flat)) if unit is None else _epoch(flat, unit)
+    return _epoch(flat, unit) if isinstance(unit, str) else _all_bad(len(flat))
 
 
 def _epoch(values: pa.Array, unit: str) -> tuple[Micros, Mask]:

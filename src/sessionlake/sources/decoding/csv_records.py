@@ -3,22 +3,76 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 
+from sessionlake.config.layouts import Layout
 from sessionlake.sources.decoding.lines import Offsets
 from sessionlake.sources.decoding.long_lines import LongLine, OpenLine, in_slices
 from sessionlake.sources.decoding.pieces import open_stream, read_blocks
 from sessionlake.sources.decoding.rows import raw_text
 
-# A quote opens a field only as its first character; after it closes, the rest of the field is literal.
-# Possessive throughout, so that an unclosed quote fails in one pass.
-_FIELD = rb'(?:[^",\r\n][^,\r\n]*+|"[^"]*+(?:""[^"]*+)*+"[^,\r\n]*+|)'
-_FIELDS = rb"%b(?:,%b)*+" % (_FIELD, _FIELD)
-_RECORD = re.compile(rb"[\r\n]*+(%b)(?:\r\n?+|\n)" % _FIELDS)
-_RECORDS = re.compile(rb"(?:%b(?:\r\n?+|\n))*+" % _FIELDS)
 _BREAK = re.compile(rb"\r\n?+|\n")
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """The records of a layout of CSV, as Arrow's parser sees them."""
+
+    record: re.Pattern[bytes]
+    """Blank lines, then a record, and its line break."""
+    records: re.Pattern[bytes]
+    """Any number of records and comments, each with its line break."""
+    marks: tuple[bytes, ...]
+    """The characters behind which a line break need not end a record."""
+    comment: bytes
+    comments: re.Pattern[bytes]
+    """A comment, where each line is a record."""
+    record_or_comment: re.Pattern[bytes]
+
+    @staticmethod
+    @cache
+    def of(layout: Layout) -> "Grammar":
+        """Return the grammar of a layout."""
+        marks = [re.escape(mark.encode()) for mark in (layout.quote, layout.escape) if mark]
+        quote, escape = (re.escape(mark.encode()) for mark in (layout.quote, layout.escape))
+        delimiter, comment = re.escape(layout.delimiter.encode()), re.escape(layout.comment.encode())
+        # A quote opens a field only as its first character; after it closes, the rest of the field is literal.
+        # Possessive throughout, so that an unclosed quote fails in one pass.
+        escaped = rb"|%b(?s:.)" % escape if escape else b""
+        rest = rb"(?:[^%b\r\n%b]++%b)*+" % (delimiter, escape, escaped)
+        field = rest
+        if quote:
+            inner = rb"(?:[^%b%b]++|%b%b%b)*+" % (quote, escape, quote, quote, escaped)
+            field = rb"(?:%b%b%b%b|(?!%b)%b)" % (quote, inner, quote, rest, quote, rest)
+        fields = rb"%b(?:%b%b)*+" % (field, delimiter, field)
+        line = rb"(?:%b[^\r\n]*+|%b)" % (comment, fields) if comment else fields
+        return Grammar(
+            re.compile(rb"[\r\n]*+(%b)(?:\r\n?+|\n)" % fields),
+            re.compile(rb"(?:%b(?:\r\n?+|\n))*+" % line),
+            tuple(mark[-1:] for mark in marks),
+            layout.comment.encode(),
+            re.compile(rb"(?:\A|(?<=[\r\n]))%b[^\r\n]*+" % comment),
+            re.compile(rb"([\r\n]*+)(?:(%b[^\r\n]*+)|%b)(?:\r\n?+|\n)" % (comment, fields)),
+        )
+
+    def has_marks(self, content: bytes, start: int = 0, stop: int | None = None) -> bool:
+        """Return whether a line break in the content need not end a record."""
+        return any(content.find(mark, start, stop) >= 0 for mark in self.marks)
+
+    def without_comments(self, content: bytes) -> bytes:
+        """Return whole records with a blank line in place of each comment."""
+        if not self.comment or self.comments.search(content) is None:
+            return content
+        if not self.has_marks(content):
+            return self.comments.sub(b"", content)
+        parts, end = [], 0
+        for found in self.record_or_comment.finditer(content):
+            if found[2] is not None:
+                parts.append(content[end : found.start(2)])
+                end = found.end(2)
+        return b"".join([*parts, content[end:]])
 
 
 @dataclass(frozen=True)
@@ -27,11 +81,12 @@ class Records:
 
     content: bytes
     lines_before: int
+    grammar: Grammar
     unclosed: bool = False
 
     @cached_property
     def _spans(self) -> tuple[Offsets, Offsets]:
-        spans = [found.span(1) for found in _RECORD.finditer(self.content)]
+        spans = [found.span(1) for found in self.grammar.record.finditer(self.content)]
         starts, ends = np.array(spans, np.int64).reshape(-1, 2).T
         filled = starts < ends
         return starts[filled], ends[filled]
@@ -46,7 +101,9 @@ class Records:
         starts, _ = self._spans
         begin = int(starts[first])
         end = int(starts[last]) if last < len(starts) else len(self.content)
-        return Records(self.content[begin:end], self.lines_before + self.content.count(b"\n", 0, begin))
+        return replace(
+            self, content=self.content[begin:end], lines_before=self.lines_before + self.content.count(b"\n", 0, begin)
+        )
 
     @cached_property
     def _breaks(self) -> Offsets:
@@ -66,23 +123,27 @@ class Records:
         return self.lines_before + 1 + int(np.searchsorted(self._breaks, start))
 
 
-def read_records(source: str | bytes, path: str, block_bytes: int, limit: int) -> Iterator[Records | LongLine]:
-    """Read a file in blocks of whole records, each of at most `limit` bytes, its break not counted.
+def read_records(
+    source: str | bytes, path: str, layout: Layout, block_bytes: int, limit: int
+) -> Iterator[Records | LongLine]:
+    """Read a file in blocks of whole records, each of at most `limit` bytes, its break not counted. Comments are blank lines in them.
 
     If a longer one begins, its line comes alone: one with a quote that doesn't close within the limit, or before the
     end of the file; or a line that is too long itself, whose bytes are not held.
     """
-    lines_before = 0
-    for content, unclosed in _cut(source, path, block_bytes, limit):
-        if isinstance(content, LongLine):
-            yield replace(content, number=lines_before + 1)
-        else:
-            yield Records(content, lines_before, unclosed)
+    lines_before, grammar = 0, Grammar.of(layout)
+    for content, unclosed in _cut(source, path, grammar, block_bytes, limit):
+        if not isinstance(content, LongLine):
+            yield Records(grammar.without_comments(content), lines_before, grammar, unclosed)
             lines_before += content.count(b"\n")
+        elif not grammar.comment or not content.head.startswith(grammar.comment):
+            yield replace(content, number=lines_before + 1)
 
 
-def _cut(source: str | bytes, path: str, block_bytes: int, limit: int) -> Iterator[tuple[bytes | LongLine, bool]]:
-    cutter = _Cutter(limit)
+def _cut(
+    source: str | bytes, path: str, grammar: Grammar, block_bytes: int, limit: int
+) -> Iterator[tuple[bytes | LongLine, bool]]:
+    cutter = _Cutter(grammar, limit)
     with open_stream(source, path) as stream:
         for block in in_slices(read_blocks(stream, block_bytes), b"\r\n"):
             yield from cutter.feed(block)
@@ -92,8 +153,8 @@ def _cut(source: str | bytes, path: str, block_bytes: int, limit: int) -> Iterat
 class _Cutter:
     """Cut what it is fed with into whole records."""
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
+    def __init__(self, grammar: Grammar, limit: int) -> None:
+        self._grammar, self._limit = grammar, limit
         self._rest = b""
         self._long: OpenLine | None = None
 
@@ -118,7 +179,7 @@ class _Cutter:
     def _records(self, content: bytes, *, ended: bool) -> Iterator[tuple[bytes | LongLine, bool]]:
         start = at = 0
         while at < len(content):
-            if end := _records_end(content, at, at + self._limit + 1):
+            if end := _records_end(self._grammar, content, at, at + self._limit + 1):
                 at = end
                 continue
             if len(content) - at <= self._limit and not ended:
@@ -144,18 +205,19 @@ class _Cutter:
         self._rest = content[at:]
 
 
-def _records_end(content: bytes, at: int, stop: int) -> int:
+def _records_end(grammar: Grammar, content: bytes, at: int, stop: int) -> int:
     """Return the end of the last whole record from `at` on and before `stop`; 0 if there is none."""
-    if content.find(b'"', at, stop) < 0:
+    if not grammar.has_marks(content, at, stop):
         return content.rfind(b"\n", at, stop) + 1 or content.rfind(b"\r", at, stop) + 1
-    whole_records = _RECORDS.match(content, at, stop)
+    whole_records = grammar.records.match(content, at, stop)
     return whole_records.end() if whole_records and whole_records.end() > at else 0
 
 
-def split_header(records: Records) -> tuple[bytes, Records]:
+def first_record(records: Records) -> tuple[bytes, Records]:
     """Return the first non-blank record, and later records, with their line numbers."""
-    for match in _RECORD.finditer(records.content):
+    for match in records.grammar.record.finditer(records.content):
         if match.group(1):
             lines = records.content.count(b"\n", 0, match.end())
-            return match.group(1), Records(records.content[match.end() :], records.lines_before + lines)
-    return b"", Records(b"", records.lines_before)
+            later = replace(records, content=records.content[match.end() :], lines_before=records.lines_before + lines)
+            return match.group(1), later
+    return b"", replace(records, content=b"")

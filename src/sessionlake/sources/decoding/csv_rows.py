@@ -1,9 +1,10 @@
-"""CSV with a header to typed rows."""
+"""CSV to typed rows."""
 
 import csv
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,8 +12,9 @@ import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 
 from sessionlake.columnar.arrays import Ints
+from sessionlake.config.layouts import Layout
 from sessionlake.sources.columns import EventColumns
-from sessionlake.sources.decoding.csv_records import Records, read_records, split_header
+from sessionlake.sources.decoding.csv_records import Records, first_record, read_records
 from sessionlake.sources.decoding.decoded import (
     BLOCK_BYTES,
     MAX_ROWS,
@@ -28,6 +30,7 @@ from sessionlake.sources.decoding.long_lines import MAX_LINE_BYTES, LongLine, to
 from sessionlake.sources.decoding.whole import text_rows
 
 _REPLACEMENT = "\ufffd"
+CSV = Layout("csv")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,47 +53,60 @@ def decode_csv(
     columns: EventColumns,
     block_bytes: int = BLOCK_BYTES,
     max_line_bytes: int = MAX_LINE_BYTES,
+    layout: Layout = CSV,
 ) -> Iterator[Decoded]:
-    """Decode a CSV file whose first record names its columns; an empty field is null, `""` an empty text.
+    """Decode a CSV file; an empty field is null, `""` an empty text.
 
     A record with another number of fields is a bad row; a quote that never closes, or not within `max_line_bytes`,
     makes one of its line.
     """
     try:
-        for header, records in with_header(source, path, block_bytes, max_line_bytes):
+        for header, records in with_header(source, path, layout, block_bytes, max_line_bytes):
             if isinstance(records, LongLine):
                 yield bad_row(too_long(records.length, max_line_bytes), path, columns, records)
             elif records.unclosed:
-                yield bad_row("bad CSV: a quote that is never closed", path, columns, records)
+                yield bad_row(f"bad CSV: {_unclosed(layout)}", path, columns, records)
             elif records.content:
-                yield from _decode_records(header, records, path, columns)
+                yield from _decode_records(header, records, path, columns, layout)
     except (pa.ArrowInvalid, OSError) as error:
         yield unreadable(path, columns, error)
 
 
+def _unclosed(layout: Layout) -> str:
+    return "a quote or an escape that is never closed" if layout.escape else "a quote that is never closed"
+
+
 def with_header(
-    source: str | bytes, path: str, block_bytes: int, max_line_bytes: int = MAX_LINE_BYTES
+    source: str | bytes, path: str, layout: Layout, block_bytes: int, max_line_bytes: int = MAX_LINE_BYTES
 ) -> Iterator[tuple[list[str], Records | LongLine]]:
-    """Give each block of records with the names of the columns; OSError when the header has none."""
-    header: list[str] = []
-    for records in read_records(source, path, block_bytes, max_line_bytes):
+    """Give each block of records with the names of the columns; OSError if the first record, which names or counts them, is not whole."""
+    header = list(layout.names)
+    for records in read_records(source, path, layout, block_bytes, max_line_bytes):
         if header:
             yield header, records
             continue
         if isinstance(records, LongLine):
-            raise OSError(f"the header: {too_long(records.length, max_line_bytes)}")
+            raise OSError(f"{_first(layout)}: {too_long(records.length, max_line_bytes)}")
         if records.unclosed:
-            raise OSError("the header has a quote that is never closed")
-        line, after = split_header(records)
-        header = _names(line)
-        if header:
-            yield header, after
+            raise OSError(f"{_first(layout)} has {_unclosed(layout)}")
+        line, after = first_record(records)
+        if line:
+            header = _names(line, layout)
+            yield header, after if layout.header else records
 
 
-def _names(line: bytes) -> list[str]:
-    """Name the columns; the first of two equal names has it."""
+def _first(layout: Layout) -> str:
+    return "the header" if layout.header else "the first record"
+
+
+def _names(line: bytes, layout: Layout) -> list[str]:
+    """Name the columns as a file's first record does, or by their numbers; the first of two equal names has it."""
+    if not layout.header:
+        return [f"c{number}" for number in range(1, len(fields_of(line, layout)) + 1)]
+    quoting = {"quotechar": layout.quote} if layout.quote else {"quoting": csv.QUOTE_NONE}
+    style: dict[str, Any] = {"delimiter": layout.delimiter, "escapechar": layout.escape or None, **quoting}
     try:
-        header = next(csv.reader([line.decode(errors="replace")]), [])
+        header = next(csv.reader([line.decode(errors="replace")], **style), [])
     except csv.Error as error:
         raise OSError(f"the header can't be read: {error}") from error
     names: dict[str, None] = {}
@@ -99,7 +115,37 @@ def _names(line: bytes) -> list[str]:
     return list(names)
 
 
-def read_text(header: list[str], content: bytes, wanted: list[str]) -> tuple[pa.Table, dict[int, str]]:
+def fields_of(record: bytes, layout: Layout) -> list[str]:
+    """Return the fields of a record; OSError if it is none."""
+    content = record.decode(errors="replace").encode() + b"\n"
+    count = len(_parsed(content, layout, autogenerate_column_names=True).column_names)
+    names = list(map(str, range(count)))
+    texts = pcsv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
+    row = _parsed(content, layout, texts, column_names=names)
+    return [str(values[0]) for values in row.columns]
+
+
+def _parsed(content: bytes, layout: Layout, convert: pcsv.ConvertOptions | None = None, **names: Any) -> pa.Table:
+    options = pcsv.ReadOptions(use_threads=False, block_size=len(content) + 1, **names)
+    try:
+        return pcsv.read_csv(pa.BufferReader(content), options, _parsing(layout), convert)
+    except pa.ArrowInvalid as error:
+        raise OSError(f"{_first(layout)} can't be read: {error}") from error
+
+
+def _parsing(layout: Layout, **more: Any) -> pcsv.ParseOptions:
+    return pcsv.ParseOptions(
+        delimiter=layout.delimiter,
+        quote_char=layout.quote or False,
+        escape_char=layout.escape or False,
+        newlines_in_values=True,
+        **more,
+    )
+
+
+def read_text(
+    header: list[str], content: bytes, wanted: list[str], layout: Layout = CSV
+) -> tuple[pa.Table, dict[int, str]]:
     """Read columns as text; a bad row is a row of nulls with a reason."""
     broken: dict[int, str] = {}
 
@@ -113,7 +159,7 @@ def read_text(header: list[str], content: bytes, wanted: list[str]) -> tuple[pa.
     table = pcsv.read_csv(
         pa.BufferReader(clean),
         pcsv.ReadOptions(column_names=header, use_threads=False, block_size=len(clean) + 1),
-        pcsv.ParseOptions(newlines_in_values=True, invalid_row_handler=skip),
+        _parsing(layout, invalid_row_handler=skip),
         pcsv.ConvertOptions(
             column_types=dict.fromkeys(include, pa.string()),
             include_columns=include,
@@ -154,17 +200,19 @@ def _whole(every: Callable[[], pa.Table], before: int, at: Ints) -> pa.Table:
     return text_rows(every().take(pa.array(at + before)))
 
 
-def _decode_records(header: list[str], records: Records, path: str, columns: EventColumns) -> Iterator[Decoded]:
+def _decode_records(
+    header: list[str], records: Records, path: str, columns: EventColumns, layout: Layout
+) -> Iterator[Decoded]:
     there = set(header)
     wanted = [name for name in columns.needed if name in there]
 
     def decode(some: Records) -> Iterator[Decoded]:
-        read, broken = read_text(header, some.content, wanted)
+        read, broken = read_text(header, some.content, wanted, layout)
 
         # Read again: in an unneeded column a value outside of UTF-8 must refuse no row.
         @cache
         def every() -> pa.Table:
-            return read_text(header, some.content, header)[0]
+            return read_text(header, some.content, header, layout)[0]
 
         for before in range(0, len(read), MAX_ROWS):
             part = read.slice(before, MAX_ROWS)

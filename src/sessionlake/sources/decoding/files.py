@@ -8,16 +8,18 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from sessionlake.config.sources import Format
+from sessionlake.config.layouts import Format, Layout
 from sessionlake.errors import SourceError
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.csv_rows import decode_csv
 from sessionlake.sources.decoding.decoded import BLOCK_BYTES, MAX_ROWS, Decoded, Nowhere, bad_row, unreadable
+from sessionlake.sources.decoding.documents import decode_document
 from sessionlake.sources.decoding.json_lines import decode_json
 from sessionlake.sources.decoding.long_lines import MAX_LINE_BYTES
 from sessionlake.sources.decoding.parquet_rows import decode_parquet
 from sessionlake.sources.decoding.pieces import WHOLE, Piece
 from sessionlake.sources.decoding.rows import BATCH, Origin, Rows, no_text, rank_of
+from sessionlake.sources.decoding.text_rows import decode_text
 
 _FEW_BYTES, _FEW_ROWS = 256 << 10, 1000
 """Bytes of a text file, and rows of a Parquet file, decoded at once for a reader of a few rows."""
@@ -26,7 +28,7 @@ _FEW_BYTES, _FEW_ROWS = 256 << 10, 1000
 def decode(
     source: str | bytes,
     path: str,
-    format: Format,  # noqa: A002
+    form: Layout | Format,
     columns: EventColumns,
     max_line_bytes: int = MAX_LINE_BYTES,
     piece: Piece = WHOLE,
@@ -35,23 +37,28 @@ def decode(
 ) -> Iterator[Decoded]:
     """Decode a local path, or the content of `path`, into typed rows in file order, block by block.
 
-    A bad row is a row with an error, and so is a line of JSON or a record of CSV of more than `max_line_bytes`, which is
-    read past; a file that can't be read (on) ends with one error row, its position the path alone. JSON and CSV may be
+    A bad row is a row with an error, and so is a line of JSON or text, or a record of CSV, of more than `max_line_bytes`, which is
+    read past; a file that can't be read (on) ends with one error row, its position the path alone. JSON, CSV and text may be
     compressed, by the suffix of the local path, or of `path` for content. Whatever the bytes are, nothing is raised but
     SourceError, for a local path that is missing or not permitted, for that may pass, and MemoryError.
     Of a local file that `pieces.parts_of` says may be cut, `piece` is the part to decode. With `few` the rows come in small
     parts, for a reader that needs the first ones only.
     """
     block_bytes, most_rows = (_FEW_BYTES, _FEW_ROWS) if few else (BLOCK_BYTES, MAX_ROWS)
+    layout = Layout.of(form)
     try:
-        if format == "parquet":
+        if layout.format == "parquet":
             yield from decode_parquet(source, path, columns, piece, most_rows)
-        elif format == "json":
+        elif layout.records:
+            yield from decode_document(source, path, columns, layout, block_bytes, max_line_bytes)
+        elif layout.format == "json":
             yield from decode_json(source, path, columns, block_bytes, max_line_bytes, piece)
-        elif format == "csv":
-            yield from decode_csv(source, path, columns, block_bytes, max_line_bytes)
+        elif layout.format == "csv":
+            yield from decode_csv(source, path, columns, block_bytes, max_line_bytes, layout)
+        elif layout.format == "text":
+            yield from decode_text(source, path, columns, layout, block_bytes, max_line_bytes, piece)
         else:
-            raise SourceError(f"unknown format {format!r}: write json, csv or parquet")
+            raise SourceError(f"unknown format {layout.format!r}: write json, csv or parquet, or text for logs")
     except (SourceError, MemoryError):
         raise
     except Exception as error:  # noqa: BLE001 (whatever a file's bytes can make a parser raise)
@@ -70,10 +77,10 @@ _SCHEME = re.compile(r"^file:(//)?")
 
 @dataclass(frozen=True)
 class FileDecoder:
-    """Decode files of one format; see `Decoder` for the methods."""
+    """Decode files of one layout; see `Decoder` for the methods."""
 
     columns: EventColumns
-    format: Format
+    layout: Layout | Format
     place: str
     """The source's path: local files are read only below it."""
     max_line_bytes: int = MAX_LINE_BYTES
@@ -112,7 +119,7 @@ class FileDecoder:
         reason = refusal(path, self.place or "/") if content is None else None
         if reason is None:
             source = path if content is None else content
-            yield from decode(source, path, self.format, self.columns, self.max_line_bytes, piece, few=self.few)
+            yield from decode(source, path, self.layout, self.columns, self.max_line_bytes, piece, few=self.few)
         elif piece.number == 0:
             yield bad_row(reason, path, self.columns, Nowhere())
 

@@ -1,7 +1,7 @@
 """Newline-delimited JSON to typed rows."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
@@ -28,6 +28,8 @@ from sessionlake.sources.decoding.long_lines import MAX_LINE_BYTES, LongLine, Op
 from sessionlake.sources.decoding.nested import flattened, is_flat, nested_schema
 from sessionlake.sources.decoding.pieces import WHOLE, LineRange, Piece, line_range, open_stream, read_blocks
 
+BAD_JSON = "bad JSON: "
+"""The begin of the reason of a line that is no JSON object."""
 # Below this many lines a call of Arrow costs less than numpy's many calls.
 _FEW_LINES = 512
 # Below this many lines a call of Arrow costs more than Python's parser on each line.
@@ -58,7 +60,7 @@ def decode_json(
             if isinstance(lines, LongLine):
                 yield bad_row(too_long(lines.length, max_line_bytes), path, columns, lines)
             else:
-                yield from _decode_lines(lines, path, columns, max_line_bytes)
+                yield from decode_lines(lines, path, columns, max_line_bytes)
     except OSError as error:
         yield unreadable(path, columns, error)
 
@@ -70,10 +72,11 @@ def json_lines(
     max_line_bytes: int = MAX_LINE_BYTES,
     part: LineRange | None = None,
     most_blocks: int | None = None,
+    index: Callable[..., tuple[Lines, int]] = index_lines,
 ) -> Iterator[Lines | LongLine]:
     """Read the lines of a file or a part of it, at most MAX_ROWS at a time; a line cut off by an OSError is left out.
 
-    After `most_blocks` blocks, if it is given, the rest is left out, perhaps within a line.
+    After `most_blocks` blocks, if it is given, the rest is left out, perhaps within a line. `index` finds the lines of a block.
     """
     seen = 0
     with open_stream(source, path) if part is None else part.open() as stream:
@@ -84,7 +87,7 @@ def json_lines(
                 seen += 1
                 yield replace(block, number=seen, part=part)
                 continue
-            lines, count = index_lines(block, seen, max_line_bytes, part)
+            lines, count = index(block, seen, max_line_bytes, part)
             seen += count
             for first in range(0, len(lines), MAX_ROWS):
                 yield lines.part(first, first + MAX_ROWS)
@@ -277,8 +280,8 @@ class _Reader:
             return convert(parse_object(self.lines.content(row)))
         except ValueError as error:
             if any(map(_has_map, self.schema.types)):
-                return {}, f"bad JSON: {error}"
-            return self._second_opinion(row, f"bad JSON: {error}")
+                return {}, f"{BAD_JSON}{error}"
+            return self._second_opinion(row, f"{BAD_JSON}{error}")
 
     def _second_opinion(self, row: int, reason: str) -> tuple[Row, str | None]:
         """Give Arrow this line alone, so that a row's result never depends on other rows."""
@@ -299,7 +302,9 @@ def _parse(content: pa.Buffer, schema: pa.Schema) -> pa.Table:
     return pj.read_json(pa.BufferReader(content), read_options, parse_options)
 
 
-def _decode_lines(lines: Lines, path: str, columns: EventColumns, max_line_bytes: int) -> Iterator[Decoded]:
+def decode_lines(lines: Lines, path: str, columns: EventColumns, max_line_bytes: int) -> Iterator[Decoded]:
+    """Decode lines of a file; each is a row, bad or not."""
+
     def decode(first: int, last: int) -> Decoded:
         some = lines.part(first, last)
         read, errors = read_lines(some, columns.schema, max_line_bytes)
@@ -307,7 +312,7 @@ def _decode_lines(lines: Lines, path: str, columns: EventColumns, max_line_bytes
         return Decoded(table, error, path, some, some.whole if columns.whole else None)
 
     def failed(row: int, error: Exception) -> Decoded:
-        return bad_row(f"bad JSON: {one_line(error)}", path, columns, lines.part(row, row + 1))
+        return bad_row(f"{BAD_JSON}{one_line(error)}", path, columns, lines.part(row, row + 1))
 
     return in_halves(decode, failed, 0, len(lines))
 

@@ -64,12 +64,16 @@ class Lines:
         return in_file(int(self.numbers[row]), self.within)
 
 
-def index_lines(block: bytes, lines_before: int, limit: int, within: LineRange | None = None) -> tuple[Lines, int]:
+def index_lines(
+    block: bytes, lines_before: int, limit: int, within: LineRange | None = None, *, comment: bytes | None = None
+) -> tuple[Lines, int]:
     """Find the lines of a block that ends with a line; also count all its lines, blank ones too.
 
     `lines_before` are the lines before it in the file, or in the part of it that it is `within`.
 
-    A line of more than `limit` bytes, its break not counted, is too long.
+    A line of more than `limit` bytes, its break not counted, is too long. White space around JSON is trimmed. With
+    `comment` the lines are text: nothing is trimmed but a carriage return before the break, and lines that begin with
+    `comment` are left out, unless it is empty.
     """
     content = np.frombuffer(block, np.uint8)
     breaks = np.flatnonzero(content == ord("\n")).astype(np.int64)
@@ -80,8 +84,11 @@ def index_lines(block: bytes, lines_before: int, limit: int, within: LineRange |
     numbers = np.arange(1, len(starts) + 1) + lines_before
     sizes = ends - starts
     longest = sizes.max(initial=0)
-    _trim(block, content, starts, ends)
-    filled = starts < ends
+    if comment is None:
+        _trim(block, content, starts, ends)
+        filled = starts < ends
+    else:
+        filled = _trim_text(content, starts, ends, comment)
     first, last = content[starts[filled]], content[ends[filled] - 1]
     braced = (first == _OPEN) & (last == _CLOSE)
     lengths: dict[int, int] = {}
@@ -116,6 +123,17 @@ def index_values(values: pa.Array) -> Lines:
     braced = np.zeros(count, np.bool_)
     braced[filled] = (content[starts[filled]] == _OPEN) & (content[ends[filled] - 1] == _CLOSE)
     return Lines(block, starts, ends, np.arange(1, count + 1), braced)
+
+
+def _trim_text(content: npt.NDArray[np.uint8], starts: Offsets, ends: Offsets, comment: bytes) -> npt.NDArray[np.bool_]:
+    """Move ends before a carriage return; return which lines are neither empty nor a comment."""
+    rows = np.flatnonzero(starts < ends)
+    ends[rows] -= content[ends[rows] - 1] == ord("\r")
+    begins = (starts + len(comment) <= ends) & bool(comment)
+    for place, byte in enumerate(comment):
+        rows = np.flatnonzero(begins)
+        begins[rows] = content[starts[rows] + place] == byte
+    return (starts < ends) & ~begins
 
 
 def _trim(block: bytes, content: npt.NDArray[np.uint8], starts: Offsets, ends: Offsets) -> None:

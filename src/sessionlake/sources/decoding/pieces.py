@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from sessionlake.config.sources import Format
+from sessionlake.config.layouts import Format, Layout
 from sessionlake.errors import SourceError
 from sessionlake.warehouse.arrow_files import parquet_file
 
@@ -137,14 +137,14 @@ def _line_from(file: BinaryIO, at: int) -> int:
     return begin
 
 
-def parts_of(path: str, size: int, format_: Format, most: int) -> int:
+def parts_of(path: str, size: int, form: Layout | Format, most: int) -> int:
     """Return the number of parts into which a local file may be cut, up to a limit; 1 if it can't be cut, or is small."""
     # In CSV a line break may be inside of a quoted field, so a reader can't find a record's begin in the middle of a file.
-    # A compressed file can only be read from its begin.
-    most = min(most, size // _LEAST_BYTES)
-    if most < 2 or format_ == "csv":
+    # Neither can it find an element of a document. A compressed file can only be read from its begin.
+    most, layout = min(most, size // _LEAST_BYTES), Layout.of(form)
+    if most < 2 or layout.format == "csv" or layout.records:
         return 1
-    if format_ == "json":
+    if layout.format in ("json", "text"):
         return most if codec_of(path) is None else 1
     try:
         with parquet_file(path) as file:

@@ -19,6 +19,7 @@ from pyarrow import fs
 
 from sessionlake.columnar.arrays import Bools, Ints
 from sessionlake.columnar.equality import as_texts
+from sessionlake.columnar.time_formats import TimeFormat
 from sessionlake.config.names import DEAD_LETTER
 from sessionlake.config.paths import expanded, make_private
 from sessionlake.errors import SourceError, first_line
@@ -151,7 +152,7 @@ class Lookup:
     """Their names in the table."""
     time: str | None = None
     """The column of the event's time, if the row valid at this time counts."""
-    time_unit: str | None = None
+    time_unit: str | TimeFormat | None = None
     refuses: bool = False
     """Whether an event without a row is refused."""
     folder: str = ""

@@ -14,7 +14,7 @@ from sessionlake.config.lookups import FOLDER, LookupSection
 from sessionlake.config.names import DEAD_LETTER
 from sessionlake.config.problems import InvalidConfigError, Problem
 from sessionlake.errors import SessionlakeError, did_you_mean
-from sessionlake.sources.columns import EventColumns, normal_type
+from sessionlake.sources.columns import EventColumns, normal_type, time_form
 from sessionlake.sources.decoding.rows import Decoder, TypedSource
 from sessionlake.sources.equal_types import Compared, check_pair
 from sessionlake.sources.lookups.dimension import Dimension
@@ -100,7 +100,7 @@ class WithLookups:
             types,
             {name: section.names[name] for name in read},
             config.event.time if section.is_timed else None,
-            config.event.time_unit,
+            time_form(config.event),
             section.missing == DEAD_LETTER,
             f"{config.pipeline.warehouse}/{FOLDER}/{section.name}",
             f"{config.store_dir}/{FOLDER}",
