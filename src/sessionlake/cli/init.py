@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sessionlake.propose.query import Pipeline
     from sessionlake.sources.columns import EventColumns
 
-FileFormat = Literal["json", "csv", "parquet"]
+FileFormat = Literal["json", "csv", "parquet", "text"]
 
 
 @click.command("init")
@@ -44,7 +44,9 @@ FileFormat = Literal["json", "csv", "parquet"]
 )
 @click.option("--table", is_flag=True, help="Propose a table of the latest row of each key instead of sessions.")
 @click.option("--name", help="Name of the pipeline.  [default: the name of the file to write, otherwise of the sample]")
-@click.option("--format", "file_format", type=click.Choice(["json", "csv", "parquet"]), help="Format of the files.")
+@click.option(
+    "--format", "file_format", type=click.Choice(["json", "csv", "parquet", "text"]), help="Format of the files."
+)
 @click.option(
     "--sample-mb", type=click.IntRange(min=1), default=32, show_default=True, help="Size of the sample, in memory."
 )
@@ -128,7 +130,7 @@ def looked_at(
     from sessionlake.sources.columns import EventColumns
 
     choice = _chosen(seen, key, time, may_ask=may_ask and _may_ask())
-    columns = EventColumns(choice.key, choice.time, choice.time_unit, choice.id, (), seen.types)
+    columns = EventColumns(choice.key, choice.time, choice.time_form, choice.id, (), seen.types)
     with progress() as shown:
         shown.step(
             f"2 of 2: measuring {'windows' if window else 'rows' if table else 'sessions'} of {seen.rows:,} rows"

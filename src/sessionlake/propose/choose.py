@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.column_names import parts_of, title_of
+from sessionlake.columnar.time_formats import TimeFormat
 from sessionlake.config.config import COLUMN
 from sessionlake.config.names import RESERVED
 from sessionlake.errors import ConfigError
@@ -51,6 +52,8 @@ class Choice:
     key: str
     time: str
     time_unit: str | None
+    time_format: str | None
+    """The format of the time, of a log with a preset."""
     id: str | None
     repeated: float
     """Share of the rows whose id an earlier row of the sample has."""
@@ -63,9 +66,14 @@ class Choice:
     left_out: tuple[str, ...] = ()
     """Lists, which no aggregate suggests itself for."""
 
+    @property
+    def time_form(self) -> str | TimeFormat | None:
+        """The unit of times that are numbers, or the format of texts."""
+        return self.time_unit if self.time_format is None else TimeFormat(self.time_format)
+
 
 def choose(sample: Sample, key: str | None = None, time: str | None = None) -> Choice:
-    """Return the choice; `key` and `time` are taken as they are given.
+    """Return the choice; `key` and `time` are taken as they are given. Of a log with a preset they are the preset's, if they are not clear.
 
     ConfigError, which lists the candidates, if one is not given and not clear, or is no column that can be it.
     """
@@ -81,6 +89,7 @@ def choose(sample: Sample, key: str | None = None, time: str | None = None) -> C
             )
     keys = [name for name in key_candidates(sample, head) if name not in units]
     key = _column("key", key, sample, keys, KEY_NAMES)
+    of_preset = sample.preset if sample.preset is not None and sample.preset.time == time else None
     found_id = _id([name for name in sample.types if name not in (key, time)], head)
     rest = [
         name for name in sample.types if name not in (key, time, found_id, *units) and COLUMN.fullmatch(_spoken(name))
@@ -92,6 +101,7 @@ def choose(sample: Sample, key: str | None = None, time: str | None = None) -> C
         key,
         time,
         units[time],
+        None if of_preset is None else of_preset.time_format,
         found_id,
         0.0 if found_id is None else _repeated(sample, found_id),
         {name: proposed[name] for name in names[:_MOST_AGGREGATES]},
@@ -104,6 +114,8 @@ def choose(sample: Sample, key: str | None = None, time: str | None = None) -> C
 def time_candidates(sample: Sample, head: pa.Table) -> dict[str, str | None]:
     """Return the columns of times, each with the unit of its numbers; None for timestamps and text."""
     units = {name: unit_of(head[name], name, strict=True) for name in sample.types}
+    if sample.preset is not None:
+        units[sample.preset.time] = None
     return {name: unit for name, unit in units.items() if unit != ""}
 
 
@@ -121,8 +133,16 @@ def _column(what: str, given: str | None, sample: Sample, found: object, names: 
     candidates = list(found)  # type: ignore[call-overload]
     if given is not None:
         if given not in sample.types:
-            raise ConfigError(f"--{what}: no column {given!r}; pass one of {', '.join(sample.types)}")
+            known = f"pass one of {', '.join(sample.types)}"
+            if sample.preset is not None:
+                log = f"no column {given!r} of the preset {sample.source['preset']!r}"
+                raise ConfigError(
+                    f"--{what}: {log}; {known}, or write a config with source.pattern in place of source.preset"
+                )
+            raise ConfigError(f"--{what}: no column {given!r}; {known}")
         return given
+    if sample.preset is not None:
+        return sample.preset.key if what == "key" else sample.preset.time
     usual = [name for name in candidates if any(names.fullmatch(n.lower()) for n in (_spoken(name), title_of(name)))]
     for clear in (candidates, usual, [name for name in usual if _LIKE_AN_ID.search(_spoken(name))]):
         if len(clear) == 1:

@@ -1,7 +1,5 @@
 """A sample of a source: columns, types, and rows in a stream's order."""
 
-import gzip
-import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -10,25 +8,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from sessionlake.config.sources import Format
+from sessionlake.config.layouts import Format, Layout
+from sessionlake.config.presets import PRESETS, Preset
 from sessionlake.errors import SourceError
+from sessionlake.propose.layouts import ending, layout_of
 from sessionlake.propose.tables import numbers_in, read_delta, read_topic
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.decoded import Decoded
 from sessionlake.sources.decoding.files import decode
 from sessionlake.sources.decoding.nested import leaf_types
-from sessionlake.sources.infer import chosen_types, scanned
+from sessionlake.sources.infer import chosen_types, scanned, text_types, types_of
 
 SLICES = 50
 """Batches that rows of a file, a commit or a topic are cut into."""
 _NOTHING = "init: the source holds no rows that can be read; pass a place with events"
-_ENDINGS: dict[str, Format] = {
-    ".json": "json",
-    ".jsonl": "json",
-    ".ndjson": "json",
-    ".csv": "csv",
-    ".parquet": "parquet",
-}
 _TOPIC = re.compile(r"kafka://(?P<servers>[^/]+)/(?P<topic>[^/]+)")
 
 
@@ -49,6 +42,11 @@ class Sample:
     """Whether the source holds no more than this."""
     numbers: dict[str, float] = field(default_factory=dict)
     """Text columns with some JSON numbers, and the share of rows with a number."""
+
+    @property
+    def preset(self) -> Preset | None:
+        """The preset of a log; None for other sources."""
+        return PRESETS.get(self.source.get("preset", ""))
 
     @property
     def rows(self) -> int:
@@ -96,16 +94,18 @@ def _of_files(path: Path, most_bytes: int, given: Format | None, key: str | None
     files = [path] if path.is_file() else _files(path)
     if not files:
         raise SourceError(f"init: {str(path)!r} holds no files; pass a place with events")
-    found = given or _format(files)
-    files = files if given else [file for file in files if _ending(file) in (found, None)]
+    layout, keys = layout_of(files, given)
+    files = files if given else [file for file in files if ending(file) in (layout.format, None)]
     names = [str(file) for file in files]
-    kinds = scanned(names, found, None)
+    kinds = scanned(names, layout, None)
     if not kinds:
         raise SourceError(_NOTHING)
-    columns_found = {**dict.fromkeys(kinds, pa.string()), **chosen_types(kinds, found, list(kinds))}
+    columns_found = {**dict.fromkeys(kinds, pa.string()), **chosen_types(kinds, layout.format, list(kinds))}
     types = leaf_types(columns_found)
+    if layout.format == "text":
+        types = _types_of_texts(names[0], layout, types)
     if key in types:
-        types |= chosen_types(kinds, found, [key], identity=frozenset({key}))
+        types |= chosen_types(kinds, layout.format, [key], identity=frozenset({key}))
     first = next(iter(types))
     everything = EventColumns(first, first, None, None, tuple(types), types)
     batches: list[pa.Table] = []
@@ -114,13 +114,21 @@ def _of_files(path: Path, most_bytes: int, given: Format | None, key: str | None
         if size >= most_bytes:
             whole = False
             break
-        rows, whole = _decoded(decode(file, file, found, everything), most_bytes - size)
+        rows, whole = _decoded(decode(file, file, layout, everything), most_bytes - size)
         batches.append(rows)
         size += rows.nbytes
     root = path if path.is_dir() else path.parent
-    source = {"kind": "files", "path": str(root), "format": found}
+    source = {"kind": "files", "path": str(root), "format": layout.format, **keys}
     sample = _sample(name_from(path.name), source, types, batches, "a batch for each file", whole=whole)
-    return replace(sample, numbers=numbers_in(names[0], names[0], types)) if found == "json" else sample
+    return replace(sample, numbers=numbers_in(names[0], names[0], types, layout)) if layout.format == "json" else sample
+
+
+def _types_of_texts(file: str, layout: Layout, texts: dict[str, pa.DataType]) -> dict[str, pa.DataType]:
+    """Return the types of the groups of a pattern, by the first rows that match."""
+    columns = EventColumns(next(iter(texts)), None, None, None, tuple(texts), texts)
+    first = next(decode(file, file, layout, columns, few=True), None)
+    found = {} if first is None else types_of(text_types(first.table))
+    return {name: found.get(name) or kind for name, kind in texts.items()}
 
 
 def _decoded(parts: Iterator[Decoded], most_bytes: int) -> tuple[pa.Table, bool]:
@@ -155,28 +163,6 @@ def _files(root: Path) -> list[Path]:
     hidden: Callable[[Path], bool] = lambda file: any(p.startswith((".", "_")) for p in file.relative_to(root).parts)  # noqa: E731
     files = [(file.stat().st_mtime_ns, file) for file in root.rglob("*") if file.is_file() and not hidden(file)]
     return [file for _, file in sorted(files)]
-
-
-def _ending(file: Path) -> Format | None:
-    endings = [ending for ending in file.suffixes if ending in _ENDINGS]
-    return _ENDINGS[endings[-1]] if endings else None
-
-
-def _format(files: list[Path]) -> Format:
-    """Return the format of most files by name, else the format of the first file's first bytes."""
-    named = [ending for ending in map(_ending, files) if ending]
-    if named:
-        return max(set(named), key=named.count)
-    with files[0].open("rb") as file:
-        first = file.read(4096)
-    if first.startswith(b"\x1f\x8b"):
-        with gzip.open(files[0]) as inner:
-            first = inner.read(4096)
-    if first.startswith(b"PAR1"):
-        return "parquet"
-    if first.lstrip().startswith(b"{"):
-        return "json"
-    raise SourceError(f"init: the format of {os.fspath(files[0])!r} is not known; pass --format json, csv or parquet")
 
 
 def name_from(text: str) -> str:

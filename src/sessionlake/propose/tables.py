@@ -9,6 +9,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from sessionlake.column_names import names_of
+from sessionlake.config.layouts import Format, Layout
 from sessionlake.errors import SourceError, first_line
 from sessionlake.sources.columns import EventColumns, normal_type
 from sessionlake.sources.decoding.files import decode
@@ -105,13 +106,15 @@ def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column if textual else pa.chunked_array([pa.nulls(len(column), pa.string())])
 
 
-def numbers_in(source: str | bytes, path: str, types: dict[str, pa.DataType]) -> dict[str, float]:
+def numbers_in(
+    source: str | bytes, path: str, types: dict[str, pa.DataType], layout: Layout | Format = "json"
+) -> dict[str, float]:
     """Return text columns with numbers at the beginning of some JSON, and the share of rows with numbers."""
     texts = [name for name, kind in types.items() if kind == pa.string()]
     if not texts:
         return {}
     columns = EventColumns(texts[0], texts[0], None, None, tuple(texts), dict.fromkeys(texts, pa.float64()))
-    first = next(iter(decode(source, path, "json", columns, few=True))).table
+    first = next(iter(decode(source, path, layout, columns, few=True))).table
     shares = {name: 1 - first[name].null_count / max(1, first.num_rows) for name in texts}
     return {name: share for name, share in shares.items() if share}
 

@@ -37,7 +37,7 @@ def config_text(
         _head(sample, measured.seen),
         pipeline(name or sample.name, directory),
         source(sample, [choice.key, choice.time, choice.id, *columns], directory),
-        _event(choice, measured.seen, skew),
+        _event(sample, choice, measured.seen, skew),
         *computed,
     )
     return joined(blocks)
@@ -107,20 +107,22 @@ def source(
     for key, value in sample.source.items():
         path = Path(str(value))
         below = key == "path" and path.is_relative_to(directory) and path != directory
-        yield f"{key} = {quoted(str(path.relative_to(directory)) if below else str(value))}"
+        yield f"{key} = {toml_value(str(path.relative_to(directory)) if below else value)}"
     if sample.source["kind"] == "files":
         yield "max_files_per_batch = 16           # all files below `path`, by time of modification; they must appear whole"
-    if sample.source.get("format") in ("json", "csv"):
+    if sample.source.get("format") in ("json", "csv", "text"):
         yield ""
         yield f"[{at}.types]{' ' * max(1, 27 - len(at))}# of the columns in use, as the sample has them"
         for column in dict.fromkeys(column for column in used if column):
             yield f"{quoted(column)} = {quoted(type_name((types or sample.types)[column]))}"
 
 
-def _event(choice: Choice, measured: Seen, skew: str) -> Iterator[str]:
+def _event(sample: Sample, choice: Choice, measured: Seen, skew: str) -> Iterator[str]:
     yield "[event]"
     yield f"key = {quoted(choice.key)}"
     yield f"time = {quoted(choice.time)}"
+    if sample.preset is not None and choice.time_format:
+        yield f"# time_format = {quoted(choice.time_format)} follows from the preset."
     if choice.time_unit:
         yield f"time_unit = {quoted(choice.time_unit):<12}           # of the numbers, since 1970; judged by their size"
     if choice.id and choice.repeated:
@@ -252,6 +254,13 @@ def _aggregates(choice: Choice) -> Iterator[str]:
         yield f'# With {column} = "double" in [source.types], rows whose value is no number (in JSON: quoted text) become dead'
         yield "# letters, and this can be computed:"
         yield f"# {name} = {quoted(function)}"
+
+
+def toml_value(value: str | bool | list[str]) -> str:  # noqa: FBT001
+    """Return a text, a boolean or a list of texts as TOML has it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return quoted(value) if isinstance(value, str) else f"[{', '.join(map(quoted, value))}]"
 
 
 def quoted(text: str) -> str:

@@ -102,7 +102,11 @@ class Input:
 
     def _read_as_time(self, name: str) -> None:
         """Make a text column of times a time column, as Spark's is: comparable with times."""
-        is_text = self.sample.types.get(name) == pa.string() and self.sample.source.get("format") in ("json", "csv")
+        is_text = self.sample.types.get(name) == pa.string() and self.sample.source.get("format") in (
+            "json",
+            "csv",
+            "text",
+        )
         if is_text and unit_of(self.sample.head()[name], name, strict=True) is None:
             self.fields.types[name] = TIMESTAMP
 
