@@ -4,6 +4,8 @@ import random
 
 import pyarrow as pa
 
+from tests.columnar.nested_draws import NESTED, NESTED_NOT_READ, NESTED_TYPES
+
 TYPES = {
     "b": pa.bool_(),
     "i": pa.int64(),
@@ -27,6 +29,7 @@ TYPES = {
     "w": pa.string(),
     "zone": pa.string(),
     "text_of_pattern": pa.string(),
+    **NESTED_TYPES,
 }
 NEARLY = ["ln(x)", "exp(x)", "power(x, y)", "pow(x * 0.3D, y)", "ln(abs(i) + 0.7D)", "exp(i / 7)", "power(i, 0.3D)"]
 """Expressions of which the last digit may be another one, since each engine has its own library of mathematics."""
@@ -660,9 +663,11 @@ ASKED = [
     *((f"not {text}", "boolean") for text in CASES["boolean"]),
     *((f"not ({text})", "boolean") for text in (*CASES["boolean"], *OPTIONS["boolean"], *EVERYDAY["boolean"])),
     *drawn(seed=7, number=200),
+    *NESTED,
 ]
 """Expressions that are compared with Spark, with their types."""
 NOT_READ = [
+    *NESTED_NOT_READ,
     *("i between symmetric 3 and 1", "i not between symmetric 3 and 1", "s ilike u", "s like any (u, 'b')", "s like any ()"),
     *("s like all (null)", "s like any ('a', 'b') escape '!'", "i = any (1, 2)", "(i, j) = (1, 2)", "s like '!%' escape '!' escape '?'", "i in (select 1)", "i in unnest(array(1))", "s similar to 'a'"),
     *("like('t%', s)", "not like('t%', s)", "like(s, 't%')", "ilike(s, 't%')", "s glob 'a'", "s collate UTF8_LCASE = 'tv'"),

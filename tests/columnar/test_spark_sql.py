@@ -18,10 +18,12 @@ from sessionlake.columnar.spark_sql import parse
 from sessionlake.columnar.spark_sql.calls import CALLS, calls_in
 from sessionlake.columnar.spark_sql.casts import _CASTS
 from sessionlake.columnar.spark_sql.functions import BY_NAME, FUNCTIONS, RULES_BY_NAME, SHAPED
+from sessionlake.columnar.spark_sql.nested import NESTED, NESTED_BY_NAME
 from sessionlake.columnar.spark_sql.operators import OPERATORS
 from sessionlake.columnar.spark_sql.typed import EXPRESSIONS
 from sessionlake.errors import ConfigError
 from tests.columnar.json_texts import NOT_PLAIN
+from tests.columnar.nested_draws import NESTED_TYPES, nested_columns
 from tests.columnar.sql_draws import ASKED, CASES, EVERYDAY, NEARLY, NOT_READ, TYPES
 
 UTC = dt.UTC
@@ -428,7 +430,7 @@ def _columns(rows: int, seed: int) -> dict[str, pa.Array]:
         [0, 1, -5, 12_345, 99_999_999_999_999, -100_000, *(random_.randrange(-(10**7), 10**7) for _ in range(rows))]
     )
     columns["m"] = pa.array([None if unit is None else Decimal(unit).scaleb(-4) for unit in units], TYPES["m"])
-    return columns
+    return {**columns, **nested_columns(rows, random_)}
 
 
 def _ours(text: str, result: Any, columns: dict[str, pa.Array]) -> list[Any]:
@@ -461,6 +463,8 @@ def test_duckdb_says_what_spark_says(spark: SparkSession, tmp_path: Path) -> Non
     pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
     ansi = spark.conf.get("spark.sql.ansi.enabled")
     spark.conf.set("spark.sql.ansi.enabled", "false")
+    # As if ANSI mode were on: otherwise the size of null is -1.
+    spark.conf.set("spark.sql.legacy.sizeOfNull", "false")
     try:
         rows = spark.read.parquet(str(tmp_path / "rows.parquet")).coalesce(1)
         theirs: list[list[Any]] = []
@@ -469,6 +473,7 @@ def test_duckdb_says_what_spark_says(spark: SparkSession, tmp_path: Path) -> Non
             theirs += [column.to_pylist() for column in rows.selectExpr(*asked).toArrow().columns]
     finally:
         spark.conf.set("spark.sql.ansi.enabled", ansi)
+        spark.conf.unset("spark.sql.legacy.sizeOfNull")
     wrong: list[str] = []
     for (text, result), spark_has in zip(ASKED, theirs, strict=True):
         ours = _ours(text, result, columns)
@@ -483,6 +488,10 @@ def test_duckdb_says_what_spark_says(spark: SparkSession, tmp_path: Path) -> Non
 
 
 def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, dict) and isinstance(b, dict):
+        return [*a] == [*b] and all(_same(a[name], b[name]) for name in a)
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        return len(a) == len(b) and all(map(_same, a, b))
     if isinstance(a, float) and isinstance(b, float):
         return bool(np.isnan(a) and np.isnan(b)) or (a == b and bool(np.signbit(a) == np.signbit(b)))
     return bool(a == b) and (a is None) == (b is None)
@@ -495,15 +504,20 @@ def _nearly(a: Any, b: Any) -> bool:
 def test_each_listed_function_is_compared() -> None:
     trees = [parse("", text).tree for text, _ in ASKED]
     nodes = [node for tree in trees for node in tree.walk()]
-    assert {type(node) for node in nodes} >= {*OPERATORS, *SHAPED, *FUNCTIONS}
-    assert {node.name.lower() for node in nodes if type(node).__name__ == "Anonymous"} == {*BY_NAME, *RULES_BY_NAME}
+    assert {type(node) for node in nodes} >= {*OPERATORS, *SHAPED, *FUNCTIONS, *NESTED}
+    assert {node.name.lower() for node in nodes if type(node).__name__ == "Anonymous"} == {
+        *BY_NAME,
+        *RULES_BY_NAME,
+        *NESTED_BY_NAME,
+    }
 
 
 def test_each_listed_name_is_compared_with_each_number_of_arguments() -> None:
     called = {(call.name, call.arguments) for text, _ in ASKED for call in calls_in(Spark().tokenize(text))}
     for name, (least, most) in CALLS.items():
         compared = {number for called_name, number in called if called_name == name}
-        assert compared >= {least, max(least, min(most, 3))}, name
+        # The names and values of a struct are pairs.
+        assert compared >= {least, max(least, min(most, 4 if name == "named_struct" else 3))}, name
 
 
 def test_each_known_argument_is_compared() -> None:
@@ -598,7 +612,7 @@ def test_each_listed_cast_is_compared() -> None:
     ],
 )
 def test_what_is_not_listed_is_refused_in_one_line(text: str, result: Any, told: str) -> None:
-    types = {**TYPES, "b": pa.bool_()}
+    types = {name: type_ for name, type_ in TYPES.items() if name not in NESTED_TYPES}
     with pytest.raises(ConfigError) as raised:
         parse("session.gap_by", text).typed(types, result)
     assert re.sub(r" \(at character \d+: .*\)$", "", str(raised.value)) == f"session.gap_by: {told}"

@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from threading import Lock
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from sessionlake.columnar.arrays import combined, plain_text
-from sessionlake.columnar.column_types import TIME
+from sessionlake.columnar.column_types import TIME, arrow_of, sql_type_of, type_named
 from sessionlake.columnar.lenient_json import FUNCTION, lenient_json
 from sessionlake.columnar.lenient_times import DATE_FUNCTION, TIME_FUNCTION, lenient_dates, lenient_times
 from sessionlake.columnar.letter_cases import (
@@ -33,17 +33,6 @@ from sessionlake.columnar.zones import FROM_UTC_FUNCTION, TO_UTC_FUNCTION, from_
 if TYPE_CHECKING:
     import duckdb
 
-Result = Literal["boolean", "timestamp", "interval", "bigint", "double", "string", "date"]
-"""The types of expressions' results: an interval is microseconds, as int64."""
-_ARROW: Mapping[Result, pa.DataType] = {
-    "boolean": pa.bool_(),
-    "timestamp": TIME,
-    "interval": pa.int64(),
-    "bigint": pa.int64(),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "date": pa.date32(),
-}
 KEY, EVENT_TIME = "key", "event_time"
 """Columns that expressions over an event have besides those of the source: the key as text, and the time in UTC. They hide
 the source's columns of the same names."""
@@ -68,6 +57,15 @@ and results. SQL for another database must not call them."""
 _LOCK = Lock()
 
 
+def result_type(result: str) -> pa.DataType:
+    """Return the Arrow type of an expression's values.
+
+    >>> result_type("interval"), result_type("array<string>")
+    (DataType(int64), ListType(list<item: string>))
+    """
+    return pa.int64() if result == "interval" else type_named(result)
+
+
 @dataclass(frozen=True)
 class Expression:
     """A translated expression."""
@@ -78,7 +76,8 @@ class Expression:
     """DuckDB's, over a table `rows` whose columns are called c0, c1, ... in the order of `columns`."""
     columns: tuple[str, ...]
     """The columns that it reads."""
-    result: Result
+    result: str
+    """The type of its values, in Spark's words; an interval is microseconds, as int64."""
     uses_clock: bool = False
 
     def evaluate(self, columns: Mapping[str, pa.Array | pa.ChunkedArray], rows: int, clock_us: int = 0) -> pa.Array:
@@ -87,7 +86,7 @@ class Expression:
         `columns` has at least the columns that the expression reads, times in UTC. `clock_us` is the value of now(), in
         microseconds since 1970. Intervals are returned as int64 microseconds, times as microseconds in UTC.
         """
-        type_ = _ARROW[self.result]
+        type_ = result_type(self.result)
         if not rows:
             return pa.array([], type_)
         query = f"select {self.sql} as value from rows"  # noqa: S608 (it is made of a tree that was checked)
@@ -102,7 +101,7 @@ class Step:
 
     sql: str
     """DuckDB's SQL, over the computation's columns c0, c1, ... and the earlier steps' columns k0, k1, ... ."""
-    result: Result
+    result: str
     level: int
     """0 if it reads no other step, else one more than the greatest step it reads."""
 
@@ -122,7 +121,7 @@ class Computation:
     @property
     def types(self) -> dict[str, pa.DataType]:
         """The types of the result columns."""
-        return {name: _ARROW[self.steps[step].result] for name, step in self.outputs.items()}
+        return {name: result_type(self.steps[step].result) for name, step in self.outputs.items()}
 
     def evaluate(self, columns: Mapping[str, pa.Array | pa.ChunkedArray], rows: int) -> dict[str, pa.Array]:
         """Return its columns, each as `Expression.evaluate` returns one; `columns` has at least the columns it reads."""
@@ -181,8 +180,40 @@ def _plain(array: pa.Array) -> pa.Array:
     """Return a column as DuckDB computes on it best: times without their zone, which is UTC, and no dictionaries."""
     if pa.types.is_timestamp(array.type):
         return array.cast(pa.timestamp("us", array.type.tz)).cast(pa.int64()).cast(pa.timestamp("us"))
+    if pa.types.is_nested(array.type):
+        known = sql_type_of(array.type)
+        return array if known is None else array.cast(_pairs(arrow_of(known)))
     return plain_text(array)
 
 
+def _pairs(type_: pa.DataType) -> pa.DataType:
+    """Return a type as DuckDB is given it: a map as a list with its pairs, and times without their zone."""
+    if pa.types.is_map(type_):
+        return pa.list_(pa.struct([("key", pa.string()), ("value", _pairs(type_.item_type))]))
+    if pa.types.is_list(type_):
+        return pa.list_(_pairs(type_.value_type))
+    if pa.types.is_struct(type_):
+        return pa.struct([(field.name, _pairs(field.type)) for field in type_])
+    return pa.timestamp("us") if pa.types.is_timestamp(type_) else type_
+
+
+def _mapped(values: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Return an array with the maps of a type, which are lists with their pairs so far. Arrow has no such cast."""
+    if pa.types.is_map(type_):
+        pairs = values.values
+        items = _mapped(pairs.field(1), type_.item_type)
+        entries = pa.StructArray.from_arrays([pairs.field(0), items], fields=[type_.key_field, type_.item_field])
+        return pa.Array.from_buffers(type_, len(values), values.buffers()[:2], -1, values.offset, [entries])
+    if pa.types.is_list(type_):
+        inner = _mapped(values.values, type_.value_type)
+        return pa.Array.from_buffers(type_, len(values), values.buffers()[:2], -1, values.offset, [inner])
+    if pa.types.is_struct(type_):
+        fields = [_mapped(values.field(i), field.type) for i, field in enumerate(type_)]
+        return pa.StructArray.from_arrays(fields, fields=list(type_), mask=values.is_null())
+    return values.cast(type_)
+
+
 def _of_type(values: pa.Array, type_: pa.DataType) -> pa.Array:
+    if pa.types.is_nested(type_):
+        return _mapped(values.cast(_pairs(type_)), type_)
     return values.cast(pa.timestamp("us")).cast(pa.int64()).cast(type_) if type_ == TIME else values.cast(type_)

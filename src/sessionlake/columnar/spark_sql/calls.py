@@ -34,6 +34,26 @@ CALLS: Mapping[str, tuple[int, int]] = {
     **dict.fromkeys(("regexp_extract", "substr"), (2, 3)),
     # `position(a in b)` and `substring(a from 2 for 3)` have no commas.
     "position": (1, 2),
+    **dict.fromkeys(["array_max", "array_min", "cardinality", "map_keys", "map_values", "size"], (1, 1)),
+    **dict.fromkeys(
+        [
+            "array_contains",
+            "array_position",
+            "element_at",
+            "exists",
+            "filter",
+            "forall",
+            "map_contains_key",
+            "split",
+            "transform",
+        ],
+        (2, 2),
+    ),
+    "array": (1, _ANY),
+    "array_join": (2, 3),
+    "named_struct": (2, _ANY),
+    "slice": (3, 3),
+    "sort_array": (1, 2),
     "substring": (1, 3),
 }
 """By name the least and the greatest number of arguments."""
@@ -86,6 +106,8 @@ class Call:
     start: int
     """The number of the first character."""
     arguments: int
+    has_names: bool
+    """Whether each other argument is a text in quotes, from the first on."""
 
     @property
     def wrong(self) -> str | None:
@@ -93,6 +115,9 @@ class Call:
         least, most = CALLS.get(self.name, (0, -1))
         if most < least:
             return "is not listed for expressions"
+        # The parser takes a column for a name, and leaves a last name without a value out.
+        if self.name == "named_struct" and (self.arguments % 2 or not self.has_names):
+            return "has not a name in quotes before each value; write named_struct('a', 1, 'b', 2)"
         if least <= self.arguments <= most:
             return None
         allowed = str(least) if least == most else f"{least} or more" if most == _ANY else f"{least} to {most}"
@@ -113,7 +138,8 @@ def calls_in(tokens: Sequence[Token]) -> Iterator[Call]:
         if name not in _WORDS or (
             (name in CALLS or name in ("like", "ilike", "any", "some", "all", "div")) and _begins_operand(tokens, at)
         ):
-            yield Call(name, token.start, _arguments(tokens[at + 1 :]))
+            arguments = _arguments(tokens[at + 1 :])
+            yield Call(name, token.start, len(arguments), _are_texts(arguments[::2]))
 
 
 def _begins_operand(tokens: Sequence[Token], at: int) -> bool:
@@ -123,12 +149,19 @@ def _begins_operand(tokens: Sequence[Token], at: int) -> bool:
     return at == 0 or tokens[at - 1].token_type in _BEFORE_OPERANDS
 
 
-def _arguments(tokens: Sequence[Token]) -> int:
-    """Return the number of arguments in the brackets with which tokens begin."""
-    depth = commas = 0
+def _arguments(tokens: Sequence[Token]) -> list[list[Token]]:
+    """Return the arguments in the brackets with which tokens begin."""
+    depth, arguments = 0, [list[Token]()]
     for number, token in enumerate(tokens):
         depth += (token.token_type in (_T.L_PAREN, _T.L_BRACKET)) - (token.token_type in (_T.R_PAREN, _T.R_BRACKET))
         if depth == 0:
-            return 0 if number == 1 else commas + 1
-        commas += depth == 1 and token.token_type == _T.COMMA
-    return commas + 1
+            return arguments if number > 1 else []
+        if depth == 1 and token.token_type == _T.COMMA:
+            arguments.append([])
+        elif number:
+            arguments[-1].append(token)
+    return arguments
+
+
+def _are_texts(arguments: Sequence[Sequence[Token]]) -> bool:
+    return all([token.token_type for token in argument] == [_T.STRING] for argument in arguments)

@@ -7,20 +7,11 @@ from typing import cast
 import pyarrow as pa
 
 from sessionlake.columnar.column_types import TIME
-from sessionlake.columnar.expressions import EVENT_TIME, KEY, OWN_KEY, OWN_TIME, Computation, Result, Step
+from sessionlake.columnar.expressions import EVENT_TIME, KEY, OWN_KEY, OWN_TIME, Computation, Step, result_type
 from sessionlake.columnar.spark_sql.parse import Parsed
-from sessionlake.columnar.spark_sql.typed import DUCK
+from sessionlake.columnar.spark_sql.typed import COMPUTED, duck_type, plain_type
 
 _OWN = {KEY: OWN_KEY, EVENT_TIME: OWN_TIME}
-ARROW: Mapping[str, pa.DataType] = {
-    "boolean": pa.bool_(),
-    "bigint": pa.int64(),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "date": pa.date32(),
-    "timestamp": TIME,
-}
-"""Computed columns' types, by their names in Spark's SQL."""
 _Known = tuple[pa.DataType, str, int]
 """A column that a link reads: its type, its place in the query, and its step's level."""
 
@@ -33,7 +24,7 @@ class Link:
     parsed: Parsed
     of_event: bool = False
     """Whether its names `key` and `event_time` mean the event's key and time, and not columns."""
-    result: Result | None = None
+    result: str | None = None
     """The type that it must have; None for any."""
 
 
@@ -116,10 +107,9 @@ def _step(link: Link, reads: Mapping[str, _Known]) -> tuple[Step, pa.DataType]:
     result = done.type
     if result == "null" and pa.null() in types.values():
         result = link.result or "bigint"  # Of columns that no event has shown yet
-    allowed = [link.result] if link.result else list(ARROW)
-    if result not in allowed:
+    if plain_type(result) is None or link.result not in (None, result):
+        allowed = [link.result] if link.result else COMPUTED
         raise parsed.error(f"{parsed.text!r} is of type {result}; make it {' or '.join(allowed)}")
-    kind = cast("Result", result)
-    parsed.typed(types, kind)
+    parsed.typed(types, result)
     level = 1 + max((level for _, _, level in reads.values()), default=-1)
-    return Step(f"try(cast({done.sql} as {DUCK[kind]}))", kind, level), ARROW[kind]
+    return Step(f"try(cast({done.sql} as {duck_type(result)}))", result, level), result_type(result)

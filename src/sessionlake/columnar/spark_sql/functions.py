@@ -51,7 +51,8 @@ when 'OBJECT' then {_WHOLE_TEXT} when 'ARRAY' then {_WHOLE_TEXT} else json_extra
 """A value in a JSON text. AGAIN says if a key may be there twice: Spark goes on at the second one if the first has nothing."""
 _ESCAPABLE = re.compile(r'["\\/\x00-\x1f]')
 _REAL = "double|bigint"
-_ANY = "boolean|bigint|double|decimal|string|date|timestamp|interval"
+ANY = "boolean|bigint|double|decimal|string|date|timestamp|interval"
+"""The plain types; a function of these takes lists, structs and maps, too."""
 
 
 def _like(walk: Walk, node: exp.Expression) -> Typed:
@@ -245,8 +246,8 @@ FUNCTIONS: Mapping[type[exp.Expression], Function] = {
 }
 BY_NAME: Mapping[str, Function] = {
     "now": Function(CLOCK_SQL, "timestamp"),
-    "isnull": Function("({0} is null)", "boolean", (_ANY,)),
-    "isnotnull": Function("({0} is not null)", "boolean", (_ANY,)),
+    "isnull": Function("({0} is null)", "boolean", (ANY,)),
+    "isnotnull": Function("({0} is not null)", "boolean", (ANY,)),
     "weekday": Function("(isodow(cast({0} as date)) - 1)", "bigint", ("date|timestamp",)),
     "timestamp_micros": Function("make_timestamp({0})", "timestamp", ("bigint",)),
     "timestamp_millis": Function("make_timestamp({0} * 1000)", "timestamp", ("bigint",)),

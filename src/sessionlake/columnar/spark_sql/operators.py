@@ -6,7 +6,7 @@ from fractions import Fraction
 from sqlglot import exp
 
 from sessionlake.columnar.spark_sql.decimals import MOST, as_decimal, as_double, common_digits, computed, literal_digits
-from sessionlake.columnar.spark_sql.typed import PAGE, Rule, Typed, Walk, quoted
+from sessionlake.columnar.spark_sql.typed import PAGE, Rule, Typed, Walk, composed_type, quoted
 
 _SECOND = 1_000_000
 _UNITS = {"MICROSECOND": 1, "MILLISECOND": 1000, "SECOND": _SECOND, "MINUTE": 60 * _SECOND, "HOUR": 3600 * _SECOND}
@@ -70,9 +70,18 @@ def _comparable(walk: Walk, node: exp.Expression, parts: list[exp.Expression]) -
     types = {part.type for part in done}
     if "months" in types:
         raise walk.error(node, "compares months, which are not all as long; write days")
+    _refuse_composed(walk, node, done, "compares")
     if types <= {"bigint", "decimal", "null"}:
         return [part.sql for part in done]
     return walk.unified(node, done)[0]
+
+
+def _refuse_composed(walk: Walk, node: exp.Expression, parts: list[Typed], verb: str) -> None:
+    composed = next((part.type for part in parts if composed_type(part.type) is not None), None)
+    if composed is not None:
+        raise walk.error(
+            node, f"{verb} values of type {composed}, which is not listed; take a field, an element or the size"
+        )
 
 
 def _compared(word: str) -> Rule:
@@ -141,6 +150,8 @@ def _chosen(
 def _first_of(word: str) -> Rule:
     def rule(walk: Walk, node: exp.Expression) -> Typed:
         parts = [walk.of(part) for part in (node.this, *node.expressions)]
+        if word != "coalesce":
+            _refuse_composed(walk, node, parts, "orders")
         texts, type_ = walk.unified(node, parts)
         if type_ == "months":
             raise walk.error(node, "chooses among months, which are not all as long; write days")

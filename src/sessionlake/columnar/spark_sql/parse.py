@@ -1,9 +1,10 @@
 """From SQL in a config to an `Expression`, in two steps: names are known before types are."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import cast
 
 import pyarrow as pa
@@ -13,11 +14,12 @@ from sqlglot.dialects import Spark
 from sqlglot.errors import SqlglotError, TokenError
 
 from sessionlake.column_names import DEPTH, name_of
-from sessionlake.columnar.expressions import CLOCK, Expression, Result
+from sessionlake.columnar.expressions import CLOCK, Expression
 from sessionlake.columnar.spark_sql.calls import CALLS, calls_in
 from sessionlake.columnar.spark_sql.decimals import PLUS, as_double, column_digits, widened
 from sessionlake.columnar.spark_sql.dialect import SparkByNames
-from sessionlake.columnar.spark_sql.functions import BY_NAME, FUNCTIONS, RULES_BY_NAME, SHAPED
+from sessionlake.columnar.spark_sql.functions import ANY, BY_NAME, FUNCTIONS, RULES_BY_NAME, SHAPED
+from sessionlake.columnar.spark_sql.nested import NESTED, NESTED_BY_NAME
 from sessionlake.columnar.spark_sql.operators import OPERATORS
 from sessionlake.columnar.spark_sql.typed import (
     DUCK,
@@ -33,8 +35,18 @@ from sessionlake.columnar.spark_sql.typed import (
 from sessionlake.columnar.sql_places import Origin, SqlError, sql_error
 from sessionlake.errors import did_you_mean, first_line
 
-_RULES: Mapping[type[exp.Expression], Rule] = {**OPERATORS, **SHAPED}
-_WORDS = (exp.Identifier, exp.Var, exp.DataType, exp.DataTypeParam, exp.JSONPath, exp.JSONPathPart)
+_BY_NAME: Mapping[str, Rule] = {**RULES_BY_NAME, **NESTED_BY_NAME}
+_RULES: Mapping[type[exp.Expression], Rule] = {**OPERATORS, **SHAPED, **NESTED}
+_WORDS = (
+    exp.Identifier,
+    exp.Var,
+    exp.DataType,
+    exp.DataTypeParam,
+    exp.JSONPath,
+    exp.JSONPathPart,
+    exp.Lambda,
+    exp.PropertyEQ,
+)
 """Parts of a tree that are no expressions; the rules for their parents read them."""
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 _PREDICATES = (exp.Not, exp.Is, exp.In, exp.Between, exp.Like, exp.ILike, exp.Escape, exp.RegexpLike)
@@ -57,7 +69,7 @@ class Parsed:
     origin: Origin | None = None
     """The SQL's source text, if it is not the SQL itself."""
 
-    def typed(self, types: Mapping[str, pa.DataType], result: Result) -> Expression:
+    def typed(self, types: Mapping[str, pa.DataType], result: str) -> Expression:
         """Return the expression over columns of the given types; ConfigError, a single line, if its type is not `result`."""
         done, uses_clock = self.translated(types, {name: f"c{i}" for i, name in enumerate(self.columns)})
         if done.type not in (result, "null"):
@@ -154,7 +166,7 @@ def _check_nodes(parsed: Parsed, nodes: Sequence[exp.Expression]) -> None:
     """Raise SqlError for the first node that is not listed, has an unread argument, or differs in Spark."""
     for node in nodes:
         if isinstance(node, exp.Anonymous):
-            listed = node.name.lower() in BY_NAME or node.name.lower() in RULES_BY_NAME
+            listed = node.name.lower() in BY_NAME or node.name.lower() in _BY_NAME
         else:
             listed = isinstance(node, _WORDS) or type(node) in _RULES or type(node) in FUNCTIONS
         if not listed:
@@ -169,9 +181,22 @@ def _check_nodes(parsed: Parsed, nodes: Sequence[exp.Expression]) -> None:
         argument = unread(node) if type(node) in EXPRESSIONS else None
         if argument is not None:
             raise parsed.error(f"{node.sql('spark')!r} has {argument!r}, which is not listed; {PAGE}", node)
+        if isinstance(node, exp.Lambda):
+            _check_variables(parsed, node)
         if isinstance(node, _COMPARISONS) and _reads_another_way(node):
             reason = f"{node.sql('spark')!r} compares the result of another comparison; write brackets around that"
             raise parsed.error(reason, node)
+
+
+def _check_variables(parsed: Parsed, function: exp.Lambda) -> None:
+    """Raise SqlError for a column named as a lambda's variable, perhaps but for case: Spark would take it for the variable."""
+    names = {name.name.lower(): name.name for name in function.expressions}
+    for column in function.this.find_all(exp.Column):
+        name = (column.this.meta.get(_PARTS) or [column.name])[0]
+        if name.lower() in names:
+            raise parsed.error(
+                f"{name!r} may mean the variable {names[name.lower()]!r} or a column; choose another variable", column
+            )
 
 
 def _reads_another_way(node: exp.Binary) -> bool:
@@ -247,17 +272,21 @@ class _Walk:
     def __init__(self, parsed: Parsed, types: Mapping[str, pa.DataType], places: Mapping[str, str]) -> None:
         self._parsed, self._types, self._places = parsed, types, places
         self._seen: set[int] = set()
+        self._variables: dict[str, Typed] = {}
+        self._fresh = count(1)
         self.uses_clock = False
 
     def of(self, node: exp.Expression) -> Typed:
         self._seen.add(id(node))
-        if isinstance(node, exp.Anonymous):
-            name = node.name.lower()
-            done = self._call(node, BY_NAME[name]) if name in BY_NAME else RULES_BY_NAME[name](self, node)
+        rule = _BY_NAME.get(node.name.lower()) if isinstance(node, exp.Anonymous) else _RULES.get(type(node))
+        if rule is not None:
+            done = rule(self, node)
+        elif isinstance(node, exp.Anonymous):
+            done = self._call(node, BY_NAME[node.name.lower()])
         elif type(node) in FUNCTIONS:
             done = self._call(node, FUNCTIONS[type(node)])
         else:
-            done = _RULES[type(node)](self, node)
+            raise self.error(node, f"is not listed; {PAGE}")
         # A rule that does not read a part, such as a function's flag, does not know its meaning.
         for child in node.iter_expressions():
             if id(child) not in self._seen:
@@ -272,7 +301,7 @@ class _Walk:
         arguments: list[str] = []
         for child, takes in zip(given, function.takes, strict=True):
             types, part = takes.split("|"), self.of(child)
-            if part.type not in (*types, "null"):
+            if part.type not in (*types, "null") and takes != ANY:
                 raise self.error(node, f"is called with a {part.type}; cast it to {' or '.join(types)}")
             # A null without a type would leave open which of several functions of a name is meant.
             arguments.append(f"cast({part.sql} as {DUCK[types[0]]})" if part.type == "null" else part.sql)
@@ -301,6 +330,21 @@ class _Walk:
         if type_ is None:
             raise self.error(node, f"is of type {given}, which expressions can't read; leave it out")
         return Typed(self._places[name], type_, column_digits(given))
+
+    def fresh(self) -> str:
+        return f"e{next(self._fresh)}"
+
+    @contextmanager
+    def naming(self, name: str, part: Typed) -> Iterator[None]:
+        before = self._variables
+        self._variables = {**before, name: part}
+        yield
+        self._variables = before
+
+    def variable(self, node: exp.Expression) -> Typed:
+        if node.name not in self._variables:
+            raise self.error(node, f"is not listed; {PAGE}")
+        return self._variables[node.name]
 
     def unified(self, node: exp.Expression, parts: list[Typed]) -> tuple[list[str], str]:
         types = {part.type for part in parts} - {"null"}

@@ -6,14 +6,17 @@ new arguments: `not like` became an argument of `Like` in 30.8. An unread argume
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
 from sqlglot import exp
 
+from sessionlake.columnar.column_types import sql_type_of
 from sessionlake.columnar.expressions import CLOCK
 from sessionlake.columnar.sql_places import SqlError
+from sessionlake.sql_types import SqlType, parse_type
 
 Known = Mapping[type[exp.Expression], tuple[str, ...]]
 """The read arguments by class, in the order of a function's operands."""
@@ -25,6 +28,8 @@ _DIALECT: Known = {
     exp.Concat: ("safe", "coalesce"),
     exp.ConcatWs: ("safe", "coalesce", "flatten"),
     exp.RegexpExtract: ("null_if_pos_overflow",),
+    exp.Bracket: ("safe",),
+    exp.ArraySlice: ("is_length",),
 }
 """Arguments that tell other dialects the behaviour of Spark's function: no text of Spark's SQL can change them."""
 _BINARY = ("this", "expression")
@@ -61,6 +66,16 @@ EXPRESSIONS: Known = {
     exp.RegexpExtract: ("this", "expression", "group"),
     exp.TimestampTrunc: ("this", "unit"),
     exp.TsOrDsAdd: ("this", "expression", "unit"),
+    exp.Bracket: ("this", "expressions", "offset"),
+    **dict.fromkeys((exp.Dot, exp.ArrayContains, exp.ArrayPosition, exp.ArrayFilter, exp.Transform), _BINARY),
+    **dict.fromkeys((exp.Exists, exp.PropertyEQ, exp.RegexpSplit), _BINARY),
+    **dict.fromkeys((exp.ArraySize, exp.ArrayMin, exp.ArrayMax, exp.MapKeys), ("this",)),
+    **dict.fromkeys((exp.Array, exp.Struct), ("expressions",)),
+    exp.Lambda: ("this", "expressions"),
+    exp.ArrayToString: ("this", "expression", "null"),
+    exp.ArraySort: ("this", "asc", "nulls_first"),
+    exp.ArraySlice: ("this", "start", "end"),
+    exp.MapContainsKey: ("this", "key"),
 }
 
 
@@ -94,6 +109,8 @@ def _unread(node: exp.Expression, known: Known) -> Iterator[str]:
 
 
 _NAME = re.compile("[ck][0-9]+")
+COMPUTED = ("boolean", "bigint", "double", "string", "date", "timestamp")
+"""The plain types that computed columns have."""
 CLOCK_SQL = f"make_timestamp(${CLOCK}::bigint)"
 PAGE = "docs/expressions.md lists all of them"
 DUCK = {
@@ -106,7 +123,10 @@ DUCK = {
     "timestamp": "timestamp",
     "interval": "bigint",
 }
-"""The types of parts, as DuckDB calls them; `months` (of intervals) and `null` are two more, which it needs no name for."""
+"""The plain types of parts, as DuckDB calls them; `months` (of intervals) and `null` are two more, which it needs no name for.
+
+A list, struct or map has Spark's text as its type (`composed_type`).
+"""
 
 
 @dataclass(frozen=True)
@@ -145,6 +165,15 @@ class Walk(Protocol):
     def unified(self, node: exp.Expression, parts: list[Typed]) -> tuple[list[str], str]:
         """Return interchangeable parts of a node cast to a common type, and this type."""
 
+    def fresh(self) -> str:
+        """Return a name for a variable of DuckDB's that nothing else has."""
+
+    def naming(self, name: str, part: Typed) -> AbstractContextManager[None]:
+        """Give a lambda's variable its meaning for as long as the body is translated."""
+
+    def variable(self, node: exp.Expression) -> Typed:
+        """Return the meaning of a lambda's variable."""
+
     def error(self, node: exp.Expression, told: str) -> SqlError:
         """Return an error with the node's name and place."""
 
@@ -163,6 +192,9 @@ class Function:
 
 def column_type(type_: pa.DataType) -> str | None:
     """Return the type of a column's values; None if expressions can't read them."""
+    if pa.types.is_nested(type_):
+        composed = sql_type_of(type_)
+        return None if composed is None else str(composed)
     kinds: list[tuple[Callable[[pa.DataType], bool], str]] = [
         (pa.types.is_boolean, "boolean"),
         (pa.types.is_integer, "bigint"),
@@ -174,6 +206,27 @@ def column_type(type_: pa.DataType) -> str | None:
         (pa.types.is_null, "null"),
     ]
     return next((name for is_it, name in kinds if is_it(type_)), None)
+
+
+def composed_type(type_: str) -> SqlType | None:
+    """Return a part's type if it is a list, a struct or a map; None for any other."""
+    return parse_type(type_) if "<" in type_ else None
+
+
+def plain_type(type_: str) -> SqlType | None:
+    """Return a part's type, plain or composed, as a column may have it; None if no column may, as for an interval."""
+    return parse_type(type_) if "<" in type_ or type_ in COMPUTED else None
+
+
+def part_type(type_: SqlType) -> str:
+    """Return the type of a part that is taken from a list, a struct or a map."""
+    return type_.name if type_.name == "decimal" else str(type_)
+
+
+def duck_type(type_: str) -> str:
+    """Return DuckDB's text for a part's type."""
+    composed = composed_type(type_)
+    return DUCK[type_] if composed is None else composed.duck
 
 
 def whole(node: exp.Expression) -> int | None:

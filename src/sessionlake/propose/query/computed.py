@@ -7,10 +7,9 @@ import pyarrow as pa
 from sqlglot import TokenType, exp
 
 from sessionlake.aggregates.spec import AggregateSpec, build_aggregates, hidden_columns
-from sessionlake.columnar.expressions import LENIENT
+from sessionlake.columnar.expressions import LENIENT, result_type
 from sessionlake.columnar.spark_sql import parse
-from sessionlake.columnar.spark_sql.chain import ARROW
-from sessionlake.columnar.spark_sql.typed import Typed
+from sessionlake.columnar.spark_sql.typed import COMPUTED, Typed
 from sessionlake.columnar.sql_places import SqlError
 from sessionlake.propose.query.brackets import Tokens, inner_of
 from sessionlake.propose.query.fields import free_name
@@ -71,9 +70,9 @@ def computed(query: Query, tokens: Tokens, of_call: OfCall, of_column: OfColumn)
         raise query.refusal("select", tokens, f"asks for the present; {LIVE}")
     if any(f"{name}(" in done.sql for name in LENIENT):
         raise query.refusal("select", tokens, f"reads a text as Spark does, which `sessionlake sql` does not; {LIVE}")
-    if done.type not in (*ARROW, "null"):
+    if done.type not in (*COMPUTED, "null"):
         raise query.refusal("select", tokens, f"is of type {done.type}; {LIVE}")
-    kind = ARROW.get(done.type, pa.null())
+    kind = pa.null() if done.type == "null" else result_type(done.type)
     return Value(f"try({done.sql}) {_AS_TIME}" if kind == TIMESTAMP else f"try({done.sql})", kind)
 
 

@@ -8,9 +8,9 @@ from types import MappingProxyType
 import pyarrow as pa
 from sqlglot import TokenType, exp
 
-from sessionlake.columnar.expressions import EVENT_TIME, KEY
+from sessionlake.columnar.expressions import EVENT_TIME, KEY, result_type
 from sessionlake.columnar.spark_sql import parse
-from sessionlake.columnar.spark_sql.chain import ARROW
+from sessionlake.columnar.spark_sql.typed import plain_type
 from sessionlake.columnar.sql_places import SqlError
 from sessionlake.config.positions import Place
 from sessionlake.propose.query.brackets import Tokens
@@ -175,7 +175,7 @@ class Fields:
             done, _ = sql.translated(self.types, dict.fromkeys(sql.columns, "c0"))
         except SqlError as error:
             raise piece.error(setting, error.told) from error
-        self.types[name] = ARROW.get(done.type, pa.null())
+        self.types[name] = pa.null() if plain_type(done.type) is None else result_type(done.type)
         self.computed[name] = piece.text
         self.places[setting] = piece.place
         return name
