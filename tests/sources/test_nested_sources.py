@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sessionlake.columnar.column_types import type_named
 from sessionlake.preflight.check import check
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.files import decode
@@ -155,3 +156,41 @@ def test_keys_that_are_refused(tmp_path: Path, key: str, told: str) -> None:
     )
     path = write_config(tmp_path, event={"key": key, "time": "time_us", "time_unit": "us"})
     assert told in str(check(path).problems[0])
+
+
+COMPOSED = {
+    "tags": ("array<string>", [["a", None], [], None], ["a", ["a", {}], {"a": 1}]),
+    "props": ("map<string, double>", [{"x": 1.5, "y": None}, {}, None], [["x"], {"x": "y"}, 5]),
+    "items": (
+        "array<struct<sku: string, n: bigint>>",
+        [[{"sku": "a", "n": 2}], [{}, None], None],
+        [[{"n": "a"}], [5], {}],
+    ),
+}
+"""By column the type, right values and wrong values."""
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+@pytest.mark.parametrize("again", [1, 60])
+def test_lists_maps_and_objects_of_json(tmp_path: Path, name: str, again: int) -> None:
+    text, right, wrong = COMPOSED[name]
+    type_ = type_named(text)
+    rows = [{"of": {name: value}} for value in (*right, *wrong)] * again
+    path = write_json(tmp_path / "a.json", rows)
+    columns = EventColumns(None, None, None, None, (f"of.{name}",), {f"of.{name}": type_})
+    parts = [*decode(str(path), str(path), "json", columns)]
+    found = [value for part in parts for value in part.table[f"of.{name}"].to_pylist()]
+    whole = pa.array([list(value.items()) if isinstance(value, dict) else value for value in right], type_).to_pylist()
+    assert found == [*whole, None, None, None] * again
+    reasons = [reason for part in parts for reason in part.error.to_pylist()]
+    assert [reason is None for reason in reasons] == [True, True, True, False, False, False] * again
+    assert all(reason.startswith(f"wrong type: of.{name} = ") for reason in reasons if reason is not None)
+
+
+def test_text_is_no_list(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"tags": ["x", None]}), path)
+    columns = EventColumns(None, None, None, None, ("tags",), {"tags": pa.list_(pa.string())})
+    (part,) = decode(str(path), str(path), "parquet", columns)
+    assert part.table["tags"].to_pylist() == [None, None]
+    assert [reason is None for reason in part.error.to_pylist()] == [False, True]

@@ -15,6 +15,7 @@ from sessionlake.config.presets import PRESETS
 from sessionlake.config.secrets import has_reference, with_absolute_files
 from sessionlake.config.sources import SOURCES, ColumnType, Kind, SourceEntry
 from sessionlake.errors import ConfigError
+from sessionlake.sql_types import parse_type
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _SECRET_TEXTS = ("bootstrap_servers", "schema_registry")
@@ -273,6 +274,12 @@ def check_source(source: SourceSection) -> None:
         given = (name for name in type(source).model_fields if name in source.model_fields_set)
         if (name := next((name for name in given if name not in ("kind", *source.entry.keys)), None)) is not None:
             raise ConfigError(f"{source.AT}.{name}: does not go with kind {source.kind!r}; remove it")
+    composed = next((item for item in source.types.items() if parse_type(item[1]).parts), None)
+    if composed is not None and source.format not in ("json", "parquet"):
+        name, text = composed
+        raise ConfigError(
+            f"{source.AT}.types.{name}: {text!r} goes with format 'json' or 'parquet' only; write a plain type"
+        )
     named(source.entry.check)(source)
 
 

@@ -13,17 +13,14 @@ from sessionlake.sql_types import parse_type
 
 
 def _column_type(text: str) -> str:
-    if parse_type(text).parts:
-        raise ValueError(
-            f"{text!r} is composed, and is not read from text files yet; name plain types only, or leave it out"
-        )
+    parse_type(text)
     return text
 
 
 Kind = Literal["files", "delta", "change_feed", "kafka", "results"]
 """The names that `source.kind` has: the entries' names."""
 ColumnType = Annotated[str, AfterValidator(_column_type)]
-"""A type that a config may give to a column of text files (`sql_types.FORMS`), but for composed types."""
+"""A type that a config may give to a column (`sql_types.FORMS`)."""
 
 
 @dataclass(frozen=True)

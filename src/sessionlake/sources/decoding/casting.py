@@ -193,6 +193,9 @@ def _checked_text(values: pa.Array) -> pa.Array:
 def _cast(values: pa.Array, target: pa.DataType) -> pa.Array:
     if values.type == target:
         return values
+    if pa.types.is_nested(target) != pa.types.is_nested(values.type):
+        # Arrow would make a list of one value.
+        return pa.nulls(len(values), target)
     if values.type == pa.string():
         return _cast_text(values, target)
     if pa.types.is_integer(values.type) and pa.types.is_decimal(target):
