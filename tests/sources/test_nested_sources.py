@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -14,6 +15,7 @@ from sessionlake.columnar.column_types import type_named
 from sessionlake.preflight.check import check
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.files import decode
+from sessionlake.sources.decoding.tables import text_of_rows
 from sessionlake.sources.infer import infer_types
 from tests.support import examples, write_config
 
@@ -194,3 +196,19 @@ def test_text_is_no_list(tmp_path: Path) -> None:
     (part,) = decode(str(path), str(path), "parquet", columns)
     assert part.table["tags"].to_pylist() == [None, None]
     assert [reason is None for reason in part.error.to_pylist()] == [False, True]
+
+
+def test_the_text_of_a_row_is_read_as_the_row(tmp_path: Path) -> None:
+    rows = [{"who": {"id": "ann", "n": 1}, "a.b": 2, "tags": ["x"]}, {"who": None, "a.b": None, "tags": None}]
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    types = {"who.id": pa.string(), "who.n": pa.int64(), "`a.b`": pa.int64(), "tags": pa.list_(pa.string())}
+    columns = EventColumns("who.id", None, None, None, tuple(types), types)
+    (part,) = decode(str(path), str(path), "parquet", columns)
+    texts = part.raw(np.arange(2)).to_pylist()
+    assert [*map(json.loads, texts)] == [*map(json.loads, text_of_rows(part.table).to_pylist())]
+    again = tmp_path / "a.json"
+    again.write_text("".join(f"{text}\n" for text in texts))
+    (read,) = decode(str(again), str(again), "json", columns)
+    assert read.table.to_pylist() == part.table.to_pylist()
+    assert read.error.null_count == 2

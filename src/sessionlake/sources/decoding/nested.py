@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
+from typing import cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -75,6 +76,24 @@ def leaf_types(types: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
     """
     schema = [pa.field(parts_of(name)[0], type_) for name, type_ in types.items()]
     return {name: type_at(schema, name) or pa.null() for name in leaves(schema)}
+
+
+def as_object(row: Mapping[str, object]) -> dict[str, object]:
+    """Return a row's columns and fields as the object that has them, from which they can be read again.
+
+    >>> as_object({"page.url": "/", "page.ms": 7, "`a.b`": 1})
+    {'page': {'url': '/', 'ms': 7}, 'a.b': 1}
+    """
+    found: dict[str, object] = {}
+    for name, value in row.items():
+        *above, last = parts_of(name)
+        inner = found
+        for part in above:
+            known = inner.get(part)
+            inner[part] = known if isinstance(known, dict) else {}
+            inner = cast("dict[str, object]", inner[part])
+        inner[last] = value
+    return found
 
 
 def is_flat(names: Iterable[str]) -> bool:

@@ -22,7 +22,7 @@ from sessionlake.sources.decoding.decoded import (
     typed,
     unreadable,
 )
-from sessionlake.sources.decoding.nested import flattened, leaves, type_at
+from sessionlake.sources.decoding.nested import as_object, flattened, leaves, type_at
 from sessionlake.sources.decoding.pieces import WHOLE, Piece, closed_to_us
 from sessionlake.sources.decoding.rows import raw_text
 from sessionlake.sources.decoding.safe_cast import TEXTS
@@ -47,7 +47,7 @@ class _Batch:
     def text(self, row: int) -> str:
         """Return a row's needed columns as a JSON object, cut if it is long."""
         values = {name: plain(self.table.column(name)[row]) for name in self.table.column_names}
-        return raw_text(json.dumps(values, ensure_ascii=False, default=str).encode())
+        return raw_text(json.dumps(as_object(values), ensure_ascii=False, default=str).encode())
 
     def line(self, row: int) -> int:
         """Return a row's 1-based number."""

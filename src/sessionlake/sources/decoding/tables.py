@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from sessionlake.columnar.arrays import Ints, combined
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.decoded import plain
+from sessionlake.sources.decoding.nested import as_object
 from sessionlake.sources.decoding.rows import BATCH, Origin, Rows, no_text, rank_of, raw_text
 from sessionlake.sources.decoding.whole import text_rows
 from sessionlake.warehouse.changelog import SIGN
@@ -84,7 +85,8 @@ def text_of_rows(table: pa.Table) -> pa.Array:
     columns = [_json_values(combined(column)) for column in table.columns]
     rows = (dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True))
     return pa.array(
-        [raw_text(json.dumps(row, default=_text, separators=(",", ":")).encode()) for row in rows], pa.string()
+        [raw_text(json.dumps(as_object(row), default=_text, separators=(",", ":")).encode()) for row in rows],
+        pa.string(),
     )
 
 
