@@ -68,11 +68,11 @@ def test_missing_packages_of_an_extra_are_named_together(monkeypatch: pytest.Mon
     monkeypatch.setattr(extras, "_is_there", lambda wanted: wanted.name not in {"pyspark", "pandas", "uvicorn"})
     with pytest.raises(MissingExtraError) as raised:
         require_versions("spark")
-    assert str(raised.value) == "pyspark and pandas are not installed; run: pip install 'sessionlake[spark]'"
+    assert str(raised.value) == "pandas and pyspark are not installed; run: pip install 'sessionlake[spark]'"
     assert extras.lacking("serve") == "uvicorn is not installed; run: pip install 'sessionlake[serve]'"
     assert extras.lacking("kafka") is None
     # What an extra brings through another one is its own.
-    assert extras.lacking("quality") == "pyspark and pandas are not installed; run: pip install 'sessionlake[quality]'"
+    assert extras.lacking("quality") == "pandas and pyspark are not installed; run: pip install 'sessionlake[quality]'"
 
 
 def test_any_patch_release_of_spark_fits(installed: dict[str, str]) -> None:

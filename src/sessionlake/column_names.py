@@ -10,7 +10,7 @@ from functools import lru_cache
 
 DEPTH = 32
 """The most parts of a name."""
-_PART = re.compile(r"`((?:[^`]|``)+)`|([^.`\[\]]+)")
+_PART = re.compile(r"`((?:[^`]|``)*)`|([^.`\[\]]+)")
 _ELEMENT = re.compile(r"(.*[^\s\]])((?:\[(?:\d+|'[^']*')\])+)", re.DOTALL)
 _MARKS = frozenset(".`[]")
 

@@ -73,7 +73,7 @@ def test_a_name_that_no_source_has_shown_is_a_column() -> None:
         ("sum(price * (2)", "aggregates.a: 'sum(price * (2)' opens a bracket that is not closed at character 4"),
         ("sum(price +)", "aggregates.a: 'price +' is no expression of Spark's SQL (an operand or an argument is missing); correct it (at character 11: '+)')"),
         ("sum(row_number() over (order))", "aggregates.a: "),
-        ("sum(md5(item))", "aggregates.a: 'md5' is not listed for expressions; docs/expressions.md lists all of them (at character 5: 'md5(item))')"),
+        ("sum(soundex(item))", "aggregates.a: 'soundex' is not listed for expressions; docs/expressions.md lists all of them (at character 5: 'soundex(item))')"),
     ],
 )  # fmt: skip
 def test_wrong_texts_are_told_in_one_line(text: str, told: str) -> None:

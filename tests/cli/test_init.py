@@ -480,7 +480,7 @@ def test_decimals_without_a_fraction_are_whole_numbers_and_check_takes_the_confi
         assert made["event"]["key"] == "USER_ID"
         assert made["event"]["id"] == "ORDER_ID"
         if "table" not in made:
-            assert made["aggregates"]["QTY_sum"] == "sum(cast(`QTY` as double))"
+            assert made["aggregates"]["QTY_sum"] == "sum(cast(QTY as double))"
         if "LOADED_AT" in more:
             assert made["event"]["time_unit"] == "ms"
         assert sessionlake.check(file).problems == ()

@@ -50,7 +50,7 @@ MORE = {
     "views": ["--dialect", "spark"],
     "register": ["--schema", "lake"],
 }
-WITHOUT_CONFIG = {"demo", "init"}
+WITHOUT_CONFIG = {"demo", "init", "try"}
 LOOKS_FURTHER = "check"
 """Looks at the aggregates and the SQL of a config, too, whatever else is wrong."""
 

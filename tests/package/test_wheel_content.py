@@ -79,7 +79,7 @@ def test_licence_and_metadata(wheel: zipfile.ZipFile, metadata: Message) -> None
     assert wheel.read(licence).decode().split()[:4] == ["Apache", "License", "Version", "2.0,"]
     assert metadata["License-Expression"] == "Apache-2.0"
     assert metadata["Version"] == sessionlake.__version__
-    assert {"airflow", "demo", "kafka", "lineage", "postgres", "quality", "serve"} == set(
+    assert {"airflow", "demo", "kafka", "lineage", "postgres", "quality", "serve", "spark"} == set(
         metadata.get_all("Provides-Extra") or []
     )
 

@@ -42,7 +42,7 @@ def test_json_types_and_promotions_across_lines_and_files(write: Write) -> None:
     needed = ["i", "f", "b", "s", "t", "x", "o", "later", "none"]
     assert infer_types(paths, "json", needed) == {
         "i": pa.int64(), "f": pa.float64(), "b": pa.bool_(), "s": pa.string(), "t": pa.string(), "x": pa.string(),
-        "o": pa.string(), "later": pa.int64(),
+        "o": pa.struct([("a", pa.int64())]), "later": pa.int64(),
     }  # fmt: skip
     assert list(scanned(paths, "json", frozenset())) == ["i", "f", "b", "s", "t", "x", "o", "none", "later"]
 

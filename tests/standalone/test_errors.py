@@ -118,7 +118,7 @@ def test_a_type_that_nobody_tells(tmp_path: Path) -> None:
         ({"beyond_retention": "emit"}, "beyond_retention: 'emit' is unknown; write dead_letter or drop"),
         ({"keep_messages": 5}, "keep_messages: 5 is of windows by count; by time write True, for the retention"),
         ({"time": None}, "time: None goes with windows by count; write the column of the event time"),
-        ({"schema": {"v": "int"}}, "schema: v: 'int' is unknown; write "),
+        ({"schema": {"v": "int"}}, "schema: v: 'int' is no type; write "),
         ({"definition": WINDOWS.until("1 second")}, "until: '1 second' is shorter than size and grace ask for; write '1 minute' or longer"),
         ({"definition": HoppingWindows.of("1 minute", "2 minutes")}, "advance: '2 minutes' must be longer than zero and at most the size"),
         ({"definition": HoppingWindows.of("1 day", "1 s 1 us").until("2 days")}, "advance: '1 second 1 microsecond' cuts windows of '1 day' into "),

@@ -6,6 +6,7 @@ or at a second signal, it ends the process at once. No work is lost by that, bec
 may be killed at any point.
 """
 
+import atexit
 import itertools
 import logging
 import os
@@ -209,6 +210,7 @@ class Stop:
         self._errors = 2
         self._asked: list[Process] = []
         self._heard = self._raised = False
+        self._code: int | None = None
         self._read, self._write = os.pipe()
         os.set_blocking(self._write, False)
 
@@ -216,6 +218,7 @@ class Stop:
     def installed(self) -> Iterator[None]:
         """Take ctrl-C and SIGTERM while the block runs, and until the process ends if one comes."""
         before = {number: signal.signal(number, self._handle) for number in stopping.heard()}
+        atexit.register(self._leave)  # the first function that is registered runs last
         woken = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         stopping.forget_all(self.begin)
         thread = threading.Thread(target=self._watch, name="stop", daemon=True)
@@ -260,7 +263,16 @@ class Stop:
         """End the processes below this process, print the line about the state of the work, and return the exit code."""
         if self.number is not None:  # else another one's KeyboardInterrupt, and another one's processes
             end_all(self._asked or ask_children(), self._at + _JAVA_S)
-        return self._say()
+        self._code = self._say()
+        return self._code
+
+    def _leave(self) -> None:
+        """Leave with the exit code: Python would end by SIGINT if KeyboardInterrupt passed a library that runs Python code itself."""
+        if self._code is not None and Path(sys.argv[0]).name in _OWN_PROGRAMS:
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(OSError, ValueError):
+                    stream.flush()
+            os._exit(self._code)
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
         """Raise KeyboardInterrupt, once: the unwinding of the stack must not be interrupted."""
@@ -321,6 +333,8 @@ class Stop:
             os.write(self._write, b"\0")
 
 
+_OWN_PROGRAMS = ("sessionlake", "__main__.py")
+"""The names of programs whose only work is a command. A test that runs commands goes on."""
 _now: Stop | None = None
 
 

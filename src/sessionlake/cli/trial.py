@@ -17,8 +17,6 @@ from sessionlake.cli.progress import progress
 from sessionlake.cli.rows import TABLE, print_rows
 from sessionlake.cli.shared import console, one_line_errors
 from sessionlake.errors import ConfigError, SourceError
-from sessionlake.propose.sample import name_from
-from sessionlake.sources.decoding.decoded import shorten
 
 if TYPE_CHECKING:
     from sessionlake.config.load import Config
@@ -52,9 +50,9 @@ def try_command(
     window: str | None,
     file_format: FileFormat | None,
 ) -> None:
-    """Show the sessions of a file, directory or Delta table of events, as `init` would propose them.
+    """Show the sessions, windows or query results of your own events at once, and how to go on. Writes nothing.
 
-    It prints what it found, the latest results, and the counts of all events. Nothing is written. The last line is the command that
+    It prints what it found, the latest results, and the counts of all events. The last line is the command that
     writes the config.
     """
     if place.startswith(_TOPIC):
@@ -145,6 +143,8 @@ def _facts(
 
 
 def _print(config: "Config", facts: "list[tuple[str, str, str]]", trial: "Trial") -> None:
+    from sessionlake.sources.decoding.decoded import shorten
+
     names, values = (max(len(fact[at]) for fact in facts) for at in (0, 1))
     for name, value, reason in facts:
         console.print(f"{plain(name):<{names}}  {plain(value):<{values}}  {plain(reason)}", soft_wrap=True)
@@ -172,6 +172,8 @@ def _print(config: "Config", facts: "list[tuple[str, str, str]]", trial: "Trial"
 
 def _next(place: str, given: Mapping[str, str | None]) -> str:
     """Return the command that writes the config."""
+    from sessionlake.propose.sample import name_from
+
     options = [word for option, value in given.items() if value is not None for word in (option, value)]
     name = name_from(Path(place).resolve().name)
     output = next(

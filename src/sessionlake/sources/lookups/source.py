@@ -180,6 +180,8 @@ def _is_time(type_: pa.DataType) -> bool:
 
 
 def _is_plain(type_: pa.DataType) -> bool:
+    if pa.types.is_nested(type_):
+        return False
     try:
         stored_type(stored_text(type_))
     except KeyError:
