@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from sessionlake.columnar.time_formats import TimeFormat
+from sessionlake.sources.decoding.casting import parse_times
 from tests.support import examples
 
 FORMATS = {
@@ -37,7 +38,7 @@ EDGE_FORMATS = ("dd/MMM/yyyy:HH:mm:ss Z", "yyyy-MM-dd'T'HH:mm:ss.SSSSSSSSSXXX", 
 
 
 def parsed(form: str, texts: list[str | None]) -> list[datetime | None]:
-    micros, bad = TimeFormat(form).parse(pa.array(texts, pa.string()))
+    micros, bad = parse_times(pa.array(texts, pa.string()), TimeFormat(form))
     first = datetime(1970, 1, 1, tzinfo=UTC)
     return [None if wrong else first + timedelta(microseconds=int(at)) for at, wrong in zip(micros, bad, strict=True)]
 
@@ -77,19 +78,19 @@ def test_edges_are_as_in_spark(spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     ("form", "told"),
     [
-        ("YYYY-MM-dd", "'YYYY' is not read; write letters among yyyy, yy, MM"),
-        ("yyyy-MM-dd EEE", "'EEE' is not read"),
-        ("yyyyMd", "'M' has no fixed number of digits, so 'd' can't follow; write 'MM'"),
-        ("yyyy-MM-dd [HH]", "'[' has a meaning of its own in Spark; write it in single quotes"),
-        ("HH:mm", "has no year; write for example 'yyyy-MM-dd HH:mm:ss'"),
-        ("yyyy-MM-dd hh", "an hour of half a day is 'h' and 'a' together, without 'H'"),
-        ("yyyy-MM-dd MM", "'MM' gives the month again; name each part once"),
-        ("yyyy-MM-dd 'at", '"\'" has a meaning of its own in Spark'),
+        ("YYYY-MM-dd", "has 'YYYY', which is not listed; write some of yyyy, y, yy, MM"),
+        ("yyyy-MM-dd EEE", "has 'EEE', which is not listed"),
+        ("yyyyMd", "has 'M' behind another number; write a sign between them, or two letters"),
+        ("yyyy-MM-dd [HH]", "has '[', which is not listed; put it in quotes"),
+        ("HH:mm", "has no year; write for example yyyy-MM-dd HH:mm:ss"),
+        ("yyyy-MM-dd hh", "has an hour of 12 without AM or PM; write hh:mm a, or HH:mm"),
+        ("yyyy-MM-dd MM", "has 'MM' and 'MM'; write one of them"),
+        ("yyyy-MM-dd 'at", "has an open quote; close it, or write '' for a quote"),
     ],
 )
 def test_other_formats_are_refused_in_words(form: str, told: str) -> None:
     with pytest.raises(ValueError, match=re.escape(told)):
-        _ = TimeFormat(form).pattern
+        TimeFormat(form).check()
 
 
 def test_a_format_is_pickled_by_its_text() -> None:

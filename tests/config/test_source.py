@@ -154,7 +154,7 @@ def test_show_prints_the_pattern_of_a_preset(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("event", "types", "message"),
     [
-        ({"time_format": "YYYY"}, {}, "event.time_format: 'YYYY': 'YYYY' is not read; write letters among yyyy"),
+        ({"time_format": "YYYY"}, {}, "event.time_format: 'YYYY': has 'YYYY', which is not listed; write some of yyyy"),
         ({"time_format": "yyyyMMdd", "time_unit": "s"}, {}, "event.time_format: reads texts, and time_unit numbers"),
         (
             {"time_format": "yyyyMMdd"},

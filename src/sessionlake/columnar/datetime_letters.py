@@ -6,7 +6,7 @@ Letters that are not listed are refused.
 
 import calendar
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 _MONTHS = tuple(name.lower() for name in calendar.month_name[1:])
@@ -52,26 +52,34 @@ _WRITTEN_BY_SQL = {
     "Q": "cast(quarter({0}) as varchar)",
 }
 _TWO, _ANY = "([0-9]{2})", "([0-9]{1,19})"
+_OFFSET = "([+-])([0-9]{{2}}){}([0-9]{{2}})"
 _READ = {
     "yyyy": r"([0-9]{4}|\+[0-9]{5,19}|-[0-9]{4,19})",
     "y": "(-?[0-9]{1,19})",
     **dict.fromkeys(("yy", "MM", "dd", "HH", "hh", "mm", "ss"), _TWO),
     **dict.fromkeys(("M", "d", "H", "h", "m", "s"), _ANY),
-    "Z": "([+-][0-9]{4})",
-    "X": "([+-][0-9]{2}(?:[0-9]{2})?|[zZ])",
-    "XX": "([+-][0-9]{4}|[zZ])",
-    "XXX": "([+-][0-9]{2}:[0-9]{2}|[zZ])",
-    "x": "([+-][0-9]{2}(?:[0-9]{2})?)",
-    "xx": "([+-][0-9]{4})",
-    "xxx": "([+-][0-9]{2}:[0-9]{2})",
+    **dict.fromkeys(("Z", "ZZ", "ZZZ", "xx"), _OFFSET.format("")),
+    "X": f"(?:{_OFFSET.format('')}?|[zZ])",
+    "XX": f"(?:{_OFFSET.format('')}|[zZ])",
+    "XXX": f"(?:{_OFFSET.format(':')}|[zZ])",
+    "x": f"{_OFFSET.format('')}?",
+    "xxx": _OFFSET.format(":"),
 }
-"""Letters that are read, as patterns of RE2 with a group; beside these, months by name, AM or PM, and fractions."""
+"""Letters that are read, as patterns of RE2 with a group, an offset with three; beside these, months by name, AM or PM, and fractions."""
 _FIXED = frozenset(letters for letters, pattern in _READ.items() if pattern == _TWO)
 _NUMBERS = frozenset("yMdHhmsS")
 _MOST = {"hour": 23, "minute": 59, "second": 59}
 _OTHER_CASES = {"i": "\u0131\u0130", "s": "\u017f", "k": "\u212a"}
 """Letters that are one with a letter of ASCII if cases are ignored."""
+_ZONE_S = "(coalesce(try_cast(p.hours as bigint), 0) * 3600 + coalesce(try_cast(p.minutes as bigint), 0) * 60)"
+_ZONE_US = f"""(case when try_cast(p.minutes as bigint) > 59 or {_ZONE_S} > 64800 then null
+when p.sign = '-' then -{_ZONE_S} else {_ZONE_S} end * 1000000)"""
+"""The microseconds of an offset; null if it is beyond 18 hours, or its minutes beyond 59."""
 _FRACTIONS = tuple("S" * digits for digits in range(1, 7))
+_READ_FRACTIONS = tuple("S" * digits for digits in range(1, 10))
+_ZONE = "zone"
+_OF_ZONE = ("sign", "hours", "minutes")
+"""The groups of an offset."""
 _FIELDS = {
     "y": "year",
     "M": "month",
@@ -83,7 +91,7 @@ _FIELDS = {
     "S": "fraction",
     "a": "noon",
 }
-_FIELDS |= dict.fromkeys("ZXx", "zone")
+_FIELDS |= dict.fromkeys("ZXx", _ZONE)
 """The fields of what is read, by the first letters."""
 
 
@@ -162,8 +170,10 @@ def _literal(text: str) -> str:
     return "'" + text.replace("'", "''").replace("{", "{{").replace("}", "}}") + "'"
 
 
-def read(pattern: str) -> str:
-    """Return SQL of the time in a text, which stands for `{0}`: null if the text is not of the pattern; LettersError if a letter is not listed.
+def read(pattern: str, needed: Sequence[str] = ()) -> str:
+    """Return SQL of the time in a text, which stands for `{0}`: null if the text is not of the pattern.
+
+    LettersError if a letter is not listed, or if one of the fields `needed` is missing, for example `year`.
 
     >>> "make_timestamp" in read("yyyy-MM-dd")
     True
@@ -182,7 +192,13 @@ def read(pattern: str) -> str:
         raise LettersError("has no letters; write some, as in yyyy-MM-dd HH:mm:ss")
     if {"hour", "half"} <= {*fields} or ("noon" in fields and "half" not in fields):
         raise LettersError("has AM or PM, or an hour of 12, without the other; write hh:mm a, or HH:mm")
-    names = ", ".join(f"'{field}'" for field in fields)
+    missing = next((field for field in needed if field not in fields), None)
+    if missing is not None:
+        raise LettersError(f"has no {missing}; write for example yyyy-MM-dd HH:mm:ss")
+    if fields.keys() == {_ZONE}:
+        raise LettersError("has an offset alone; write a time before it, as in HH:mm XXX")
+    groups = [group for field in fields for group in (_OF_ZONE if field == _ZONE else (field,))]
+    names = ", ".join(f"'{group}'" for group in groups)
     found = f"regexp_extract({{0}}, {_literal(f'^{expression}$')}, [{names}])"
     return f"list_transform([{found}], lambda p: {_time_of(fields)})[1]"
 
@@ -193,7 +209,7 @@ def _read_part(part: Part, last: Part | None) -> str:
     if not part.is_letters:
         return "".join(map(_any_case, text))
     behind_number = last is not None and _is_number(last) and _is_number(part)
-    if text in (*_FRACTIONS, "SSSSSSSSS"):
+    if text in _READ_FRACTIONS:
         if behind_number:
             raise LettersError(f"has {text!r} behind another number; write a sign between them")
         return f"([0-9]{{1,{len(text)}}})"
@@ -202,7 +218,7 @@ def _read_part(part: Part, last: Part | None) -> str:
     if text == "a":
         return "([aA][mM]|[pP][mM])"
     if text not in _READ:
-        raise _not_listed(part, [*_READ, "MMM", "MMMM", "a", *_FRACTIONS, "SSSSSSSSS"])
+        raise _not_listed(part, [*_READ, "MMM", "MMMM", "a", *_READ_FRACTIONS])
     # Of several numbers without a sign between them all but the first have two digits, or the year is the last.
     if behind_number and text not in _FIXED and not (text == "yyyy" and last is not None and last.text in _FIXED):
         raise LettersError(f"has {text!r} behind another number; write a sign between them, or two letters")
@@ -238,7 +254,8 @@ def _time_of(fields: dict[str, str]) -> str:
     if _is_name(fields.get("month", "")):
         names = ", ".join(f"'{name[:3]}'" for name in _MONTHS)
         month = f"list_position([{names}], left(replace(replace(lower(p.month), '\u0131', 'i'), '\u017f', 's'), 3))"
-    wrong = [f"p.{next(iter(fields))} = ''"]
+    # In a text of the pattern each field has a character, but for the parts of an offset.
+    wrong = [f"p.{next(field for field in fields if field != _ZONE)} = ''"]
     if fields.get("year") == "yy":
         year = f"2000 + {year}"
     elif "year" in fields:
@@ -251,22 +268,10 @@ def _time_of(fields: dict[str, str]) -> str:
         )
     wrong += [f"not ({number(field, 0)} between 0 and {most})" for field, most in _MOST.items() if field in fields]
     micros = "cast(left(rpad(p.fraction, 6, '0'), 6) as bigint)" if "fraction" in fields else "0"
-    zone = _zone_us() if "zone" in fields else "0"
+    zone = _ZONE_US if _ZONE in fields else "0"
     time = f"make_timestamp({year}, {month}, {number('day', 1)}, {hour}, {number('minute', 0)}, {number('second', 0)}::double)"
     return (
         f"case when {' or '.join(wrong)} then null else try(make_timestamp(epoch_us({time}) + {micros} - {zone})) end"
-    )
-
-
-def _zone_us() -> str:
-    """Return SQL of the microseconds of an offset; null if it is beyond 18 hours, or its minutes beyond 59."""
-    digits = "replace(p.zone, ':', '')"
-    hours = f"cast(substring({digits}, 2, 2) as bigint)"
-    minutes = f"coalesce(cast(nullif(substring({digits}, 4, 2), '') as bigint), 0)"
-    seconds = f"({hours} * 3600 + {minutes} * 60)"
-    return (
-        f"(case when lower(p.zone) = 'z' then 0 when {minutes} > 59 or {seconds} > 64800 then null "
-        f"when p.zone like '-%' then -{seconds} else {seconds} end * 1000000)"
     )
 
 

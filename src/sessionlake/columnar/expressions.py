@@ -141,6 +141,12 @@ class Computation:
         return f"select {chosen} from {source}"  # noqa: S608
 
 
+def computed(sql: str, column: pa.Array) -> pa.Array:
+    """Return the values of SQL over one column, which is called c0 there."""
+    query = f"select {sql} as value from rows"  # noqa: S608 (as above)
+    return combined(_answer(query, _registered(["c0"], {"c0": column}, len(column)), None)["value"])
+
+
 def _registered(names: Sequence[str], columns: Mapping[str, pa.Array | pa.ChunkedArray], rows: int) -> pa.Table:
     """Return the named columns as c0, c1, ...; a table needs at least one."""
     arrays = [_plain(combined(columns[name])) for name in names] or [pa.nulls(rows, pa.bool_())]

@@ -27,7 +27,7 @@ def time_form(event: "EventSection") -> str | TimeFormat | None:
 def check_time_format(at: str, text: str) -> None:
     """Raise a ConfigError, of the key `at`, for a format of times with letters that are not read."""
     try:
-        _ = TimeFormat(text).pattern
+        TimeFormat(text).check()
     except ValueError as error:
         raise ConfigError(f"{at}: {text!r}: {error}") from error
 

@@ -44,7 +44,7 @@ def parse_times(values: pa.Array | pa.ChunkedArray, unit: str | TimeFormat | Non
         return _ints(flat.cast(pa.int64()), "ms")
     if kind in (pa.string(), pa.large_string(), pa.string_view()):
         if isinstance(unit, TimeFormat):
-            return unit.parse(flat.cast(pa.string()))
+            return _ints(unit.parse(flat.cast(pa.string())), "us")
         return _text(flat.cast(pa.string()), unit)
     return _epoch(flat, unit) if isinstance(unit, str) else _all_bad(len(flat))
 
