@@ -119,7 +119,7 @@ def _of_json(head: bytes) -> dict[str, Any]:
 def _parsed(line: bytes) -> object:
     try:
         return json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 

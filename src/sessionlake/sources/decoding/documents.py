@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sessionlake.column_names import name_of, parts_of
 from sessionlake.config.layouts import Layout
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.decoded import (
@@ -48,7 +49,6 @@ def _nested(depth: int) -> bytes:
 _MEMBER = re.compile(rb"[ \t\r\n]*+(%b)[ \t\r\n]*+," % _nested(_USUAL_DEPTH), re.DOTALL)
 _IN_STRING = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 _QUOTE, _BACKSLASH, _OPEN, _CLOSE, _COMMA = (*b'"\\', b"{[", b"}]", ord(","))
-_PART = re.compile(r"(?:`((?:[^`]|``)+)`|([^.`]+))(?:\.(?!$)|$)")
 
 
 def parts_of_path(records: str) -> tuple[str, ...]:
@@ -57,10 +57,13 @@ def parts_of_path(records: str) -> tuple[str, ...]:
     >>> parts_of_path("data.items"), parts_of_path("`a.b`.items"), parts_of_path(".")
     (('data', 'items'), ('a.b', 'items'), ())
     """
-    parts = list(_PART.finditer(records))
-    if (records != "." and "".join(part[0] for part in parts) != records) or not records:
-        raise ValueError(f"{records!r} is no path; write a name such as 'Records', a path such as 'data.items', or '.'")
-    return tuple(part[2] or part[1].replace("``", "`") for part in parts)
+    if records == ".":
+        return ()
+    try:
+        return parts_of(records or "[")  # an empty name is no path either
+    except ValueError as error:
+        told = "write a name such as 'Records', a path such as 'data.items', or '.'"
+        raise ValueError(f"{records!r} is no path; {told}") from error
 
 
 class BrokenError(Exception):
@@ -185,8 +188,7 @@ class Document:
         more = self._next(_ENDS) != _CLOSE[0]
         while more:
             name = self._name()
-            name = name if _PART.fullmatch(name) and not name.startswith("`") else f"`{name.replace('`', '``')}`"
-            self.find_lists(f"{at}.{name}" if at else name, found)
+            self.find_lists(f"{at}.{name_of([name])}" if at else name_of([name]), found)
             more = self._next(_ENDS) == _COMMA
             self._at += more
         self._expect(b"}", _ENDS)
@@ -349,7 +351,7 @@ def _shown(text: bytes) -> str:
 def lists_in(head: bytes) -> dict[str, int]:
     """Return, by path, the lists of objects in the begin of a document, and how many bytes of it each has."""
     found: dict[str, int] = {}
-    with suppress(BrokenError):
+    with suppress(BrokenError, RecursionError):
         Document(iter((head,)), (), len(head)).find_lists("", found)
     return found
 
