@@ -174,7 +174,8 @@ class Shaping:
     ) -> "Shaping":
         """Return that of an event's section, which is called `at`."""
         names = tuple(name for name in own if name)
-        elements = {name: name for name in (*names, *wanted) if is_element(name)}
+        # An aggregate's argument that is an element is hidden, and has its own place in errors.
+        elements = {name: name for name in (*names, *wanted) if is_element(name) and name not in hidden}
         texts = tuple({**elements, **event.columns}.items())
         return cls(at, texts, event.where, names, tuple(dict.fromkeys(wanted)), hidden)
 
