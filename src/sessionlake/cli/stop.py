@@ -228,6 +228,7 @@ class Stop:
         finally:
             self._raised = True  # nothing is to be interrupted from here on, to Python's own end
             if self.number is None:
+                atexit.unregister(self._leave)
                 signal.set_wakeup_fd(woken)
                 for number, handler in before.items():
                     signal.signal(number, handler)
