@@ -54,11 +54,11 @@ def problem(project: Project) -> tuple[str | None, str]:
     [
         (
             "count_distinct(get_json_object(page, '$.url'))",
-            "'page' is of type struct<url: string>, where string is needed",
+            "'page' is of type struct<url: string>, where string is needed; read a field, as page.url",
         ),
         (
             "first(page)",
-            "a column of type struct<url: string> can't be aggregated; cast it to a number, text or timestamp",
+            "a column of type struct<url: string> can't be aggregated; name a field or an element",
         ),
     ],
 )

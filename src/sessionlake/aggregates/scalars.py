@@ -25,7 +25,7 @@ def state_type(type_: pa.DataType, what: str) -> pa.DataType:
     if pa.types.is_string(type_) or pa.types.is_binary(type_):
         return BYTES
     raise ConfigError(
-        f"aggregates.{what}: a column of type {type_} can't be aggregated; cast it to a number, text or timestamp"
+        f"aggregates.{what}: a column of type {type_} can't be aggregated; name a field or an element, or cast it to a number, text or timestamp"
     )
 
 

@@ -29,6 +29,7 @@ from sessionlake.columnar.spark_sql.typed import (
     Rule,
     Typed,
     column_type,
+    composed_type,
     operands,
     unread,
 )
@@ -316,6 +317,9 @@ class _Walk:
     def _as(self, node: exp.Expression, type_: str, advice: str) -> str:
         part = self.of(node)
         if part.type not in (type_, "null"):
+            composed = composed_type(part.type)
+            if composed is not None and composed.fields:
+                advice = f"read a field, as {node.sql('spark')}.{composed.fields[0]}"
             raise self.error(node, f"is of type {part.type}, where {type_} is needed; {advice}")
         return f"cast({part.sql} as {DUCK[type_]})" if part.type == "null" else part.sql
 
