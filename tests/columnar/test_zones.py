@@ -61,9 +61,11 @@ def test_names_that_are_no_zone_and_sums_beyond_64_bits_are_null() -> None:
 @pytest.mark.slow
 def test_each_change_of_each_zone_is_as_in_spark(spark: SparkSession, tmp_path: Path) -> None:
     year = 365 * 86_400
+    # Java's zones may be those of an earlier year.
+    of_java = {*spark._jvm.java.time.ZoneId.getAvailableZoneIds()}  # type: ignore[union-attr,misc]
     names = sorted(
         name
-        for name in available_timezones()
+        for name in available_timezones() & of_java
         if "/" in name and not name.startswith(("Etc", "posix", "right")) and name not in BEFORE_1970
     )
     rows = []

@@ -64,7 +64,7 @@ def test_commands(python: Path, tmp_path: Path) -> None:
     (tmp_path / "events").mkdir()
     (tmp_path / "events" / "1.json").write_text(EVENTS)
     tried = call(python, tmp_path, "try", "events")
-    assert (tried.returncode, tried.stderr) == (0, "")
+    assert tried.returncode == 0, tried.stderr
     assert "99 events = 99 accepted + 0 dead" in tried.stdout
     assert call(python, tmp_path, "init", "events", "-o", "events.toml").returncode == 0
     checked = call(python, tmp_path, "check", "events.toml")
@@ -79,7 +79,7 @@ def test_commands(python: Path, tmp_path: Path) -> None:
 
 
 def test_the_parts_pass_their_tests(python: Path) -> None:
-    tools = ["pytest", "pytest-timeout", "hypothesis", "tomli-w"]
+    tools = ["pytest", "pytest-timeout", "hypothesis", "tomli-w", "pyyaml"]
     subprocess.run([UV, "pip", "install", "-q", "--python", python, *tools], check=True, timeout=600)
     done = subprocess.run(
         [python, "-m", "pytest", "-q", "--noconftest", "-p", "no:cacheprovider", "-k", COMPARED, *MODULES],

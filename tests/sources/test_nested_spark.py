@@ -122,8 +122,7 @@ def test_fields_of_files_and_tables(spark: SparkSession, tmp_path: Path, made: C
     assert groups(config) == [row for row in expected(ROWS) if row[:2] != ("one", "person-1")]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("file_format", ["json", "avro"])
+@pytest.mark.parametrize("file_format", [pytest.param("json", marks=pytest.mark.slow), "avro"])
 def test_fields_of_topics(spark: SparkSession, broker: Broker, tmp_path: Path, file_format: str) -> None:
     topic = Topic.create(broker)
     shop = record("Shop", name="string")

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from collections.abc import Set as AbstractSet
 from functools import reduce
-from operator import or_
+from operator import getitem, or_
 from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
@@ -206,7 +206,7 @@ def _needed(spark: "SparkSession", source: SourceSection, columns: EventColumns)
         fields = nested_schema(pa.schema([(name, columns.types[name]) for name in names]))
         decoded_value = AvroValues(spark, source).decoded(F.col("value"), fields)
         built += [
-            *(reduce(Column.getField, parts_of(name), decoded_value["value"]).alias(EVENT + name) for name in names),
+            *(reduce(getitem, parts_of(name), decoded_value["value"]).alias(EVENT + name) for name in names),
             decoded_value["error"].alias(REASON),
         ]
     return [*fields, *built]
