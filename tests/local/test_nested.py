@@ -72,3 +72,10 @@ def with_where(value: Any) -> Any:
         return value
     found = {name: with_where(inner) for name, inner in value.items()}
     return {**found, "where": "kind = 'buy' or kind is null"} if "time" in found else found
+
+
+def test_a_key_may_be_an_element() -> None:
+    config: dict[str, Any] = CONFIGS["session"]
+    harness = Harness({**config, "event": {**config["event"], "key": "tags[0]"}})
+    output = harness.process([{"tags": ["ann", "x"], **FIRST}, {"tags": ["ann"], **FIRST}])
+    assert [(row["session_key"], row["event_count"]) for row in output.changes] == [("ann", 2)]

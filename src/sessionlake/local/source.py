@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sessionlake.column_names import parts_of
+from sessionlake.column_names import is_element, parts_of
 from sessionlake.config.load import Config, load_config, parse_config
 from sessionlake.config.operators import named
 from sessionlake.engine.operator import Operator
@@ -136,7 +136,7 @@ def local_operator(
         types = equal_types(config.section.pairs_on, {name: types.get(name, {}) for name in config.inputs})
     sources: dict[str, TypedSource] = {}
     for name, side in config.inputs.items():
-        texts = [*config.keys[name], *side.event.id_columns]
+        texts = [column for column in (*config.keys[name], *side.event.id_columns) if not is_element(column)]
         source = LocalSource({**dict.fromkeys(texts, pa.string()), **types.get(name, {})})
         sources[name] = _looked_up(source, side, lookups or {})
     return once(named(config.entry.operator)(config, sources, None), config.inputs, secret)
