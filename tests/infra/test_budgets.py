@@ -12,7 +12,7 @@ from tests.infra.infra_files import ROOT
 from tests.infra.prose import prose, rate
 
 SRC = ROOT / "src" / "sessionlake"
-FILES, LINES = 778, 101_703
+FILES, LINES = 778, 101_767
 ANSWERS = 329
 """Methods of operators that answer one of the INTERFACES."""
 CIRCLE = 2

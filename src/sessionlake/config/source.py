@@ -27,7 +27,7 @@ _OURS = {
     "topic": "sink.kafka.topic",
     "kafka.bootstrap.servers": "bootstrap_servers",
     "maxoffsetspertrigger": "source.max_offsets_per_batch",
-    "includeheaders": "nothing: headers are always read",
+    "includeheaders": "_headers where a column may stand",
 }
 
 

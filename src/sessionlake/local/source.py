@@ -25,7 +25,7 @@ from sessionlake.sources.decoding.tables import TableDecoder
 from sessionlake.sources.lookups.dimension import BadVersionError
 from sessionlake.sources.lookups.making import Making
 from sessionlake.sources.lookups.source import WithLookups
-from sessionlake.sources.record_columns import CHANGE_META, FEED_COLUMNS
+from sessionlake.sources.record_columns import CHANGE_META, FEED_COLUMNS, HEADERS, META
 from sessionlake.stream.unique import once
 
 Lookups = Mapping[str, Sequence[Row] | pa.Table]
@@ -137,7 +137,9 @@ def local_operator(
     sources: dict[str, TypedSource] = {}
     for name, side in config.inputs.items():
         texts = [column for column in (*config.keys[name], *side.event.id_columns) if not is_element(column)]
-        source = LocalSource({**dict.fromkeys(texts, pa.string()), **types.get(name, {})})
+        # A dict in a row would be a column with fields.
+        headers = {HEADERS: META[HEADERS]} if side.source.entry.has_topic else {}
+        source = LocalSource({**dict.fromkeys(texts, pa.string()), **types.get(name, {}), **headers})
         sources[name] = _looked_up(source, side, lookups or {})
     return once(named(config.entry.operator)(config, sources, None), config.inputs, secret)
 

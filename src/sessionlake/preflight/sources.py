@@ -22,7 +22,7 @@ from sessionlake.sources.base import Source
 from sessionlake.sources.change_feed import ChangeFeedSource
 from sessionlake.sources.columns import TIMESTAMP
 from sessionlake.sources.decoding.files import PATH, FileDecoder, is_local
-from sessionlake.sources.decoding.kafka_records import RecordDecoder
+from sessionlake.sources.decoding.kafka_records import HEADER, RecordDecoder
 from sessionlake.sources.decoding.nested import flattened, type_at
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.sources.decoding.tables import BLOCK, FILE, PART, TableDecoder
@@ -258,6 +258,7 @@ class DeclaredTopic:
             "partition": pa.array([first + record.partition for record in records], pa.int32()),
             "offset": pa.array([record.offset for record in records], pa.int64()),
             "timestamp": times,
+            "headers": pa.array([record.headers for record in records], pa.list_(HEADER)),
         }
         return pa.table(columns)
 

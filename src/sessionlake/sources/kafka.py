@@ -19,12 +19,20 @@ from sessionlake.sources import avro
 from sessionlake.sources.avro import AvroValues
 from sessionlake.sources.base import SMALL_PARTITIONS, SMALL_RECORDS, Offsets, same
 from sessionlake.sources.columns import EventColumns, normal_type
-from sessionlake.sources.decoding.kafka_records import BODY, EVENT, HEADERS, REASON, TOMBSTONE, RecordDecoder, Topic
+from sessionlake.sources.decoding.kafka_records import (
+    BODY,
+    EVENT,
+    REASON,
+    TOMBSTONE,
+    TOMBSTONE_HEADERS,
+    RecordDecoder,
+    Topic,
+)
 from sessionlake.sources.decoding.nested import nested_schema, type_at
 from sessionlake.sources.infer import InferredTypes, declared_and_inferred, infer_values, kinds_of, types_of
 from sessionlake.sources.kafka_cluster import Cluster, explained
 from sessionlake.sources.partitions import PARTITIONS, first_partition
-from sessionlake.sources.record_columns import KEY, OP, SOURCE_TIME, meta_of
+from sessionlake.sources.record_columns import HEADERS, KEY, OP, SOURCE_TIME, meta_of
 from sessionlake.warehouse import spark_functions as F
 from sessionlake.warehouse import spark_names
 from sessionlake.warehouse.tables import Tables
@@ -115,7 +123,7 @@ class KafkaSource:
 
     def stream(self, columns: EventColumns, *, everything_at_once: bool = False) -> "DataFrame":
         """Return each record's columns for workers."""
-        reader = self._spark.readStream.format("kafka").options(**_options(self._source))
+        reader = self._spark.readStream.format("kafka").options(**_options(self._source, columns.needed))
         if not everything_at_once:
             reader = reader.option("maxOffsetsPerTrigger", self._source.max_offsets_per_batch)
         return reader.load().select(*_needed(self._spark, self._source, columns))
@@ -198,6 +206,7 @@ def _needed(spark: "SparkSession", source: SourceSection, columns: EventColumns)
     own = {"value": _value(source).alias("value"), "partition": _partition(source)}
     fields = [own.get(name, F.col(name)) for name in _FIELDS]
     fields += [F.col("key")] if KEY in columns.needed or columns.whole else []
+    fields += [F.col("headers")] if HEADERS in columns.needed else []
     built = [_tombstone().alias(TOMBSTONE)] if source.tombstones else []
     if source.envelope is not None:
         value, reasons = _enveloped(spark, source)
@@ -238,7 +247,7 @@ def topic_of(source: SourceSection) -> Topic:
 
 def _tombstone() -> "Column":
     """Return the headers of a tombstone; null if the record has a value, or none of them."""
-    header = {name: _header(full).alias(name) for name, full in HEADERS.items()}
+    header = {name: _header(full).alias(name) for name, full in TOMBSTONE_HEADERS.items()}
     named = reduce(or_, (value.isNotNull() for value in header.values()))
     return F.when(F.col("value").isNull() & named, F.struct(*header.values()))
 
@@ -250,7 +259,7 @@ def _header(name: str) -> "Column":
     return F.get(F.filter("headers", is_sought), F.lit(0))["value"]
 
 
-def _options(source: SourceSection) -> dict[str, str]:
+def _options(source: SourceSection, needed: Collection[str] = ()) -> dict[str, str]:
     # Spark's default is to begin with the next record; a pipeline begins with the topic's earliest one.
     # A fetch is a megabyte of a partition, of which Kafka's consumer hands on 500 records a call; before each call Spark asks
     # the broker for the partition's first and last offset.
@@ -258,8 +267,8 @@ def _options(source: SourceSection) -> dict[str, str]:
     ours = {
         "kafka.bootstrap.servers": reveal(f"{source.AT}.bootstrap_servers", source.bootstrap_servers or ""),
         "subscribe": ",".join(source.topic_names),
-        # Only tombstones have some; Spark would build them for every record.
-        "includeHeaders": str(source.tombstones).lower(),
+        # Spark would build them for every record.
+        "includeHeaders": str(source.tombstones or HEADERS in needed).lower(),
     }
     return {**defaults, **reveal_all(f"{source.AT}.options", option_texts(source.options)), **ours}
 

@@ -1,4 +1,4 @@
-"""Columns of a topic's record for a config, besides the value's: its key, time and place, and whether it has a value."""
+"""Columns of a topic's record for a config, besides the value's: its key, headers, time and place, and whether it has a value."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -17,7 +17,16 @@ NO_VALUE = "_no_value"
 """If this column is read, a record without a value is a row like others; else the record is refused."""
 TOPIC = "_topic"
 """The column of a record's topic, if several topics are read."""
-META = {KEY: pa.string(), TIME: TIMESTAMP, PARTITION: pa.int64(), OFFSET: pa.int64(), NO_VALUE: pa.bool_()}
+HEADERS = "_headers"
+"""The column of a record's headers (docs/rules/shared.md, rule 468), which are read from the topic only if it is read."""
+META = {
+    KEY: pa.string(),
+    TIME: TIMESTAMP,
+    PARTITION: pa.int64(),
+    OFFSET: pa.int64(),
+    NO_VALUE: pa.bool_(),
+    HEADERS: pa.map_(pa.string(), pa.string()),
+}
 """All of them, with types, for a single topic."""
 OP, SOURCE_TIME = "_op", "_source_time"
 CHANGE_META = {**META, OP: pa.string(), SOURCE_TIME: TIMESTAMP}

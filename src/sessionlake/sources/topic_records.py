@@ -23,6 +23,7 @@ class Record:
     partition: int
     offset: int
     time_ms: int
+    headers: Sequence[tuple[str, bytes | None]]
 
 
 class TopicReader:
@@ -107,6 +108,6 @@ class TopicReader:
                     ended += message.error().code() == KafkaError._PARTITION_EOF  # noqa: SLF001 (its public name has the underscore)
                 elif message.value() is not None:
                     place = (message.partition(), message.offset(), message.timestamp()[1])
-                    records.append(Record(message.value(), message.key(), *place))
+                    records.append(Record(message.value(), message.key(), *place, message.headers() or ()))
                     size += len(message.value())
         return records, ended == len(starts)

@@ -80,7 +80,7 @@ class TopicTombstones:
     key: str
     """The column of the key, of the rows that are given."""
     headers: "Callable[[], Mapping[str, Column]]"
-    """Returns the values of the headers, by their names in `sources.decoding.kafka_records.HEADERS`."""
+    """Returns the values of the headers, by their names in `sources.decoding.kafka_records.TOMBSTONE_HEADERS`."""
     partition: str | None = None
     """The column of the record's partition; None if its key decides."""
     of_keys: bool = False

@@ -20,7 +20,7 @@ from sessionlake.sources.decoding.nested import leaves
 from sessionlake.sources.decoding.rows import TypedSource
 from sessionlake.sources.lookups.lookup import NO_LOOKUPS
 from sessionlake.sources.lookups.source import WithLookups
-from sessionlake.sources.record_columns import meta_of
+from sessionlake.sources.record_columns import HEADERS, meta_of
 from sessionlake.stream.ingest import EventSpec
 from sessionlake.stream.named_columns import missing_columns, users_of
 from sessionlake.stream.pinned import Pinned
@@ -131,6 +131,8 @@ def event_spec(
         canonical=tuple(sorted(identity - {*config.source.types})),
         whole=config.pipeline.archive == ALL,
     )
+    if columns.whole and HEADERS in {*columns.needed} & meta_of(config.source).keys():
+        raise ConfigError(f"pipeline.archive: 'all' keeps records without headers, and {HEADERS!r} is read; write true")
     return EventSpec(
         decoder=source.decoder(columns.read),
         lookups=NO_LOOKUPS if looked is None else looked.lookups(columns),

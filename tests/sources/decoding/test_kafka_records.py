@@ -10,14 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.sources.columns import EventColumns
-from sessionlake.sources.decoding.kafka_records import HEADERS, NULL_VALUE, Topic, decode_records, split_tombstones
+from sessionlake.sources.decoding.kafka_records import (
+    NULL_VALUE,
+    TOMBSTONE_HEADERS,
+    Topic,
+    decode_records,
+    split_tombstones,
+)
 from sessionlake.sources.decoding.lines import index_values
 from sessionlake.sources.record_columns import META
 from tests.support import examples
 
 TOPIC = Topic("clicks", avro=False)
 COLUMNS = EventColumns("k", "t", None, None, ("n",), {"k": pa.string(), "t": pa.string(), "n": pa.int64()})
-HEADER_TYPE = pa.struct([(name, pa.binary()) for name in HEADERS])
+HEADER_TYPE = pa.struct([(name, pa.binary()) for name in TOMBSTONE_HEADERS])
 GOOD = b'{"k":"a","t":"x","n":1}'
 
 

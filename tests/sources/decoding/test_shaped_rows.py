@@ -9,7 +9,7 @@ import pytest
 from sessionlake.config.sections import EventSection
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.files import FileDecoder
-from sessionlake.sources.decoding.kafka_records import HEADERS, RecordDecoder, Topic
+from sessionlake.sources.decoding.kafka_records import TOMBSTONE_HEADERS, RecordDecoder, Topic
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.stream.ingest import EventSpec, Judged, judge
 from sessionlake.stream.shape import Shaping
@@ -77,7 +77,7 @@ def test_records_of_a_topic() -> None:
             "partition": pa.array([0] * count, pa.int32()),
             "offset": pa.array(range(count)),
             "timestamp": pa.array([0] * count, pa.timestamp("us", "UTC")),
-            "tombstone": pa.nulls(count, pa.struct([(name, pa.binary()) for name in HEADERS])),
+            "tombstone": pa.nulls(count, pa.struct([(name, pa.binary()) for name in TOMBSTONE_HEADERS])),
         }
     )
     decoder = RecordDecoder(COLUMNS, Topic("clicks", avro=False))

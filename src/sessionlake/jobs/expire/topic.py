@@ -7,7 +7,7 @@ from sessionlake.config.load import Config
 from sessionlake.config.operators import named
 from sessionlake.config.source import option_texts
 from sessionlake.errors import ConfigError
-from sessionlake.sources.decoding.kafka_records import HEADERS
+from sessionlake.sources.decoding.kafka_records import TOMBSTONE_HEADERS
 from sessionlake.sources.kafka_cluster import Cluster
 from sessionlake.sources.record_columns import KEY as RECORD_KEY
 from sessionlake.stream.capabilities import TopicTombstones
@@ -52,7 +52,7 @@ def send_tombstones(config: Config, tombstones: TopicTombstones, rows: DataFrame
     At least once. SourceError if Kafka is the cause of a failure.
     """
     headers = [
-        F.struct(F.lit(HEADERS[name]).alias("key"), value.cast("binary").alias("value"))
+        F.struct(F.lit(TOMBSTONE_HEADERS[name]).alias("key"), value.cast("binary").alias("value"))
         for name, value in tombstones.headers().items()
     ]
     partition = tombstones.partition

@@ -4,6 +4,7 @@ import base64
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,6 +21,7 @@ from sessionlake.sources.partitions import PARTITIONS, slot_of
 from sessionlake.sources.record_columns import (
     CHANGE_META,
     EXPIRY,
+    HEADERS,
     KEY,
     META,
     NO_VALUE,
@@ -33,7 +35,9 @@ from sessionlake.sources.record_columns import (
 )
 from sessionlake.warehouse import schemas
 
-HEADERS = {name: f"sessionlake.{name}" for name in ("key", "start", "revision", "correction", "offset", "cause")}
+TOMBSTONE_HEADERS = {
+    name: f"sessionlake.{name}" for name in ("key", "start", "revision", "correction", "offset", "cause")
+}
 """Headers of a tombstone: the key, the start (microseconds since the epoch), the revision, and optionally an id.
 
 A tombstone with a cause says that a keyed table's row has expired. It names the row by its record's offset.
@@ -44,7 +48,9 @@ BODY = "body"
 """The column of records of changes: the row, as JSON."""
 EVENT, REASON, TOMBSTONE = "event_", "reason", "tombstone"
 """Prefixes and names of columns besides a record's own: those of the Avro value have a prefix, and are null if the value could
-not be decoded; `reason` says why. The headers in HEADERS are a struct, if they are read."""
+not be decoded; `reason` says why. The headers in TOMBSTONE_HEADERS are a struct, if they are read."""
+HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
+"""A header as records have it."""
 _PLACES = ("timestamp", "partition", "offset")
 
 
@@ -182,7 +188,7 @@ def split_tombstones(records: pa.Table, topic: Topic) -> tuple[pa.Table, pa.Tabl
     if sent is None or not pc.any(sent).as_py():
         return records, schemas.CORRECTIONS_SCHEMA.empty_table()
     rows = records.filter(sent)
-    header = {name: _text(pc.struct_field(rows[TOMBSTONE].combine_chunks(), name)) for name in HEADERS}
+    header = {name: _text(pc.struct_field(rows[TOMBSTONE].combine_chunks(), name)) for name in TOMBSTONE_HEADERS}
     place = positions(rows, topic)
     named = pc.binary_join_element_wise(header["correction"], place, "@")
     expired = header["cause"].is_valid()
@@ -285,12 +291,32 @@ def _with_meta(read: pa.Table, records: pa.Table, topic: Topic, columns: EventCo
                 read = read.drop_columns([name])
             if name == TOPIC:
                 found = topic.places(combined(records["partition"]))[0]
+            elif name == HEADERS:
+                found = header_maps(combined(records["headers"]))
             elif name != NO_VALUE:
                 found = records[names[name]]
             else:
                 found = pc.equal(records[OP], "d") if topic.changes else records["value"].is_null()
             read = read.append_column(name, found.cast(TIMESTAMP) if name == SOURCE_TIME else found)
     return read
+
+
+def header_maps(headers: pa.Array) -> pa.Array:
+    """Return each record's headers by name (rule 468), from lists of a name and bytes; without headers an empty map.
+
+    >>> header_maps(pa.array([[("a", b"1"), ("a", b"2")], None], pa.list_(HEADER))).to_pylist()
+    [[('a', '2')], []]
+    """
+    rows, pairs = pc.list_parent_indices(headers).to_numpy(), headers.flatten()
+    names, numbers = pc.struct_field(pairs, "key"), pc.struct_field(pairs, "key").dictionary_encode().indices.to_numpy()
+    # Seen from the end, a name's first place is its last header.
+    _, from_end = np.unique((rows * (len(pairs) + 1) + numbers)[::-1], return_index=True)
+    last = np.sort(len(pairs) - 1 - from_end)
+    counts = np.bincount(rows[last], minlength=len(headers))
+    # Each record's pairs begin where the pairs of the records before it end.
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    values = cast_each(pc.struct_field(pairs, "value"), pa.string())
+    return pa.MapArray.from_arrays(offsets, names.take(last), values.take(last))
 
 
 def _text(values: pa.Array) -> pa.Array:

@@ -8,6 +8,12 @@ import pyarrow.compute as pc
 TEXTS = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
 
 
+_TAIL = r"[\x80-\xbf]"
+_UTF_8 = (
+    rf"(?s)\A(?:[\x00-\x7f]|[\xc2-\xdf]{_TAIL}|\xe0[\xa0-\xbf]{_TAIL}|[\xe1-\xec\xee\xef]{_TAIL}{{2}}|\xed[\x80-\x9f]{_TAIL}"
+    rf"|\xf0[\x90-\xbf]{_TAIL}{{2}}|[\xf1-\xf3]{_TAIL}{{3}}|\xf4[\x80-\x8f]{_TAIL}{{2}})*\z"
+)
+"""Bytes of UTF-8 (RFC 3629, section 4). RE2 takes each byte of a binary value for a character."""
 Mask = npt.NDArray[np.bool_]
 
 
@@ -40,7 +46,7 @@ def text_dictionary(values: pa.ChunkedArray) -> pa.DictionaryArray | None:
 
 
 def cast_each(values: pa.Array, target: pa.DataType, options: pc.CastOptions | None = None) -> pa.Array:
-    """Cast with null if a value can't be cast; halves the input until the bad values stand alone."""
+    """Cast with null if a value can't be cast, or bytes are no UTF-8; halves the input until other bad values stand alone."""
     options = options or pc.CastOptions.safe(target)
     try:
         return pc.cast(values, options=options)
@@ -49,6 +55,10 @@ def cast_each(values: pa.Array, target: pa.DataType, options: pc.CastOptions | N
     except pa.ArrowInvalid:
         if len(values) == 1:
             return pa.nulls(1, target)
+    if target == pa.string() and values.type in (pa.binary(), pa.large_binary()):
+        is_text = pc.match_substring_regex(values, _UTF_8)
+        if pc.any(pc.invert(is_text)).as_py():
+            return cast_each(pc.if_else(is_text, values, pa.scalar(None, values.type)), target, options)
     middle = len(values) // 2
     halves = [cast_each(values[:middle], target, options), cast_each(values[middle:], target, options)]
     return pa.concat_arrays(halves)

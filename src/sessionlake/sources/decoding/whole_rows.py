@@ -20,7 +20,7 @@ from sessionlake.sources.decoding.rows import BATCH, Rows, Texts, raw_text
 from sessionlake.sources.decoding.safe_cast import nulls_of
 from sessionlake.sources.decoding.tables import text_of_rows
 from sessionlake.sources.decoding.whole import JSON, KIND, RAW, RECORD, SCHEMA, is_kept, stored_name
-from sessionlake.sources.record_columns import KEY, META, NO_VALUE, OFFSET, PARTITION, TIME
+from sessionlake.sources.record_columns import HEADERS, KEY, META, NO_VALUE, OFFSET, PARTITION, TIME
 
 ARCHIVED = "archived"
 """The column with an archived event's needed columns, as a struct, so that their names clash with no other column's."""
@@ -122,6 +122,10 @@ class WholeDecoder(BatchesDecoder):
         record = combined(table[RECORD])
         if record.null_count == len(record):
             return {}
+        if HEADERS in self.columns.needed:
+            raise SourceError(
+                f"pipeline.archive: the archive has no {HEADERS!r}, because records are kept whole without headers; leave the column out"
+            )
         return {
             name: table[RAW].is_null() if name == NO_VALUE else pc.struct_field(record, _OF_RECORD[name])
             for name in self.columns.needed
