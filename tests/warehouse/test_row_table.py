@@ -1,10 +1,13 @@
 """A table that is declared once: what its schemas, changes and restores derive."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
+from sessionlake.columnar.identity import record_id
 from sessionlake.warehouse.changelog import OneRowChangelog
 from sessionlake.warehouse.row_table import VALUES, Column, Role, RowTable
 
@@ -52,3 +55,22 @@ def test_previous_rows_keep_their_own_and_a_misspelt_column_is_refused() -> None
     assert (was["revision"], was["changed_at"]) == (2, None)
     with pytest.raises(KeyError, match="totl"):
         ROWS.changes(SCHEMA, "upsert", pa.array(["a"]), {"totl": pa.array([1.0])}, BATCH)
+
+
+def test_a_tables_rows_have_the_hash_of_their_identity_before_computed_columns() -> None:
+    def doubled(rows: pa.Table) -> pa.Table:
+        return rows.append_column("twice", pc.multiply(rows["number"], 2))
+
+    table = replace(ROWS, hashed=("changed_at", "number"), compute=doubled)
+    assert table.changes_schema([SUM], marks=True).names[-4:] == ["thing_id", "twice", "batch_id", "commit_id"]
+    changes = table.changes(SCHEMA, "upsert", pa.array(["a"]), {"number": pa.array([3])}, BATCH)
+    assert ROWS.conversion(changes) == changes
+    converted = table.conversion(changes)
+    assert converted.column_names[-2:] == ["thing_id", "twice"]
+    assert converted["thing_id"].to_pylist() == [record_id(b"a", 5_000_000, 3)]
+
+
+def test_changes_of_several_kinds_are_one_table() -> None:
+    ops = pa.array(["delete", "upsert"])
+    rows = ROWS.changes(SCHEMA, ops, pa.array(["a", "b"]), {"number": pa.array([3, 4])}, BATCH).to_pylist()
+    assert [(row["op"], row["thing_key"], row["number"]) for row in rows] == [("delete", "a", 3), ("upsert", "b", 4)]

@@ -14,7 +14,6 @@ from sessionlake.sources.base import Source
 from sessionlake.stream.described import Described, DescribedSpec
 from sessionlake.stream.ingest import EventSpec
 from sessionlake.stream.kind import State, TableSpec, changelog_output, changelog_table
-from sessionlake.stream.outputs import same_rows
 from sessionlake.stream.pinned import Pinned
 from sessionlake.warehouse import row_table
 from sessionlake.warehouse import spark_functions as F
@@ -97,7 +96,7 @@ class DescribedKind:
                 tables,
                 table.changes_schema(self._fields(table), marks=True),
                 table.output,
-                table.compute or same_rows,
+                table.conversion,
             )
             for table in self.described.TABLES
         )

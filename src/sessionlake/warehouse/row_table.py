@@ -1,15 +1,18 @@
 """A table of rows, declared once as columns: its schemas, a batch's changes and a restore's rows all derive from them."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import partial
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from sessionlake.columnar.arrays import combined
+from sessionlake.columnar.identity import record_ids
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.changelog import Changelog
+from sessionlake.warehouse.changelog import NUMBERS, Changelog, OneRowChangelog
 
 INT64 = pa.int64()
 _OP = schemas.commented("op", pa.string(), "upsert, delete")
@@ -72,13 +75,12 @@ class RowTable:
     """All columns in their order, VALUES among them."""
     rows: str
     """The rows in words, for the tables' comments."""
-    part: str = "0: all rows are one part, and files hold ranges of keys"
-    """Comment on the snapshot's column `changelog.date`."""
-    part_type: pa.DataType = INT64
     output: str = "changes"
     """The changes' name among the outputs of a shard (`engine.outputs`)."""
+    hashed: tuple[str, ...] = ()
+    """The whole numbers and times whose hash with the key is the row's id, `changelog.id`. Without them rows have no id."""
     computed: tuple[Column, ...] = ()
-    """Columns computed from the others. `compute` appends them to changes from shards."""
+    """Further columns computed from the others. `compute` appends them to changes from shards."""
     compute: Callable[[pa.Table], pa.Table] | None = None
     stored_only: tuple[Column, ...] = ()
     """Columns of the snapshot alone."""
@@ -98,17 +100,16 @@ class RowTable:
 
         With `marks` it is the table's, with computed columns and the marks of batch and attempt. Without it is that of a shard's output.
         """
-        marked = [*(column.field for column in self.computed), *schemas.BATCH_MARKS] if marks else []
+        marked = [*self._derived(), *schemas.BATCH_MARKS] if marks else []
         return pa.schema([_OP, *self._fields(values), *marked])
 
     def snapshot_schema(self, values: Iterable[pa.Field]) -> pa.Schema:
         """Return the schema of the latest rows."""
-        part = schemas.commented(self.changelog.date, self.part_type, self.part)
-        more = (column.field for column in (*self.computed, *self.stored_only))
-        return pa.schema([*self._fields(values), *more, part])
+        more = (column.field for column in self.stored_only)
+        return pa.schema([*self._fields(values), *self._derived(), *more, self._part()])
 
     def changes(
-        self, schema: pa.Schema, op: str, keys: pa.Array, known: Mapping[str, pa.Array], by: Batch | None
+        self, schema: pa.Schema, op: str | pa.Array, keys: pa.Array, known: Mapping[str, pa.Array], by: Batch | None
     ) -> pa.Table:
         """Return changes of the rows of some keys, as `schema` (`changes_schema` without marks) has them.
 
@@ -118,7 +119,7 @@ class RowTable:
         if unknown := known.keys() - set(schema.names):
             raise KeyError(f"{self.changelog.changes} has no columns {sorted(unknown)}")
         rows = len(keys)
-        found = {"op": pa.repeat(op, rows), **known}
+        found = {"op": pa.repeat(op, rows) if isinstance(op, str) else op, **known}
         for column in self.fixed:
             if column.role is Role.KEY:
                 found[column.name] = keys
@@ -130,6 +131,11 @@ class RowTable:
         arrays = [found[field.name] if field.name in found else pa.nulls(rows, field.type) for field in schema]
         return pa.Table.from_arrays(arrays, schema=schema)
 
+    @property
+    def conversion(self) -> Callable[[pa.Table], pa.Table]:
+        """Function from a shard's changes to the table's rows without marks, for workers."""
+        return partial(_converted, self.changelog.key, self.changelog.id, self.hashed, self.compute)
+
     def restored_schema(self) -> pa.Schema:
         """Return the schema of the rows that restore a store."""
         return pa.schema([(str(column.restored_as), in_micros(column.type)) for column in self.restored])
@@ -137,6 +143,29 @@ class RowTable:
     def _fields(self, values: Iterable[pa.Field]) -> Iterator[pa.Field]:
         for column in self.columns:
             yield from values if column is VALUES else [column.field]
+
+    def _part(self) -> pa.Field:
+        of = self.changelog
+        if isinstance(of, OneRowChangelog):
+            return schemas.commented(of.date, INT64, "0: all rows are one part, and files hold ranges of keys")
+        if of.numbered_parts:
+            return schemas.commented(of.date, INT64, f"{of.start} / {NUMBERS:,}, rounded down: files hold whole parts")
+        return schemas.commented(of.date, pa.date32(), f"UTC date of {of.start}")
+
+    def _derived(self) -> Iterator[pa.Field]:
+        if self.hashed:
+            of = ", ".join((self.changelog.key, *self.hashed))
+            yield schemas.commented(self.changelog.id, INT64, f"xxhash64({of})")
+        yield from (column.field for column in self.computed)
+
+
+def _converted(
+    key: str, name: str, hashed: Sequence[str], compute: Callable[[pa.Table], pa.Table] | None, changes: pa.Table
+) -> pa.Table:
+    if hashed:
+        numbers = (combined(changes[column]).cast(INT64).to_numpy() for column in hashed)
+        changes = changes.append_column(name, pa.array(record_ids(combined(changes[key]), *numbers)))
+    return changes if compute is None else compute(changes)
 
 
 def in_micros(type_: pa.DataType) -> pa.DataType:

@@ -2,20 +2,12 @@
 
 import pyarrow as pa
 
-from sessionlake.columnar.arrays import combined
-from sessionlake.columnar.identity import record_ids
 from sessionlake.warehouse.changelog import DELETED, KeyedChangelog, TimedChangelog
 from sessionlake.warehouse.row_table import VALUES, Column, Role, RowTable
 from sessionlake.warehouse.schemas import TIME
 
 _TIMER = pa.struct([("name", pa.string()), ("at", TIME), ("clock", pa.bool_())])
 _ENTRY = pa.struct([("store", pa.string()), ("name", pa.string()), ("value", pa.string())])
-
-
-def _identified(rows: pa.Table) -> pa.Table:
-    """Return rows with the id that is a hash of their key, position and ordinal."""
-    numbers = (combined(rows[name]).to_numpy() for name in ("position", "ordinal"))
-    return rows.append_column("output_id", pa.array(record_ids(combined(rows["output_key"]), *numbers)))
 
 
 STATES = RowTable(
@@ -58,9 +50,6 @@ OUTPUTS = RowTable(
         Column("emitted_at", TIME, "The clock of that batch", Role.CLOCK),
     ),
     rows="output",
-    part="UTC date of output_time",
-    part_type=pa.date32(),
-    computed=(Column("output_id", pa.int64(), "xxhash64(output_key, position, ordinal)"),),
-    compute=_identified,
+    hashed=("position", "ordinal"),
 )
 """The rows that are sent."""
