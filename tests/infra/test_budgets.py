@@ -12,8 +12,8 @@ from tests.infra.infra_files import ROOT
 from tests.infra.prose import prose, rate
 
 SRC = ROOT / "src" / "sessionlake"
-FILES, LINES = 778, 101_767
-ANSWERS = 329
+FILES, LINES = 774, 101_545
+ANSWERS = 306
 """Methods of operators that answer one of the INTERFACES."""
 CIRCLE = 2
 """Modules of the largest circle of imports, those for type checkers and within functions among them."""
@@ -23,7 +23,7 @@ ARGUMENTS = 24
 """Arguments of a function."""
 BARE_TRICKS = 74
 """Lines with one of TRICKS, without a comment there or in the two lines above."""
-WORDS = {r"\bof\b": 494, r"\bthat\b": 244, r"\bones?\b": 95, r"\b(?:its|their)\b": 141, r"\bthose\b": 23}
+WORDS = {r"\bof\b": 494, r"\bthat\b": 244, r"\bones?\b": 95, r"\b(?:its|their)\b": 140, r"\bthose\b": 23}
 """By pattern the uses in 10,000 words of docstrings and comments."""
 INTERFACES = {
     "OperatorSection": "config/sections.py",

@@ -20,7 +20,7 @@ from sessionlake.jobs.publish.final import Reached, full
 from sessionlake.jobs.publish.records import to_records
 from sessionlake.jobs.rebuild import rebuild
 from sessionlake.observe.status import read_status
-from sessionlake.operators.counts.changelog import SLICES, WINDOWS
+from sessionlake.operators.counts.operator import CountedWindows
 from sessionlake.operators.views import read_live
 from sessionlake.serve.queries import find_rows, query_tables
 from sessionlake.serve.views import live_view
@@ -34,6 +34,7 @@ from sessionlake.warehouse.views import fold_point, merged_rows
 from tests.jobs.backup.copies import copy_pipeline
 from tests.operators.counts.count_support import changes, count_config, count_sections, live, run_files, tumbling
 
+SLICES, WINDOWS = (table.changelog for table in CountedWindows.TABLES)
 QUERY = "select window_key, window_start, window_end, event_count, revision from windows_live order by all"
 
 

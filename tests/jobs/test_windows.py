@@ -22,7 +22,7 @@ from sessionlake.jobs.publish.records import to_records
 from sessionlake.observe.datasets import datasets
 from sessionlake.observe.status import read_status
 from sessionlake.observe.tables import read_state, readings_of
-from sessionlake.operators.windows.changelog import WINDOWS
+from sessionlake.operators.windows.table import WINDOWS
 from sessionlake.serve.queries import find_rows, query_tables
 from sessionlake.serve.views import live_view
 from sessionlake.warehouse.batches import last_batch

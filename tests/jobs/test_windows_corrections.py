@@ -18,7 +18,7 @@ from sessionlake.jobs.expire import expire
 from sessionlake.jobs.forget import forget
 from sessionlake.jobs.rebuild import rebuild
 from sessionlake.observe.status import read_status
-from sessionlake.operators.windows.changelog import SLICES, WINDOWS
+from sessionlake.operators.windows.table import SLICES, WINDOWS
 from sessionlake.stream.run import run
 from tests.jobs.backup.copies import copy_pipeline
 from tests.jobs.window_support import (

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config, parse_config
-from sessionlake.operators.windows.changelog import SLICES, WINDOWS
+from sessionlake.operators.windows.table import SLICES, WINDOWS
 from sessionlake.stream.run import run
 from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.tables import Tables

@@ -53,7 +53,7 @@ class OperatorEntry:
     changelog: str
     """The `warehouse.changelog.Changelog` of the operator's rows; its module is light."""
     tables: str
-    """Class of its tables in memory, or a function that makes them, for runs without Spark: `local.tables.LocalTables`."""
+    """Function of a config that makes its tables in memory, for runs without Spark: `local.tables.LocalTables`."""
     kind: str
     """The driver's half, a `stream.kind.Kind`, or the `stream.described.Described` from which it derives."""
     rows: RowNames
@@ -93,10 +93,15 @@ _WINDOWS = RowNames(
 )
 
 
-def _described(folder: str, operator: str, table: str) -> dict[str, Any]:
-    """Return the parts of an operator that is data: a `stream.described.Described` over a `warehouse.row_table.RowTable`."""
-    at, of = f"{_OPERATORS}.{folder}.operator:{operator}", f"{_OPERATORS}.{folder}.table:{table}"
-    return {"operator": f"{at}.of", "changelog": f"{of}.changelog", "tables": f"{at}.in_memory", "kind": at}
+def _described(folder: str, operator: str, changelog: str, kind: str | None = None) -> dict[str, Any]:
+    """Return the parts of an operator that is data, a `stream.described.Described`; `kind` names the class of a special driver's half."""
+    at = f"{_OPERATORS}.{folder}.operator:{operator}"
+    return {
+        "operator": f"{at}.of",
+        "changelog": f"{_OPERATORS}.{folder}.table:{changelog}",
+        "tables": f"{at}.in_memory",
+        "kind": at if kind is None else f"{_OPERATORS}.{folder}.kind:{kind}",
+    }
 
 
 OPERATORS = {
@@ -126,10 +131,7 @@ OPERATORS = {
     "window": OperatorEntry(
         section="window",
         model=f"{_OPERATORS}.windows.section:Windows",
-        operator=f"{_OPERATORS}.windows.factory:operator_of",
-        changelog=f"{_OPERATORS}.windows.changelog:WINDOWS",
-        tables=f"{_OPERATORS}.windows.local_tables:WindowTables",
-        kind=f"{_OPERATORS}.windows.kind:Windows",
+        **_described("windows", "Windower", "WINDOWS", "Windows"),
         rows=_WINDOWS,
         choice=("by", "time"),
         recompute=f"{_OPERATORS}.windows.recompute:WindowRecompute",
@@ -138,10 +140,7 @@ OPERATORS = {
     "count": OperatorEntry(
         section="window",
         model=f"{_OPERATORS}.counts.section:CountedWindows",
-        operator=f"{_OPERATORS}.counts.factory:operator_of",
-        changelog=f"{_OPERATORS}.counts.changelog:WINDOWS",
-        tables=f"{_OPERATORS}.counts.local_tables:CountTables",
-        kind=f"{_OPERATORS}.counts.kind:CountedWindows",
+        **_described("counts", "CountedWindows", "WINDOWS.changelog"),
         rows=replace(_WINDOWS, computed="windows by count"),
         choice=("by", "count"),
         suites="_by_count",
@@ -183,7 +182,7 @@ OPERATORS = {
     "group": OperatorEntry(
         section="group",
         model=f"{_OPERATORS}.groups.section:GroupSection",
-        **_described("groups", "Groups", "GROUPS"),
+        **_described("groups", "Groups", "GROUPS.changelog"),
         rows=RowNames(
             command="groups",
             list="groups",
@@ -230,7 +229,7 @@ OPERATORS = {
     "table_join": OperatorEntry(
         section="table_join",
         model=f"{_OPERATORS}.table_joins.section:TableJoinSection",
-        **_described("table_joins", "TableJoins", "JOINED"),
+        **_described("table_joins", "TableJoins", "JOINED.changelog"),
         rows=RowNames(
             command="joined",
             list="joined_rows",
@@ -254,7 +253,7 @@ OPERATORS = {
     "process": OperatorEntry(
         section="process",
         model=f"{_OPERATORS}.process.section:ProcessSection",
-        **_described("process", "Processors", "OUTPUTS"),
+        **_described("process", "Processors", "OUTPUTS.changelog"),
         rows=RowNames(
             command="outputs",
             list="outputs",

@@ -146,5 +146,5 @@ def local_operator(
 
 def local_tables(config: Config) -> LocalTables:
     """Return the in-memory tables of a config's operator."""
-    tables: LocalTables = named(config.entry.tables)()
+    tables: LocalTables = named(config.entry.tables)(config)
     return tables

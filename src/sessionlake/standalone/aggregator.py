@@ -15,7 +15,7 @@ from sessionlake.errors import ConfigError, NotKeptError
 from sessionlake.local.columns import Types, aggregated
 from sessionlake.local.rows import Row, plain_rows
 from sessionlake.operators.counts.definition import CountDefinition
-from sessionlake.operators.counts.operator import Counter
+from sessionlake.operators.counts.operator import CountedWindows
 from sessionlake.operators.counts.spec import CountSpec
 from sessionlake.operators.sessions.gap_by import parsed_gap, source_columns, typed_gap
 from sessionlake.operators.sessions.operator import Sessionizer
@@ -36,7 +36,7 @@ from sessionlake.stream.positions import PARTITION
 Definition = WindowDefinition | CountDefinition | SessionWindows
 
 
-class WindowedAggregator(Standalone[Windower | Counter | Sessionizer]):
+class WindowedAggregator(Standalone[Windower | CountedWindows | Sessionizer]):
     """Windows by time or count, or sessions, over messages that are added one at a time or as tables.
 
     `aggregates` are as in the section [aggregates]: {"hottest": "max(celsius)"}. `key` names the column of the key, None for
@@ -158,7 +158,7 @@ class WindowedAggregator(Standalone[Windower | Counter | Sessionizer]):
             start, end, session_key, self._operator.expired_us(self._stream.state), self._retained_so_far
         )
 
-    def _build(self, types: Mapping[str, Types]) -> Windower | Counter | Sessionizer:
+    def _build(self, types: Mapping[str, Types]) -> Windower | CountedWindows | Sessionizer:
         given = {**types.get(EVENTS, {}), **self._declared}
         others = [name for name in given if name not in (self._key, self._time)]
         sql = parsed_gap(self._windows.gap_by) if isinstance(self._windows, SessionWindows) else None
@@ -173,11 +173,11 @@ class WindowedAggregator(Standalone[Windower | Counter | Sessionizer]):
         if isinstance(defined, SessionWindows):
             return Sessionizer(SessionizerSpec(defined, aggregates, events, typed_gap(sql, columns.types)))
         if isinstance(defined, CountDefinition):
-            return Counter(
-                CountSpec(defined.windows, defined.numbered, aggregates, events, self._policies, defined.retention_us)
+            return CountedWindows(
+                CountSpec(events, aggregates, defined.windows, defined.numbered, self._policies, defined.retention_us)
             )
         times = (defined.grace_us, defined.retention_us, defined.retention_count)
-        return Windower(WindowSpec(defined.windows, aggregates, events, self._policies, *times))
+        return Windower(WindowSpec(events, aggregates, defined.windows, self._policies, *times))
 
     def _keep(self, chunks: Sequence[Chunk], pieces: Sequence[Sequence[Piece]], before: Mapping[str, Any]) -> None:
         if self._kept is None:

@@ -13,7 +13,7 @@ from sessionlake.aggregates.partials import values_of
 from sessionlake.columnar.arrays import Ints
 from sessionlake.columnar.texts import sorted_codes
 from sessionlake.operators.counts import rules as counts
-from sessionlake.operators.counts.operator import Counter
+from sessionlake.operators.counts.operator import CountedWindows
 from sessionlake.operators.counts.series import keys_of, partitions_of
 from sessionlake.operators.counts.spec import Grid as CountGrid
 from sessionlake.operators.counts.spec import Sessions as CountSessions
@@ -48,14 +48,16 @@ class WindowQuery:
         return None if self.key is None else self.key.encode()
 
 
-def windows_in(operator: Windower | Counter | Sessionizer, store: Any, state: State, asked: WindowQuery) -> pa.Table:
+def windows_in(
+    operator: Windower | CountedWindows | Sessionizer, store: Any, state: State, asked: WindowQuery
+) -> pa.Table:
     """Return the windows of a store: window_key, window_start, window_end, event_count and aggregates, by start and key.
 
     Ends are as in outputs: of tumbling and hopping windows by time exclusive, of all others inclusive.
     """
     if isinstance(operator, Windower):
         return _by_time(operator, store, state, asked)
-    if isinstance(operator, Counter):
+    if isinstance(operator, CountedWindows):
         return _by_count(operator, store, state, asked)
     return _sessions(operator, store, state, asked)
 
@@ -70,7 +72,7 @@ def _by_time(operator: Windower, store: SliceStore, state: State, asked: WindowQ
     return _table(spec.aggregates, keys, slices, there, there.start, shown)
 
 
-def _by_count(operator: Counter, store: SeriesStore, state: State, asked: WindowQuery) -> pa.Table:
+def _by_count(operator: CountedWindows, store: SeriesStore, state: State, asked: WindowQuery) -> pa.Table:
     spec, windows = operator.spec, operator.spec.windows
     names, found = store.scan(asked.key_bytes)
     series, slices = _ordered(
@@ -106,7 +108,7 @@ def _sessions(operator: Sessionizer, store: SegmentedSessionStore, state: State,
     return _rows(spec.aggregates, keys, found.start, found.end, found.count, values)
 
 
-def _numbers(operator: Counter, series: pa.Array, slices: Slices, state: State) -> counts.Numbers:
+def _numbers(operator: CountedWindows, series: pa.Array, slices: Slices, state: State) -> counts.Numbers:
     """Return the starts of windows of series, and how far they have come."""
     since = np.ones(len(series), np.int64)
     since[slices.codes] = slices["first"]

@@ -4,7 +4,7 @@
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
@@ -18,12 +18,25 @@ from sessionlake.stream.control import CorrectionKind, Limits, latest_advance_us
 from sessionlake.stream.event_operator import EventOperator
 from sessionlake.stream.ingest import EVENTS, EventSpec
 from sessionlake.stream.watermark import NO_WATERMARK, advanced, watermark_of
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.latest_rows import LatestRows, Row, plain_rows
 from sessionlake.warehouse.row_table import RowTable
 
 if TYPE_CHECKING:  # workers do without the config
     from sessionlake.config.load import Config
     from sessionlake.stream.pinned import Pinned
+
+
+SENT_SCHEMA = pa.schema(
+    [
+        ("key", pa.string()),
+        ("start_us", pa.int64()),
+        ("end_us", pa.int64()),
+        ("revision", pa.int64()),
+        ("trigger", pa.string()),
+    ]
+)
+"""Rows as they were sent last, of operators whose shards ask for them. Start and end are as the table has them, times as microseconds."""
 
 
 class DescribedSpec(Protocol):
@@ -79,6 +92,26 @@ class OneInputSpec:
 
 
 @dataclass(frozen=True)
+class AggregatedSpec(OneInputSpec):
+    """The part of a `DescribedSpec` with one event input whose tables have aggregates at VALUES."""
+
+    aggregates: tuple[Aggregate, ...]
+
+    def fields(self, table: RowTable, texts: Mapping[str, str]) -> list[pa.Field]:
+        """Return the aggregates' columns; `texts` maps a name to the aggregate's text."""
+        del table
+        return [schemas.commented(a.name, a.value_type, texts.get(a.name, a.name)) for a in self.aggregates]
+
+    def output_schema(self, table: RowTable) -> pa.Schema:
+        """Return the schema of a table's changes among the outputs of a shard."""
+        return table.changes_schema(self.fields(table, {}), marks=False)
+
+    def named(self, values: Iterable[pa.Array]) -> dict[str, pa.Array]:
+        """Return the aggregates' values by name."""
+        return {aggregate.name: column for aggregate, column in zip(self.aggregates, values, strict=True)}
+
+
+@dataclass(frozen=True)
 class Described(EventOperator):
     """Base of operators declared by class variables; `engine.operator.Operator` documents the other methods."""
 
@@ -89,6 +122,8 @@ class Described(EventOperator):
     """The known corrections, by kind."""
     LAYOUT: ClassVar[str] = "1"
     """Version of the records in stores; if it changes, stores are restored."""
+    ASKS: ClassVar[bool] = False
+    """Whether shards ask for rows as they were sent last, by key and start."""
     NUMBERED: ClassVar[bool] = False
     """Whether accepted rows are numbered in the order of their source (`stream/positions.py`)."""
     UNNEEDED: ClassVar[Mapping[str, str]] = {}
@@ -110,9 +145,25 @@ class Described(EventOperator):
         """Make it of a config and its sources; `pinned` is what its batches have fixed, None before the first one."""
 
     @classmethod
-    def in_memory(cls) -> "LatestTables":
+    def tables_in(cls, config: "Config") -> tuple[RowTable, ...]:
+        """Return the tables of a pipeline known by its config alone."""
+        del config
+        return cls.TABLES
+
+    @property
+    def tables(self) -> tuple[RowTable, ...]:
+        """The tables under this spec; TABLES unless they depend on it."""
+        return self.TABLES
+
+    @property
+    def corrections(self) -> Mapping[str, CorrectionKind]:
+        """The known corrections under this spec; CORRECTIONS unless they depend on it."""
+        return self.CORRECTIONS
+
+    @classmethod
+    def in_memory(cls, config: "Config") -> "LatestTables":
         """Return the tables in memory, for runs without Spark."""
-        return LatestTables(cls.TABLES)
+        return LatestTables(cls.tables_in(config), shown=cls.ASKS)
 
     def events(self, name: str) -> EventSpec:
         """Return the settings of an event input."""
@@ -121,7 +172,7 @@ class Described(EventOperator):
 
     def split_corrections(self, context: BatchContext, table: pa.Table) -> Split:
         """Split corrections."""
-        return split_corrections(self.CORRECTIONS, self.limits(context), table)
+        return split_corrections(self.corrections, self.limits(context), table)
 
     def limits(self, context: BatchContext) -> Limits:
         """Return the limits for corrections in a batch: rows have any age."""
@@ -134,9 +185,13 @@ class Described(EventOperator):
         """Return LAYOUT, and the settings that stored records depend on."""
         return self.LAYOUT
 
-    @classmethod
-    def due_us(cls, state: Mapping[str, Any]) -> int | None:
+    def due_us(self, state: Mapping[str, Any]) -> int | None:
         """Return the clock time at which a batch must run even without input; None if there is none."""
+        del state
+        return None
+
+    def restored_from_us(self, state: Mapping[str, Any]) -> int | None:
+        """Return the time before which rows of the first table begin that restore no store; None if all rows do."""
         del state
         return None
 
@@ -164,27 +219,44 @@ class Described(EventOperator):
 class LatestTables:
     """The rows in memory from which stores are restored; see `local.tables.LocalTables` for the methods."""
 
-    def __init__(self, tables: Sequence[RowTable]) -> None:
-        self._table, self._in_side_output = tables[0], len(tables) > 1
-        self.rows = LatestRows(*self._table.changelog.identity)
-        """The latest row by identity."""
+    def __init__(self, tables: Sequence[RowTable], *, shown: bool = False) -> None:
+        self._first, self._last, self._shown = tables[0], tables[-1], shown
+        self.rows = LatestRows(*self._first.changelog.identity)
+        """The latest rows of the first table by identity."""
+        self.sent = LatestRows(*self._last.changelog.identity)
+        """If they are `shown`, the latest results by identity, without states."""
 
     def add(self, results: Sequence[ShardResult]) -> list[Row]:
-        """Take a batch's changes; return the changes of the results."""
-        if not self._in_side_output:
-            return [row for result in results for row in self.rows.add(result.changes)]
+        """Take a batch's changes; return the changes of the results, without states."""
+        shown = list[Row]()
         for result in results:
-            if self._table.output in result.side:
-                self.rows.add(result.side[self._table.output])
-        return [row for result in results for row in plain_rows(result.changes)]
+            changes, state = result.changes, result.side.get(self._first.output)
+            if self._first is self._last:
+                state = changes
+            if state is not None:
+                self.rows.add(state)
+            changes = changes.select(self._last.changelog.without_states(changes.column_names))
+            shown += self.sent.add(changes) if self._shown else plain_rows(changes)
+        return shown
 
-    def stored(self, operator: object, state: Mapping[str, Any]) -> pa.Table:
+    def state(self) -> dict[tuple[Any, ...], Row]:
+        """Return the rows that restore stores by identity, with a restore's names."""
+        names = {str(column.restored_as): column.name for column in self._first.restored}
+        return {place: {name: row[column] for name, column in names.items()} for place, row in self.rows.items()}
+
+    def stored(self, operator: Described, state: Mapping[str, Any]) -> pa.Table:
         """Return the rows from which stores are restored."""
-        del operator, state
-        restored = self._table.restored
-        found = [{column.restored_as: row[column.name] for column in restored} for row in self.rows.values()]
-        return pa.Table.from_pylist(found, schema=self._table.restored_schema())
+        from_us, start = operator.restored_from_us(state), self._first.changelog.start
+        rows = [row for at, row in self.state().items() if from_us is None or self.rows[at][start] >= from_us]
+        return pa.Table.from_pylist(rows, schema=self._first.restored_schema())
 
-    def lookups(self, operator: object, state: Mapping[str, Any], asked: pa.Table) -> pa.Table:
-        """Raise NotImplementedError: shards ask for nothing."""
-        raise NotImplementedError
+    def lookups(self, operator: Described, state: Mapping[str, Any], asked: pa.Table) -> pa.Table:
+        """Return the results that shards ask for, as they were sent last (SENT_SCHEMA)."""
+        del operator, state
+        of = self._last.changelog
+        names = (of.key, of.start, of.end, "revision", "trigger")
+        named = (self.sent.get((row["key"], row["start_us"])) for row in asked.to_pylist())
+        sent = [[row[name] for name in names] for row in named if row is not None]
+        return pa.Table.from_pylist(
+            [dict(zip(SENT_SCHEMA.names, row, strict=True)) for row in sent], schema=SENT_SCHEMA
+        )

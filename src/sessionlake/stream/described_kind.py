@@ -13,7 +13,7 @@ from sessionlake.engine.outputs import Output
 from sessionlake.sources.base import Source
 from sessionlake.stream.described import Described, DescribedSpec
 from sessionlake.stream.ingest import EventSpec
-from sessionlake.stream.kind import State, TableSpec, changelog_output, changelog_table
+from sessionlake.stream.kind import Kind, Lookups, State, TableSpec, changelog_output, changelog_table
 from sessionlake.stream.pinned import Pinned
 from sessionlake.warehouse import row_table
 from sessionlake.warehouse import spark_functions as F
@@ -22,6 +22,7 @@ from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.row_table import RowTable
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.versions import all_versions
+from sessionlake.warehouse.views import merged_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -32,27 +33,32 @@ class DescribedKind:
 
     described: ClassVar[type[Described]]
     changelog: ClassVar[Changelog]
-    changelogs: ClassVar[tuple[Changelog, ...]]
     late_columns: ClassVar[tuple[pa.Field, ...]]
     numbers_messages: ClassVar[bool]
-    restating: ClassVar[None] = None
-    redeeming: ClassVar[None] = None
-    closing_watermark: ClassVar[None] = None
-    lookups: ClassVar[None] = None
+    spec: Any
+
+    def __init_subclass__(cls, of: type[Described]) -> None:
+        cls.described, cls.changelog = of, of.TABLES[-1].changelog
+        cls.late_columns, cls.numbers_messages = of.LATE_COLUMNS, of.NUMBERED
 
     def __init__(self, config: Config, spec: DescribedSpec) -> None:
         self._config, self.spec = config, spec
+        self.described_tables = self.described(spec).tables
 
     @classmethod
     def make(cls, config: Config, sources: Mapping[str, Source], pinned: Pinned | None) -> Self:
         """Make it of a config."""
         return cls(config, cls.described.of(config, sources, pinned).spec)
 
+    @property
+    def changelogs(self) -> tuple[Changelog, ...]:
+        """Return those of the tables."""
+        return tuple(table.changelog for table in self.described_tables)
+
     @classmethod
     def changelogs_in(cls, config: Config) -> tuple[Changelog, ...]:
-        """Return those of all configs."""
-        del config
-        return cls.changelogs
+        """Return those of the tables."""
+        return tuple(table.changelog for table in cls.described.tables_in(config))
 
     @classmethod
     def bound_settings(cls) -> dict[str, Any]:
@@ -81,7 +87,7 @@ class DescribedKind:
 
     def tables(self) -> tuple[TableSpec, ...]:
         """Return the snapshot and the changelog of each table."""
-        return tuple(spec for table in self.described.TABLES for spec in self._tables_of(table))
+        return tuple(spec for table in self.described_tables for spec in self._tables_of(table))
 
     def _tables_of(self, table: RowTable) -> Iterator[TableSpec]:
         schema = table.snapshot_schema(self._fields(table))
@@ -98,15 +104,39 @@ class DescribedKind:
                 table.output,
                 table.conversion,
             )
-            for table in self.described.TABLES
+            for table in self.described_tables
         )
 
     def stored(self, tables: Tables, operator: Operator[Any], state: State) -> "DataFrame":
         """Return the rows as of the last batch, which may have committed to the first table alone."""
-        del operator, state
-        first, *others = self.described.TABLES
+        first, *others = self.described_tables
+        of, from_us = first.changelog, cast(Described, operator).restored_from_us(state)
         until = last_batch_id(tables, self.changelog) if others else None
-        return all_versions(tables, [_restored(column) for column in first.restored], of=first.changelog, until=until)
+
+        def narrowed(rows: "DataFrame") -> "DataFrame":
+            return rows if from_us is None else rows.where(_micros(of, of.start) >= from_us)
+
+        return all_versions(tables, [_restored(c) for c in first.restored], of=of, until=until, narrowed=narrowed)
+
+    @property
+    def lookups(self) -> Lookups | None:
+        """Return the reading of results as they were sent last, if shards ask for these."""
+        return self._sent_rows if self.described.ASKS else None
+
+    def _sent_rows(self, tables: Tables, operator: Operator[Any], state: State, asked: "DataFrame") -> "DataFrame":
+        """Return the results that shards ask for by key and start, as they were sent last (SENT_SCHEMA)."""
+        del operator, state
+        of = self.changelog
+        keys = F.broadcast(asked.select(F.col("key").alias(of.key)).distinct())
+        live = merged_rows(tables, narrowed=lambda rows: rows.join(keys, of.key, "left_semi"))
+        rows = live.select(
+            F.col(of.key).alias("key"),
+            _micros(of, of.start).alias("start_us"),
+            _micros(of, of.end).alias("end_us"),
+            "revision",
+            "trigger",
+        )
+        return rows.join(asked, ["key", "start_us"], "left_semi")
 
     def checked(self, operator: Operator[Any], state: State, stats: Mapping[str, int]) -> Sequence[str]:
         """Return nothing: no batch is refused."""
@@ -134,10 +164,15 @@ class DescribedKind:
 
     def due_us(self, state: State) -> int | None:
         """Return that of the operator."""
-        return self.described.due_us(state)
+        return self.described(self.spec).due_us(state)
 
     def _fields(self, table: RowTable) -> list[pa.Field]:
         return self.spec.fields(table, self._config.aggregates)
+
+
+def _micros(of: Changelog, name: str) -> "Column":
+    """Return a row's start or end as a whole number."""
+    return F.unix_micros(name) if of.has_times else F.col(name)
 
 
 def _restored(column: row_table.Column) -> "Column":
@@ -156,14 +191,12 @@ def _in_micros(value: "Column", type_: pa.DataType) -> "Column":
 
 
 @cache
-def described_kind(described: type[Described]) -> type[DescribedKind]:
-    """Return the kind of an operator."""
-    changelogs = tuple(table.changelog for table in described.TABLES)
-    known = {
-        "described": described,
-        "changelog": changelogs[-1],
-        "changelogs": changelogs,
-        "late_columns": described.LATE_COLUMNS,
-        "numbers_messages": described.NUMBERED,
-    }
-    return type(described.__name__, (DescribedKind,), known)
+def described_kind(described: type[Described]) -> type[Kind]:
+    """Return the kind of an operator without jobs on late or refused events."""
+
+    class Plain(DescribedKind, of=described):
+        """See `DescribedKind`."""
+
+        restating = redeeming = closing_watermark = None
+
+    return Plain

@@ -11,16 +11,15 @@ from sessionlake.errors import ConfigError
 from sessionlake.local.rows import Row, event_rows
 from sessionlake.local.stream import LocalBatch
 from sessionlake.operators.counts.definition import CountDefinition
-from sessionlake.operators.counts.local_tables import CountTables
-from sessionlake.operators.counts.operator import Counter
+from sessionlake.operators.counts.operator import CountedWindows
 from sessionlake.operators.counts.spec import CountSpec, policies
 from sessionlake.operators.shared.windowing.emit_section import EmitSection
 from sessionlake.operators.windows.definition import WindowDefinition
-from sessionlake.operators.windows.local_tables import WindowTables
 from sessionlake.operators.windows.operator import Windower
 from sessionlake.operators.windows.restate import merged_late
-from sessionlake.operators.windows.spec import WindowSpec
+from sessionlake.operators.windows.spec import WindowSpec, tables_in
 from sessionlake.sources.decoding.rows import Origin
+from sessionlake.stream.described import LatestTables
 from sessionlake.stream.ingest import DEAD, DEAD_LETTER, EVENTS, event_table, judge
 from sessionlake.stream.outputs import LATE
 from sessionlake.stream.watermark import NO_WATERMARK
@@ -43,7 +42,7 @@ class WindowOutput:
     counts: dict[str, int]
 
 
-class WindowHarness(OperatorHarness[Windower | Counter, WindowTables | CountTables]):
+class WindowHarness(OperatorHarness[Windower | CountedWindows, LatestTables]):
     """Run micro-batches of plain rows, dicts of `key`, `time_us` and the columns that aggregates read, through windows.
 
     Rows of windows by count may have a `partition`, 0 by default. `emit` has the keys of the section [emit]; by count, only `early`
@@ -71,8 +70,11 @@ class WindowHarness(OperatorHarness[Windower | Counter, WindowTables | CountTabl
     ) -> None:
         self._windows, self._specs, self._keyed = windows, dict(aggregates), keyed
         self._emit = (emit or EmitSection()).policies
+        tables = (
+            CountedWindows.TABLES if isinstance(windows, CountDefinition) else tables_in(windows.windows, self._emit)
+        )
         super().__init__(
-            CountTables() if isinstance(windows, CountDefinition) else WindowTables(),
+            LatestTables(tables, shown=True),
             shards,
             beyond_retention=beyond_retention,
             max_future_skew=max_future_skew,
@@ -136,7 +138,7 @@ class WindowHarness(OperatorHarness[Windower | Counter, WindowTables | CountTabl
 
     def slices(self) -> dict[tuple[str, int], dict[str, Any]]:
         """Return the state by key and start: count, revision, packed aggregate states, and the numbers that decide when windows are sent."""
-        return {at: {n: v for n, v in row.items() if n != "op"} for at, row in self._tables.slices.items()}
+        return self._tables.state()
 
     def tick(self, clock_us: int, *, flush: bool = False) -> WindowOutput:
         """Run a micro-batch without rows; `flush` sends all that waits for a period, as the end of a finite run does."""
@@ -160,24 +162,18 @@ class WindowHarness(OperatorHarness[Windower | Counter, WindowTables | CountTabl
         """Return the last row sent of each window, ordered by key and start."""
         return self._tables.sent.sorted_rows()
 
-    def _make_operator(self, rows: Sequence[Row]) -> Windower | Counter:
+    def _make_operator(self, rows: Sequence[Row]) -> Windower | CountedWindows:
         aggregates, columns, shape = aggregated_columns(self._specs, self._declared, rows, keyed=self._keyed)
         defined = self._windows
         if isinstance(defined, CountDefinition):
             events = self._events(replace(columns, ordered=True), shape)
             emit = policies(self._emit.early, self._emit.tick_offset)
-            return Counter(CountSpec(defined.windows, defined.numbered, aggregates, events, emit, defined.retention_us))
-        return Windower(
-            WindowSpec(
-                defined.windows,
-                aggregates,
-                self._events(columns, shape),
-                self._emit,
-                defined.grace_us,
-                defined.retention_us,
-                defined.retention_count,
+            return CountedWindows(
+                CountSpec(events, aggregates, defined.windows, defined.numbered, emit, defined.retention_us)
             )
-        )
+        times = (defined.grace_us, defined.retention_us, defined.retention_count)
+        events = self._events(columns, shape)
+        return Windower(WindowSpec(events, aggregates, defined.windows, self._emit, *times))
 
 
 def _output(batch: LocalBatch, rows: Sequence[Row] = ()) -> WindowOutput:

@@ -20,7 +20,7 @@ from sessionlake.jobs.forget import forget
 from sessionlake.jobs.late.reprocess import reprocess_late
 from sessionlake.jobs.run import JobReport
 from sessionlake.observe.status import read_status
-from sessionlake.operators.windows.changelog import SLICES, WINDOWS
+from sessionlake.operators.windows.table import SLICES, WINDOWS
 from sessionlake.stream.run import run
 from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.history import stamp, user_metadata

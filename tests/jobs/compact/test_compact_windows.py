@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from sessionlake.config.load import Config
 from sessionlake.jobs.compact import compact
-from sessionlake.operators.windows.changelog import SLICES, WINDOWS
+from sessionlake.operators.windows.table import SLICES, WINDOWS
 from sessionlake.stream.run import run
 from sessionlake.warehouse.views import fold_point
 from tests.jobs.backup.copies import copy_pipeline

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from sessionlake.config.load import Config, parse_config
 from sessionlake.errors import ConfigError
-from sessionlake.operators.counts.changelog import SLICES
+from sessionlake.operators.counts.operator import CountedWindows
 from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
@@ -49,7 +49,7 @@ def test_windows_by_key_equal_sql_also_after_lost_stores_and_other_shards(spark:
 
 
 def _slices(spark: SparkSession, config: Config) -> list[Any]:
-    return merged_rows(Tables.of(spark, config), of=SLICES).collect()
+    return merged_rows(Tables.of(spark, config), of=CountedWindows.TABLES[0].changelog).collect()
 
 
 @pytest.mark.slow

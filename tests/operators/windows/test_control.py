@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from sessionlake.engine.operator import LOOKUP
 from sessionlake.operators.shared.windowing.tombstones import REMOVE, REMOVE_SCHEMA, removed_by
+from sessionlake.stream.described import SENT_SCHEMA
 from sessionlake.warehouse.schemas import TIME
 
 SIZE, CLOSE = 10, 30
 KEYS, STARTS, REVISIONS = st.sampled_from("ab"), st.sampled_from([0, 10, 20, 30]), st.integers(0, 1)
 Tombstone = tuple[str, int, int, bool]
-ROWS = pa.schema([("key", pa.string()), ("start_us", pa.int64()), ("end_us", pa.int64()), ("revision", pa.int64())])
 CHANGES = pa.schema([("window_key", pa.string()), ("window_start", TIME)])
 
 
@@ -50,10 +50,12 @@ def test_a_tombstone_deletes_the_row_of_a_closed_window_at_its_revision(
     named = {f"t{number}": tombstone for number, tombstone in enumerate(tombstones)}
     rows = [(name, *tombstone) for name, tombstone in named.items()]
     rng.shuffle(rows)
-    there = table(ROWS, [(key, start, start + SIZE, revision) for (key, start), revision in stored.items()])
+    there = table(
+        SENT_SCHEMA, [(key, start, start + SIZE, revision, "full") for (key, start), revision in stored.items()]
+    )
     changes = table(CHANGES, list(changing))
     inputs = {REMOVE: table(REMOVE_SCHEMA, rows)} | ({LOOKUP: there} if stored else {})
-    removed = removed_by(inputs, changes, CLOSE)
+    removed = removed_by(inputs, changes, lambda rows: rows["end_us"].to_numpy() <= CLOSE)
     deleted = removed.rows
     gone, refused = by_hand(named, stored, changing)
     assert {(row["key"], row["start_us"]) for row in deleted.to_pylist()} == gone

@@ -13,7 +13,8 @@ from sessionlake.engine.operator import TICK, BatchContext, Inputs, ShardResult
 from sessionlake.operators.counts.batch import Batch, messages_of, numbers_by_key, numbers_by_partition
 from sessionlake.operators.counts.rules import Merged, Messages, is_kept, merge, sent_windows
 from sessionlake.operators.counts.series import partitions_of, series_of
-from sessionlake.operators.counts.spec import CountSpec, slice_schema, window_schema
+from sessionlake.operators.counts.spec import CountSpec
+from sessionlake.operators.counts.table import SLICES, WINDOWS
 from sessionlake.operators.counts.unsent_lists import UnsentLists
 from sessionlake.operators.shared.windowing.emission import MAX_BATCH, MAX_CLOCK, Progress, ticks_of
 from sessionlake.operators.shared.windowing.slices import Windows, states_of
@@ -22,10 +23,6 @@ from sessionlake.store.slices import Slices
 from sessionlake.stream.control import MAX_FLUSH
 from sessionlake.stream.ingest import EVENTS
 from sessionlake.stream.positions import PARTITION, Numbering
-from sessionlake.warehouse.schemas import TIME
-
-STATE = "slices"
-"""Kind of the rows of slice_changelog."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +64,7 @@ class CountShard:
         writes = pa.concat_tables([store.writes(batch.series, touched, left, batch.place), *lists])
         stats = {"upserts": len(sent), MAX_CLOCK: batch.clock_us, MAX_BATCH: batch.batch_id, **unsent}
         rows = self._slice_rows(batch, merged, kept)
-        side = {STATE: rows} if rows.num_rows else {}
+        side = {SLICES.output: rows} if rows.num_rows else {}
         return ShardResult(self._window_rows(batch, merged.slices, sent), writes if len(writes) else None, side, stats)
 
     def restored(self, rows: pa.Table, store: SeriesStore, part: int) -> pa.Table:
@@ -143,9 +140,7 @@ class CountShard:
         rows = np.flatnonzero((merged.changed & kept) | (was_stored & ~kept))
         some, stays = slices.take(rows), kept[rows]
         base = self._base(batch.series)[some.codes]
-        columns = {
-            "op": pa.array(np.where(stays, "upsert", "delete"), pa.string()),
-            "slice_key": batch.keys.take(pa.array(some.codes)),
+        known = {
             "slice_start": pa.array(some["start"] + base),
             "slice_end": pa.array(some["last"] + base),
             "event_count": pa.array(some["count"]),
@@ -154,27 +149,22 @@ class CountShard:
             "newest": pa.array(some["newest"]),
             "state": pc.if_else(pa.array(stays), some.state, pa.scalar(None, pa.binary())),
         }
-        schema = slice_schema(marks=False)
-        return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
+        ops = pa.array(np.where(stays, "upsert", "delete"), pa.string())
+        keys = batch.keys.take(pa.array(some.codes))
+        return SLICES.changes(self.spec.output_schema(SLICES), ops, keys, known, batch)
 
     def _window_rows(self, batch: Batch, slices: Slices, windows: Windows) -> pa.Table:
-        n, keys = len(windows), batch.keys
-        count, states = states_of(self.spec.aggregates, slices, windows, keys)
+        count, states = states_of(self.spec.aggregates, slices, windows, batch.keys)
         base = self._base(batch.series)[windows.codes]
-        columns: dict[str, pa.Array] = {
-            "op": pa.repeat("upsert", n),
-            "window_key": keys.take(pa.array(windows.codes)),
+        known = {
             "window_start": pa.array(windows.start + base),
             "window_end": pa.array(windows.end + base),
             "event_count": pa.array(count),
-            "revision": pa.array(np.full(n, batch.batch_id)),
             "trigger": windows.trigger,
-            "emitted_at": pa.array(np.full(n, batch.clock_us)).cast(TIME),
+            **self.spec.named(written_values(self.spec.aggregates, states)),
         }
-        values = written_values(self.spec.aggregates, states)
-        columns |= {a.name: v for a, v in zip(self.spec.aggregates, values, strict=True)}
-        schema = window_schema(self.spec, {}, marks=False)
-        return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
+        keys = batch.keys.take(pa.array(windows.codes))
+        return WINDOWS.changes(self.spec.output_schema(WINDOWS), "upsert", keys, known, batch)
 
     def _base(self, series: pa.Array) -> Ints:
         """Return the offsets that turn numbers of series into positions: 0 if a key's messages are numbered."""

@@ -10,15 +10,10 @@ from dataclasses import dataclass, replace
 from math import gcd
 from typing import Any
 
-import pyarrow as pa
-
-from sessionlake.aggregates import Aggregate
 from sessionlake.operators.shared.windowing.policies import CLOSE, Policies
 from sessionlake.stream import ingest
-from sessionlake.stream.ingest import EventSpec
+from sessionlake.stream.described import AggregatedSpec
 from sessionlake.stream.positions import PARTITION
-from sessionlake.warehouse import schemas
-from sessionlake.warehouse.schemas import TIME
 
 PER_KEY, PER_PARTITION = "key", "partition"
 PARTITION_SIZE = PARTITION
@@ -88,14 +83,12 @@ Counts = Grid | Sliding | Sessions
 
 
 @dataclass(frozen=True)
-class CountSpec:
+class CountSpec(AggregatedSpec):
     """A pipeline's windows by count, aggregates and events, and when which windows are sent."""
 
     windows: Counts
     per: str
     """The messages that are numbered: PER_KEY or PER_PARTITION; sessions are always of a partition."""
-    aggregates: tuple[Aggregate, ...]
-    events: EventSpec
     emit: Policies
     retention_us: int
 
@@ -103,6 +96,19 @@ class CountSpec:
     def per_key(self) -> bool:
         """Whether a key's messages are numbered apart from others'."""
         return self.per == PER_KEY
+
+    @property
+    def suite_values(self) -> dict[str, int | bool]:
+        """The arrangement of windows."""
+        windows = self.windows
+        grid = (windows.advance, windows.offset) if isinstance(windows, Grid) else (1, 0)
+        return {
+            "size": 0 if isinstance(windows, Sessions) else windows.size,
+            "advance": grid[0],
+            "offset": grid[1],
+            "per_partition": not self.per_key,
+            "whole": self.per_key and isinstance(windows, Grid),
+        }
 
     def under(self, live: Mapping[str, Any]) -> "CountSpec":
         """Return the spec under other settings of classification (`Config.live_settings`)."""
@@ -117,42 +123,3 @@ class CountSpec:
 def policies(early: str | int, tick_offset: int) -> Policies:
     """Return when windows are sent: full ones at once, and nothing is ever late."""
     return Policies(early=early, late=CLOSE, tick_offset=tick_offset)
-
-
-def window_schema(spec: CountSpec, texts: Mapping[str, str], *, marks: bool) -> pa.Schema:
-    """Return the schema of window_changelog, with or without the marks of batch and attempt; `texts` describe the aggregates."""
-    numbers = "a key's number" if spec.per_key else "a position (docs/windows.md)"
-    return pa.schema(
-        [
-            schemas.commented("op", pa.string(), "upsert, delete"),
-            schemas.commented("window_key", pa.string(), "The key whose messages the window holds"),
-            schemas.commented("window_start", pa.int64(), f"First message of the window, inclusive: {numbers}"),
-            schemas.commented("window_end", pa.int64(), "Last message of the window, inclusive"),
-            schemas.commented("event_count", pa.int64(), "Messages in the window, so far"),
-            schemas.commented("revision", pa.int64(), "batch_id of the window's last change"),
-            schemas.commented("trigger", pa.string(), "Why it was sent: early, full (docs/windows.md)"),
-            schemas.commented("emitted_at", TIME, "The clock of the batch that sent the row"),
-            *(schemas.commented(a.name, a.value_type, texts.get(a.name, a.name)) for a in spec.aggregates),
-            *([schemas.commented("window_id", pa.int64(), "xxhash64(window_key, window_start)")] if marks else []),
-            *(schemas.BATCH_MARKS if marks else []),
-        ]
-    )
-
-
-def slice_schema(*, marks: bool) -> pa.Schema:
-    """Return the schema of slice_changelog, the state's, or without the marks of batch and attempt."""
-    return pa.schema(
-        [
-            schemas.commented("op", pa.string(), "upsert, delete"),
-            schemas.commented("slice_key", pa.string(), "The key whose messages the slice holds"),
-            schemas.commented("slice_start", pa.int64(), "First message that the slice can have, inclusive"),
-            schemas.commented("slice_end", pa.int64(), "Last message that it has, inclusive"),
-            schemas.commented("event_count", pa.int64(), "Messages in the slice"),
-            schemas.commented("revision", pa.int64(), "batch_id of the slice's last change"),
-            schemas.commented("first", pa.int64(), "The number of the key's first message, since it is known"),
-            schemas.commented("newest", pa.int64(), "The newest event time of the key, microseconds"),
-            schemas.commented("state", pa.binary(), "Packed aggregate states; what a restore needs"),
-            *([schemas.commented("slice_id", pa.int64(), "xxhash64(slice_key, slice_start)")] if marks else []),
-            *(schemas.BATCH_MARKS if marks else []),
-        ]
-    )

@@ -1,7 +1,6 @@
 """Before the shuffle: the events of a key in a task become one part. A row that is taken back counts -1, and its states are inverted."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -15,36 +14,21 @@ from sessionlake.engine.operator import BatchContext, Counted, Keyed, Split
 from sessionlake.errors import ConfigError
 from sessionlake.operators.groups.table import COUNT
 from sessionlake.sources.decoding.rows import Rows
-from sessionlake.stream.described import OneInputSpec
+from sessionlake.stream.described import AggregatedSpec
 from sessionlake.stream.ingest import judge
 from sessionlake.stream.watermark import MAX_TIME, NO_WATERMARK
-from sessionlake.warehouse import schemas
-from sessionlake.warehouse.row_table import RowTable
-
-
-@dataclass(frozen=True)
-class GroupSpec(OneInputSpec):
-    """A pipeline's events and aggregates."""
-
-    aggregates: tuple[Aggregate, ...]
-
-    def fields(self, table: RowTable, texts: Mapping[str, str]) -> list[pa.Field]:
-        """Return the aggregates' columns."""
-        del table
-        return [schemas.commented(a.name, a.value_type, texts.get(a.name, a.name)) for a in self.aggregates]
-
 
 PARTS = "parts"
 """Kind of the rows that go to shards: one for each key of a task."""
 
 
-def parts_schema(spec: GroupSpec) -> pa.Schema:
+def parts_schema(spec: AggregatedSpec) -> pa.Schema:
     """Return the schema of parts: states as s0, s1, ... ."""
     types = [type_ for aggregate in spec.aggregates for type_ in aggregate.state]
     return pa.schema([("key", pa.string()), (COUNT, pa.int64()), *((f"s{i}", type_) for i, type_ in enumerate(types))])
 
 
-def split_events(spec: GroupSpec, context: BatchContext, rows: Rows) -> Split:
+def split_events(spec: AggregatedSpec, context: BatchContext, rows: Rows) -> Split:
     """Yield the parts of groups, and the tables of `Judged.asides`. No event is late or beyond retention."""
     judged = judge(spec.events, rows, context.clock_us, NO_WATERMARK)
     parts, accepted = judged.computed(lambda some: parts_of(spec, judged.events(some), judged.signs(some)), judged.good)
@@ -56,7 +40,7 @@ def split_events(spec: GroupSpec, context: BatchContext, rows: Rows) -> Split:
     yield Keyed(PARTS, parts["key"].combine_chunks(), parts)
 
 
-def parts_of(spec: GroupSpec, events: Events, signs: Ints) -> pa.Table:
+def parts_of(spec: AggregatedSpec, events: Events, signs: Ints) -> pa.Table:
     """Merge the events of each key (`parts_schema`); `signs` are 1 of events that are added, -1 of those that are taken back."""
     codes, keys = sorted_codes(events.keys)
     order = argsort(codes, len(keys))

@@ -14,7 +14,7 @@ from sessionlake.columnar.arrays import Ints, combined, is_among
 from sessionlake.columnar.records import Records
 from sessionlake.columnar.texts import sorted_codes
 from sessionlake.engine.operator import BatchContext, Inputs, ShardResult, Split
-from sessionlake.operators.groups.mapper import PARTS, GroupSpec, parts_schema, split_events
+from sessionlake.operators.groups.mapper import PARTS, parts_schema, split_events
 from sessionlake.operators.groups.rules import merge
 from sessionlake.operators.groups.table import CHANGED, COUNT, GROUPS, REVISION
 from sessionlake.operators.shared.corrections import at_revision
@@ -23,7 +23,7 @@ from sessionlake.sources.decoding.rows import Rows, TypedSource
 from sessionlake.store.api import OpenSegments
 from sessionlake.store.files import FileSegments
 from sessionlake.store.segmented import SegmentedSessionStore
-from sessionlake.stream.described import Described
+from sessionlake.stream.described import AggregatedSpec, Described
 from sessionlake.stream.ingest import EVENTS
 from sessionlake.warehouse.changelog import STATE
 from sessionlake.warehouse.schemas import TIME
@@ -45,7 +45,7 @@ class Groups(Described):
     TABLES: ClassVar = (GROUPS,)
     BOUND: ClassVar = {"state layout": STATE_LAYOUT}
     CORRECTIONS: ClassVar = at_revision.KINDS
-    spec: GroupSpec
+    spec: AggregatedSpec
 
     @classmethod
     def of(cls, config: "Config", sources: Mapping[str, TypedSource], pinned: "Pinned | None") -> Self:
@@ -53,7 +53,7 @@ class Groups(Described):
         from sessionlake.stream.events import aggregated_events  # noqa: PLC0415 (workers do without the config)
 
         aggregates, events = aggregated_events(config, sources[EVENTS], pinned)
-        return cls(GroupSpec(events, aggregates))
+        return cls(AggregatedSpec(events, aggregates))
 
     def split_rows(self, context: BatchContext, name: str, number: int, rows: Rows) -> Split:
         """Yield the pieces for a map task's rows: a part for each key."""
@@ -90,11 +90,11 @@ class Groups(Described):
             merged.codes, np.full(rows, context.clock_us), merged.count, np.full(rows, context.batch_id), merged.packed
         )
         writes = _writes(store, keys, put, deleted)
-        new = self._values(written_values(aggregates, merged.states)) | {
+        new = self.spec.named(written_values(aggregates, merged.states)) | {
             COUNT: pa.array(merged.count),
             STATE: merged.packed,
         }
-        schema = GROUPS.changes_schema(self.spec.fields(GROUPS, {}), marks=False)
+        schema = self.spec.output_schema(GROUPS)
         upserts = GROUPS.changes(schema, "upsert", keys.take(pa.array(merged.codes)), new, context)
         deletes = GROUPS.changes(schema, "delete", keys.take(pa.array(deleted)), {}, context)
         replaced = None
@@ -120,9 +120,6 @@ class Groups(Described):
             put = _records(codes, changed_us, count, revision, combined(some["state"]))
             yield _writes(store, keys, put, codes[:0])
 
-    def _values(self, columns: list[pa.Array]) -> dict[str, pa.Array]:
-        return {aggregate.name: column for aggregate, column in zip(self.spec.aggregates, columns, strict=True)}
-
     def _known(self, was: Records) -> dict[str, pa.Array]:
         """Return the columns of stored rows."""
         aggregates = self.spec.aggregates
@@ -131,7 +128,7 @@ class Groups(Described):
             REVISION: pa.array(was.revision),
             CHANGED: pa.array(was.start).cast(TIME),
         }
-        return numbers | self._values(values_of(aggregates, StateCodec(aggregates).decode(was.state)))
+        return numbers | self.spec.named(values_of(aggregates, StateCodec(aggregates).decode(was.state)))
 
 
 def _records(codes: Ints, changed_us: Ints, count: Ints, revision: Ints, state: pa.Array) -> Records:

@@ -17,7 +17,7 @@ from sessionlake.warehouse.latest_rows import LatestRows, Row
 class JoinTables:
     """See `local.tables.LocalTables` for the methods."""
 
-    def __init__(self) -> None:
+    def __init__(self, _config: object = None) -> None:
         self.pairs = LatestRows("join_key", "left_position", "right_position")
         """Pairs that were sent and not deleted."""
         self._messages: list[pa.Table] = []

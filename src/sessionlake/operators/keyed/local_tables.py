@@ -15,7 +15,7 @@ from sessionlake.warehouse.latest_rows import Row, plain_rows
 class KeyedTables:
     """See `local.tables.LocalTables` for the methods."""
 
-    def __init__(self) -> None:
+    def __init__(self, _config: object = None) -> None:
         self.changes: list[Row] = []
         """All changes, oldest first."""
 

@@ -26,7 +26,7 @@ _NAMES = {
 class SessionTables:
     """See `local.tables.LocalTables` for the methods."""
 
-    def __init__(self) -> None:
+    def __init__(self, _config: object = None) -> None:
         self.live = LatestRows("key", "start_us")
         """Sessions by key and start: key, start_us, end_us, event_count, revision, the aggregates, state."""
         self.sent = LatestRows("key", "start_us")

@@ -16,12 +16,12 @@ from sessionlake.config.load import Config
 from sessionlake.engine.operator import Inputs, Keyed
 from sessionlake.operators.shared.windowing.emission import Progress
 from sessionlake.operators.shared.windowing.replay import by_number, progress_before
-from sessionlake.operators.windows.changelog import WINDOWS
 from sessionlake.operators.windows.kind import Windows
 from sessionlake.operators.windows.mapper import PARTS, parts_of, split_events
 from sessionlake.operators.windows.recompute_compare import SENT, SliceScope, compare_slices
 from sessionlake.operators.windows.section import WindowSection
 from sessionlake.operators.windows.spec import TimeWindows, WindowSpec, slices_are_windows
+from sessionlake.operators.windows.table import WINDOWS
 from sessionlake.stream.comparison import Difference, correction_schema
 from sessionlake.stream.ingest import events_of
 from sessionlake.stream.input_log import BatchInputs, batch_inputs

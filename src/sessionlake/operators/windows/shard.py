@@ -26,6 +26,7 @@ from sessionlake.operators.shared.windowing.slices import (
     joined,
     together,
 )
+from sessionlake.operators.shared.windowing.tables import SLICES
 from sessionlake.operators.shared.windowing.tombstones import (
     NONE_REMOVED,
     REMOVE,
@@ -36,16 +37,13 @@ from sessionlake.operators.shared.windowing.tombstones import (
 from sessionlake.operators.windows.control import DECIDED
 from sessionlake.operators.windows.plan import Plan, planned
 from sessionlake.operators.windows.replace import REPLACED
-from sessionlake.operators.windows.rows import named_windows, slice_rows, window_rows
+from sessionlake.operators.windows.rows import slice_rows, window_rows
 from sessionlake.operators.windows.rules import Merged, merge_slices, sent_windows
 from sessionlake.operators.windows.spec import WindowSpec
 from sessionlake.operators.windows.unsent_lists import list_writes
 from sessionlake.store.lists import restored_list
 from sessionlake.store.segmented import WRITE_SCHEMA
 from sessionlake.store.slices import GRID, SLIDING, Blocks, Slices, SliceStore
-
-STATE = "slices"
-"""Kind of the rows of slice_changelog."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +80,7 @@ class WindowShard:
         plan = planned(self.spec, inputs, store, times)
         merged = self._merged(plan, store, times)
         sent = self._sent(plan, merged.slices)
-        rows = window_rows(self.spec, plan.keys, merged.slices, sent, times.batch_id, times.clock_us)
+        rows = window_rows(self.spec, plan.keys, merged.slices, sent, times)
         corrected = self._corrected(plan, merged.slices, rows, inputs, context) if decides else NOT_CORRECTED
         lists, unsent = list_writes(self.spec, store, plan.keys, merged, times)
         writes = pa.concat_tables([self._writes(store, plan.keys, merged, corrected), *lists])
@@ -148,21 +146,23 @@ class WindowShard:
         self, plan: Plan, slices: Slices, rows: pa.Table, inputs: Inputs, context: BatchContext
     ) -> Corrected:
         """Return the effects of tombstones and replacements, given the merged slices and the rows of windows that are sent."""
-        spec, replaced, inclusive = self.spec, plan.replaced, self.spec.is_sliding
+        spec, replaced, table = self.spec, plan.replaced, self.spec.tables[-1]
         emptied = NO_PAIRS if replaced is None else replaced.emptied(spec.windows, slices)
-        deletes = delete_rows(rows.schema, named_windows(spec, plan.keys, emptied), context, end_inclusive=inclusive)
+        keys, end = plan.keys.take(pa.array(emptied.codes)), emptied.time + spec.windows.span_us - spec.inclusive_us
+        deletes = delete_rows(table, rows.schema, keys, pa.array(emptied.time), pa.array(end), context)
         removed, stale, numbers = NONE_REMOVED, frozenset[str](), {"applied": 0, "deletes": len(emptied)}
         if REMOVE in inputs:
             # A tombstone of a window that this batch sends or deletes is stale.
             changes = pa.concat_tables([rows, deletes])
-            removed = removed_by(inputs, changes, Progress.of(context.state).close_us)
+            close_us, last = Progress.of(context.state).close_us, spec.inclusive_us
+            removed = removed_by(inputs, changes, lambda rows: rows["end_us"].to_numpy() + last <= close_us)
             stale = removed.stale
             numbers = {name: number + removed.rows.num_rows for name, number in numbers.items()}
         if replaced is not None:
             stale |= replaced.stale
             numbers["applied"] += replaced.number - len(replaced.stale)
         return Corrected(
-            [deletes, delete_rows(rows.schema, removed.rows, context, end_inclusive=inclusive)],
+            [deletes, removed.deletes(table, rows.schema, context)],
             self._gone(slices, plan.keys, removed),
             None if replaced is None else replaced.gone_from(slices),
             NO_PAIRS if replaced is None else replaced.blocks_of_gone(spec.windows),
@@ -209,4 +209,4 @@ class WindowShard:
             slices.head["revision"] = batch_id
             tables.append(slice_rows(self.spec, keys, slices, "delete"))
         changes = pa.concat_tables([table for table in tables if table.num_rows] or tables[:1])
-        return {STATE: changes} if changes.num_rows else {}
+        return {SLICES: changes} if changes.num_rows else {}

@@ -9,18 +9,14 @@ from dataclasses import dataclass, replace
 from math import gcd
 from typing import Any
 
-import pyarrow as pa
-
-from sessionlake.aggregates import Aggregate
 from sessionlake.columnar.arrays import Ints
 from sessionlake.operators.shared.windowing.emission import Progress, next_progress
 from sessionlake.operators.shared.windowing.policies import Policies
 from sessionlake.operators.shared.windowing.retained_counts import RetainedCounts
+from sessionlake.operators.windows.table import tables_of
 from sessionlake.stream import ingest
-from sessionlake.stream.ingest import EventSpec
-from sessionlake.warehouse import schemas
-from sessionlake.warehouse.changelog import Changelog
-from sessionlake.warehouse.schemas import TIME
+from sessionlake.stream.described import AggregatedSpec
+from sessionlake.warehouse.row_table import RowTable
 
 _BLOCK = 8
 """Slices of a block. With fewer slices a change writes less, and a window reads more values."""
@@ -137,12 +133,10 @@ TimeWindows = Grid | Sliding
 
 
 @dataclass(frozen=True)
-class WindowSpec:
+class WindowSpec(AggregatedSpec):
     """A pipeline's windows, aggregates and events, and when which windows are sent."""
 
     windows: TimeWindows
-    aggregates: tuple[Aggregate, ...]
-    events: EventSpec
     emit: Policies
     grace_us: int
     retention_us: int
@@ -175,6 +169,24 @@ class WindowSpec:
         """Whether windows begin and end at events."""
         return isinstance(self.windows, Sliding)
 
+    @property
+    def inclusive_us(self) -> int:
+        """Microseconds from an end as it is shown to the end of the rules: a sliding window's shown end is in it."""
+        return 1 if self.is_sliding else 0
+
+    @property
+    def tables(self) -> tuple[RowTable, ...]:
+        """The tables in the order of their commits."""
+        return tables_in(self.windows, self.emit)
+
+    @property
+    def suite_values(self) -> dict[str, int | bool]:
+        """The arrangement of windows, and whether their rows carry states."""
+        windows = self.windows
+        grid = (windows.advance_us, windows.offset_us) if isinstance(windows, Grid) else (1, 0)
+        lie = {"size_us": windows.size_us, "advance_us": grid[0], "offset_us": grid[1]}
+        return {**lie, "with_state": self.rows_are_state}
+
     def under(self, live: Mapping[str, Any]) -> "WindowSpec":
         """Return the spec under other settings of classification (`Config.live_settings`)."""
         return replace(
@@ -198,60 +210,6 @@ def rows_are_state(windows: TimeWindows, emit: Policies) -> bool:
     return emit.updates and slices_are_windows(windows)
 
 
-def window_schema(spec: WindowSpec, texts: Mapping[str, str], *, marks: bool) -> pa.Schema:
-    """Return the schema of window_changelog, with or without the marks of batch and attempt; `texts` describe the aggregates."""
-    values = [schemas.commented(a.name, a.value_type, texts.get(a.name, a.name)) for a in spec.aggregates]
-    end = "inclusive" if spec.is_sliding else "exclusive"
-    return pa.schema(
-        [
-            schemas.commented("op", pa.string(), "upsert, delete"),
-            schemas.commented("window_key", pa.string(), "The key whose events the window holds"),
-            schemas.commented("window_start", TIME, "Start of the window, inclusive"),
-            schemas.commented("window_end", TIME, f"End of the window, {end}"),
-            schemas.commented("event_count", pa.int64(), "Events in the window"),
-            schemas.commented("revision", pa.int64(), "batch_id of the window's last change"),
-            schemas.commented("trigger", pa.string(), "Why it was sent: early, full, late, restate (docs/windows.md)"),
-            schemas.commented("emitted_at", TIME, "The clock of the batch that sent the row"),
-            *([_AT_EVENT] if spec.is_sliding else []),
-            *values,
-            *([_STATE] if spec.rows_are_state else []),
-            *([schemas.commented("window_id", pa.int64(), "xxhash64(window_key, window_start)")] if marks else []),
-            *(schemas.BATCH_MARKS if marks else []),
-        ]
-    )
-
-
-def slice_schema(spec: WindowSpec, *, marks: bool) -> pa.Schema:
-    """Return the schema of slice_changelog, the state's, or without the marks of batch and attempt."""
-    born = [
-        schemas.commented("born", pa.int64(), "batch_id of the batch that made it"),
-        schemas.commented("born_reach", pa.int64(), "The frontier before that batch, microseconds"),
-    ]
-    return pa.schema(
-        [
-            schemas.commented("op", pa.string(), "upsert, delete"),
-            schemas.commented("slice_key", pa.string(), "The key whose events the slice holds"),
-            schemas.commented("slice_start", TIME, "Start of the slice, inclusive"),
-            schemas.commented("slice_end", TIME, "End of the slice, exclusive"),
-            schemas.commented("event_count", pa.int64(), "Events in the slice"),
-            schemas.commented("revision", pa.int64(), "batch_id of the slice's last change"),
-            schemas.commented("reach", pa.int64(), "The frontier before that batch, microseconds"),
-            *(born if spec.is_sliding else []),
-            _STATE,
-            *([schemas.commented("slice_id", pa.int64(), "xxhash64(slice_key, slice_start)")] if marks else []),
-            *(schemas.BATCH_MARKS if marks else []),
-        ]
-    )
-
-
-def snapshot_schema(of: Changelog, changes: pa.Schema) -> pa.Schema:
-    """Return the schema of a snapshot, given that of its changelog."""
-    date = schemas.commented(of.date, pa.date32(), f"UTC date of {of.start}")
-    marks = {"op", *(field.name for field in schemas.BATCH_MARKS)}
-    return pa.schema([*(field for field in changes if field.name not in marks), date])
-
-
-_STATE = schemas.commented("state", pa.binary(), "Packed aggregate states; what a restore needs beyond the values")
-_AT_EVENT = schemas.commented(
-    "at_event", pa.bool_(), "Whether an event lies at the window's end (RANGE PRECEDING's rows)"
-)
+def tables_in(windows: TimeWindows, emit: Policies) -> tuple[RowTable, ...]:
+    """Return the tables in the order of their commits."""
+    return tables_of(is_sliding=isinstance(windows, Sliding), rows_are_state=rows_are_state(windows, emit))

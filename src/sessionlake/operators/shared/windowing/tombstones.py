@@ -3,8 +3,8 @@
 Only the tables have the rows that were sent: shards ask for those that tombstones name, in any form of their stores.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,8 @@ from sessionlake.columnar.arrays import Bools, Ints, combined
 from sessionlake.engine.operator import LOOKUP, BatchContext, Inputs, Keyed, ShardResult, Split
 from sessionlake.operators.shared.corrections.outcomes import with_outcomes
 from sessionlake.stream.control import CorrectionKind, is_null, micros, no_time
+from sessionlake.stream.described import SENT_SCHEMA
+from sessionlake.warehouse.row_table import RowTable
 
 REMOVE = "remove"
 """Kind of the rows that go to shards: one for each tombstone."""
@@ -29,8 +31,6 @@ REMOVE_SCHEMA = pa.schema(
 """`any` says that the window need not be closed: a key that is forgotten leaves the stores, too, by the job itself."""
 ASKED_SCHEMA = pa.schema([("key", pa.string()), ("start_us", pa.int64())])
 """Which rows a shard asks for."""
-SENT_SCHEMA = pa.schema([*ASKED_SCHEMA, ("end_us", pa.int64()), ("revision", pa.int64())])
-"""The rows that a shard gets: the last row of each window that was sent; ends are exclusive."""
 DECIDED = {REMOVE: "tombstone"}
 """Kinds of rows that a shard decides, and the corrections that they are of."""
 _FORGET = "forget"
@@ -41,19 +41,24 @@ class TombstoneMatches:
     """The rows that a shard's tombstones delete, and the tombstones that delete none."""
 
     rows: pa.Table
-    """The rows (key, start_us, end_us, revision) that they delete."""
+    """The rows (SENT_SCHEMA) that they delete."""
     stale: frozenset[str]
     """The ids of the tombstones that delete no row."""
+
+    def deletes(self, table: RowTable, schema: pa.Schema, context: BatchContext) -> pa.Table:
+        """Return the changes that delete the rows."""
+        keys, start, end = (combined(self.rows[name]) for name in ("key", "start_us", "end_us"))
+        return delete_rows(table, schema, keys, start, end, context)
 
 
 NONE_REMOVED = TombstoneMatches(SENT_SCHEMA.empty_table(), frozenset())
 
 
-def removed_by(inputs: Inputs, changes: pa.Table, close_us: int) -> TombstoneMatches:
+def removed_by(inputs: Inputs, changes: pa.Table, are_over: Callable[[pa.Table], Bools]) -> TombstoneMatches:
     """Return the outcomes of tombstones; `inputs` also have the rows that they name.
 
     A tombstone is stale if its window was never sent, is gone, is at another revision or changes in this batch, if it
-    is not closed (ends after `close_us`), or if a tombstone with a lower correction_id names it.
+    is not over (`are_over` of rows in SENT_SCHEMA), or if a tombstone with a lower correction_id names it.
     """
     removals, rows = inputs[REMOVE], inputs.get(LOOKUP)
     ids = combined(removals["correction_id"])
@@ -70,9 +75,9 @@ def removed_by(inputs: Inputs, changes: pa.Table, close_us: int) -> TombstoneMat
     row[stored] = np.arange(len(stored))
     at = row[mine]
     fits: Bools = (at >= 0) & ~np.isin(mine, changing)
-    end, revision = (rows[name].to_numpy()[at] for name in ("end_us", "revision"))
+    revision = rows["revision"].to_numpy()[at]
     whatever = combined(removals["any"]).to_numpy(zero_copy_only=False)
-    fits &= (revision == removals["revision"].to_numpy()) & ((end <= close_us) | whatever)
+    fits &= (revision == removals["revision"].to_numpy()) & (are_over(rows)[at] | whatever)
     # The lowest fitting id of each window wins: rows come in any order, and a rerun must decide alike.
     order: Ints = pc.sort_indices(ids).to_numpy().astype(np.int64)
     order = order[fits[order]]
@@ -85,14 +90,23 @@ def removed_by(inputs: Inputs, changes: pa.Table, close_us: int) -> TombstoneMat
 
 
 def with_removed(
-    result: ShardResult, inputs: Inputs, removed: TombstoneMatches, context: BatchContext, *, end_inclusive: bool
+    table: RowTable, result: ShardResult, inputs: Inputs, removed: TombstoneMatches, context: BatchContext
 ) -> ShardResult:
-    """Return a shard's result with the outcomes of its tombstones; the changelog's ends are inclusive or not."""
-    deletes = delete_rows(result.changes.schema, removed.rows, context, end_inclusive=end_inclusive)
+    """Return a shard's result with the outcomes of its tombstones."""
+    deletes = removed.deletes(table, result.changes.schema, context)
     n = removed.rows.num_rows
     result = replace(result, changes=pa.concat_tables([result.changes, deletes]))
     numbers = {"applied": n, "deletes": result.stats.get("deletes", 0) + n}
     return with_outcomes(result, inputs, DECIDED, removed.stale, numbers)
+
+
+def delete_rows(
+    table: RowTable, schema: pa.Schema, keys: pa.Array, start: pa.Array, end: pa.Array, context: BatchContext
+) -> pa.Table:
+    """Return the changes that delete rows, with their ends as the table shows them."""
+    places = ((table.changelog.start, start), (table.changelog.end, end))
+    known = {name: values.cast(schema.field(name).type) for name, values in places}
+    return table.changes(schema, "delete", keys, known, context)
 
 
 def _named(changes: pa.Table) -> pa.Table:
@@ -128,19 +142,3 @@ TOMBSTONE = CorrectionKind(_bad_tombstone, _removals)
 """Tombstones of windows of time."""
 NUMBERED_TOMBSTONE = CorrectionKind(_bad_numbered, _numbered_removals)
 """Tombstones of windows by count, which `ordinal` names: the number that the window starts at."""
-
-
-def delete_rows(schema: pa.Schema, deleted: pa.Table, context: BatchContext, *, end_inclusive: bool) -> pa.Table:
-    """Return the changes that delete rows (SENT_SCHEMA; the revision is not read); the changelog's ends are inclusive or not."""
-    n, last = deleted.num_rows, 1 if end_inclusive else 0
-    known: dict[str, Any] = {
-        "op": pa.repeat("delete", n),
-        "window_key": combined(deleted["key"]),
-        "window_start": combined(deleted["start_us"]),
-        "window_end": pc.subtract(combined(deleted["end_us"]), last),
-        "event_count": pa.repeat(0, n),
-        "revision": pa.repeat(context.batch_id, n),
-        "emitted_at": pa.repeat(context.clock_us, n),
-    }
-    arrays = [known[f.name].cast(f.type) if f.name in known else pa.nulls(n, f.type) for f in schema]
-    return pa.Table.from_arrays(arrays, schema=schema)
