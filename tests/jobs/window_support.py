@@ -92,10 +92,10 @@ def slices_of_a_batch_to_come(tables: Tables) -> None:
     last = tables[WINDOWS.changes].last_commit()
     assert last is not None
     batch_id = last.metadata["batch_id"] + 1
-    # Of the first batch's version: by now all rows may be trimmed.
+    # Of the first batch's version, after the table's creation and the first start's commit: by now all rows may be trimmed.
     rows = (
         tables[SLICES.changes]
-        .read(1)
+        .read(2)
         .limit(1)
         .withColumns({name: F.lit(batch_id).cast("bigint") for name in ("batch_id", "revision", "event_count")})
     )
