@@ -22,11 +22,11 @@ import org.apache.avro.util.Utf8
 
 import org.apache.spark.sql.Column
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions.{BoundReference, Cast, ExpectsInputTypes, Expression, GenericInternalRow, Literal, UnaryExpression}
+import org.apache.spark.sql.catalyst.expressions.{ArrayTransform, BoundReference, Cast, CreateNamedStruct, ExpectsInputTypes, Expression, GenericInternalRow, GetStructField, If, IsNull, LambdaFunction, Literal, NamedLambdaVariable, UnaryExpression}
 import org.apache.spark.sql.catalyst.expressions.codegen.CodegenFallback
 import org.apache.spark.sql.catalyst.json.{JSONOptions, JacksonGenerator}
 import org.apache.spark.sql.classic.ExpressionUtils
-import org.apache.spark.sql.types.{AbstractDataType, BinaryType, DataType, DecimalType, StringType, StructField, StructType}
+import org.apache.spark.sql.types.{AbstractDataType, ArrayType, BinaryType, DataType, DecimalType, StringType, StructField, StructType}
 import org.apache.spark.unsafe.types.UTF8String
 
 /** The schemas that values were written with. */
@@ -368,16 +368,37 @@ case class AvroValue(child: Expression, schemas: Schemas, columns: Option[Struct
         kinds.getFieldIndex(field.name) match {
           case None => Right(Literal(null, field.dataType))
           case Some(at) =>
-            val (kind, value) = (kinds(at).dataType, BoundReference(at, kinds(at).dataType, nullable = true))
-            if (kind == field.dataType) Right(value)
-            else if (Cast.canUpCast(kind, field.dataType)) Right(Cast(value, field.dataType, Some("UTC")))
-            else Left(s"bad Avro: ${field.name} is a ${kind.catalogString} in $name, not a ${field.dataType.catalogString}")
+            val kind = kinds(at).dataType
+            asWanted(BoundReference(at, kind, nullable = true), kind, field.dataType)
+              .toRight(s"bad Avro: ${field.name} is a ${kind.catalogString} in $name, not a ${field.dataType.catalogString}")
         }
       }
       casts.collectFirst { case Left(reason) => reason } match {
         case Some(reason) => Left(reason)
         case None => Right(new ColumnsReader(name, writer, projected, casts.collect { case Right(cast) => cast }.toArray))
       }
+    }
+
+    /** A value in a wanted type; None if it has no values of it. The fields of records go by their names, at any depth; missing ones are null. */
+    private def asWanted(value: Expression, kind: DataType, wanted: DataType): Option[Expression] = (kind, wanted) match {
+      case _ if kind == wanted => Some(value)
+      case (StructType(there), of: StructType) =>
+        val fields = of.map { field =>
+          there.indexWhere(_.name == field.name) match {
+            case -1 => Some(Literal(null, field.dataType))
+            case at => asWanted(GetStructField(value, at), there(at).dataType, field.dataType)
+          }
+        }
+        if (fields.exists(_.isEmpty)) None
+        else {
+          val named = of.zip(fields).flatMap { case (field, found) => Seq(Literal(field.name), found.get) }
+          Some(If(IsNull(value), Literal(null, of), CreateNamedStruct(named)))
+        }
+      case (ArrayType(item, _), ArrayType(of, _)) =>
+        val each = NamedLambdaVariable("item", item, nullable = true)
+        asWanted(each, item, of).map(found => ArrayTransform(value, LambdaFunction(found, Seq(each))))
+      case _ if Cast.canUpCast(kind, wanted) => Some(Cast(value, wanted, Some("UTC")))
+      case _ => None
     }
 
     /** The field by which a column is read: as it was written, under another name of the reader's, or as the reader's default. */

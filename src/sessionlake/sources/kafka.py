@@ -212,8 +212,8 @@ def _needed(spark: "SparkSession", source: SourceSection, columns: EventColumns)
         value, reasons = _enveloped(spark, source)
         built += [*unwrapped(value), *reasons]
     elif source.format == "avro" and (names := [name for name in columns.needed if name not in meta_of(source)]):
-        fields = nested_schema(pa.schema([(name, columns.types[name]) for name in names]))
-        decoded_value = AvroValues(spark, source).decoded(F.col("value"), fields)
+        read = nested_schema(pa.schema([(name, columns.types[name]) for name in names]))
+        decoded_value = AvroValues(spark, source).decoded(F.col("value"), read)
         built += [
             *(reduce(getitem, parts_of(name), decoded_value["value"]).alias(EVENT + name) for name in names),
             decoded_value["error"].alias(REASON),
