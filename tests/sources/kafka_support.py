@@ -61,8 +61,8 @@ class Topic:
     name: str
 
     @classmethod
-    def create(cls, broker: Broker, partitions: int = 2, **config: str) -> "Topic":
-        topic = cls(broker, f"t-{uuid.uuid4().hex[:12]}")
+    def create(cls, broker: Broker, partitions: int = 2, *, name: str | None = None, **config: str) -> "Topic":
+        topic = cls(broker, name or f"t-{uuid.uuid4().hex[:12]}")
         settings = {name.replace("_", "."): value for name, value in config.items()}
         admin = topic.admin()  # held, for its futures end with it
         admin.create_topics([NewTopic(topic.name, partitions, 1, config=settings)])[topic.name].result(WAIT_S)

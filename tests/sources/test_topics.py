@@ -21,7 +21,7 @@ from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.kafka_records import RecordDecoder
 from sessionlake.sources.decoding.kafka_records import Topic as Decoded
 from sessionlake.sources.kafka import _needed
-from sessionlake.sources.partitions import PARTITIONS, first_partition, slot_of
+from sessionlake.sources.partitions import PARTITIONS, slot_of
 from sessionlake.sources.record_columns import META, TOPIC
 from sessionlake.stream.positions import PARTITION
 from sessionlake.stream.run import run
@@ -33,15 +33,14 @@ TIME = pa.timestamp("us", "UTC")
 
 @given(st.text(min_size=1), st.integers(0, PARTITIONS - 1))
 def test_numbers_of_partitions_fit_positions(topic: str, partition: int) -> None:
-    number = first_partition(topic) + partition
+    number = slot_of(topic) * PARTITIONS + partition
     assert (number // PARTITIONS, number % PARTITIONS) == (slot_of(topic), partition)
     assert 0 <= number * PARTITION + PARTITION - 1 < 1 << 63
     assert number < 1 << 31
 
 
 def test_a_row_has_its_topic_and_a_dead_letter_the_partition_in_it() -> None:
-    names = ("b", "a")
-    numbers = [first_partition("a") + 3, first_partition("b"), first_partition("b") + 1]
+    numbers = [slot_of("a") * PARTITIONS + 3, slot_of("b") * PARTITIONS, slot_of("b") * PARTITIONS + 1]
     values = [json.dumps({"k": "x", "v": 1}).encode(), b"{broken", json.dumps({"k": "y", "v": 2}).encode()]
     records = pa.table(
         {
@@ -53,7 +52,9 @@ def test_a_row_has_its_topic_and_a_dead_letter_the_partition_in_it() -> None:
     )
     types = {**META, TOPIC: pa.string(), "k": pa.string(), "v": pa.int64()}
     columns = EventColumns("k", "_timestamp", None, None, ("v", TOPIC, "_partition"), types)
-    (rows,) = RecordDecoder(columns, Decoded("b, a", avro=False, several=names)).decode(records)
+    (rows,) = RecordDecoder(
+        columns, Decoded("b, a", avro=False, slots={name: slot_of(name) for name in ("b", "a")})
+    ).decode(records)
     assert rows.table[TOPIC].to_pylist() == ["a", "b", "b"]
     assert rows.table["_partition"].to_pylist() == numbers
     assert rows.source(pa.array([0, 1, 2]).to_numpy()).to_pylist() == [
@@ -146,7 +147,7 @@ def test_records_of_avro_know_their_topic(spark: SparkSession, tmp_path: Path) -
     given = "value binary, partition int, offset bigint, timestamp timestamp, topic string"
     rows = spark.createDataFrame([(b"\x02x", 3, 1, datetime(2026, 1, 1, tzinfo=UTC), "b")], given)
     (found,) = rows.select(*_needed(spark, source, columns)).collect()
-    assert (found["event_k"], found["partition"]) == ("x", first_partition("b") + 3)
+    assert (found["event_k"], found["partition"]) == ("x", slot_of("b") * PARTITIONS + 3)
 
 
 @pytest.mark.slow

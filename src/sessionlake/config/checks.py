@@ -57,7 +57,7 @@ def _check_archive(config: Config) -> None:
         )
     if config.source.format == "avro":
         raise ConfigError("pipeline.archive: 'all' keeps rows as text, and source.format is 'avro'; write true")
-    if any(side.source.topics for side in config.inputs.values()):
+    if any(side.source.has_topics for side in config.inputs.values()):
         raise ConfigError(
             "pipeline.archive: 'all' keeps rows, but not which of source.topics they came from; write true"
         )

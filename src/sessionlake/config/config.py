@@ -262,8 +262,10 @@ class Config(Section):
             )
             event["columns"] = event["columns"] or None
             events |= {f"{side.event_at}.{name}": value for name, value in event.items()}
-            if side.source.topics is not None:  # partitions then have other numbers
-                events[f"{side.source.AT}.topics"] = "several"
+            if side.source.has_topics:  # partitions then have other numbers
+                events[f"{side.source.AT}.{'topics' if side.source.topic_pattern is None else 'topic_pattern'}"] = (
+                    "several"
+                )
             if side.source.entry.is_pipeline:
                 events |= {f"{side.source.AT}.{name}": getattr(side.source, name) for name in ("of", "rows")}
             if side.source.takes_back:  # a row is taken back if it was let pass before, and only then

@@ -1,7 +1,7 @@
 """The config's sections about inputs and outputs outside of the warehouse."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
@@ -22,7 +22,7 @@ _SECRET_TEXTS = ("bootstrap_servers", "schema_registry")
 """Keys of sections of Kafka whose texts may refer to secrets, besides the options."""
 _OURS = {
     "subscribe": "source.topic",
-    "subscribepattern": "source.topic",
+    "subscribepattern": "source.topic_pattern",
     "assign": "source.topic",
     "topic": "sink.kafka.topic",
     "kafka.bootstrap.servers": "bootstrap_servers",
@@ -74,6 +74,8 @@ class SourceSection(Section):
     topic: str | None = None
     topics: list[str] | None = Field(default=None, min_length=1)
     """Several topics, whose records are read as if they were one's, in place of `topic`."""
+    topic_pattern: str | None = None
+    """A regular expression in place of `topics`: each topic whose whole name matches is read. New topics are looked for at each start."""
     avro_schema: str | None = None
     """File of the schema that Avro values are written with."""
     schema_registry: str | None = None
@@ -118,18 +120,38 @@ class SourceSection(Section):
 
     @property
     def topic_names(self) -> list[str]:
-        """The topics that are read."""
-        return self.topics if self.topics is not None else [self.topic or ""]
+        """The topics that are read; their pattern if nobody has looked which topics match."""
+        return self.topics if self.topics is not None else [self.topic_pattern or self.topic or ""]
+
+    @property
+    def has_topics(self) -> bool:
+        """Whether it may read several topics, so that each row knows its topic."""
+        return self.topics is not None or self.topic_pattern is not None
+
+    def matching(self, names: Iterable[str]) -> list[str]:
+        """Return the sorted topics of a cluster that are read, Kafka's own never among those of a pattern."""
+        if self.topic_pattern is None:
+            return sorted({*names} & {*self.topic_names})
+        pattern = re.compile(self.topic_pattern, re.ASCII)
+        return sorted(name for name in names if pattern.fullmatch(name) and not name.startswith("__"))
 
     @property
     def place(self) -> str:
-        """The topic or topics, the pipeline, or the path."""
-        return ", ".join(self.topics) if self.topics is not None else getattr(self, self.entry.place) or ""
+        """The topic, the topics or their pattern, the pipeline, or the path."""
+        topics = self.topic_pattern or (self.topics and ", ".join(self.topics))
+        return topics or getattr(self, self.entry.place) or ""
 
     @property
     def place_at(self) -> str:
         """The place of the input's path or topic in the config."""
-        return f"{self.AT}.{self.entry.place if self.topics is None else 'topics'}"
+        key = (
+            "topic_pattern"
+            if self.topic_pattern is not None
+            else "topics"
+            if self.topics is not None
+            else self.entry.place
+        )
+        return f"{self.AT}.{key}"
 
     @property
     def files_per_batch(self) -> int | None:

@@ -92,6 +92,7 @@ SOURCES: dict[str, SourceEntry] = {
             "bootstrap_servers",
             "topic",
             "topics",
+            "topic_pattern",
             "avro_schema",
             "schema_registry",
             "schema_subject",

@@ -1,12 +1,12 @@
 """Sources as far as they can be looked at without Spark: samples of local files, and the log of a Delta table."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import pyarrow as pa
 from deltalake.exceptions import DeltaError, TableNotFoundError
@@ -32,9 +32,10 @@ from sessionlake.sources.infer import InferredTypes, declared_and_inferred, infe
 from sessionlake.sources.kafka import topic_of
 from sessionlake.sources.lookups.source import with_lookups
 from sessionlake.sources.lookups.tables import tables_of
-from sessionlake.sources.partitions import first_partition
+from sessionlake.sources.partitions import PARTITIONS, slots_of
 from sessionlake.sources.record_columns import CHANGE_TYPE, meta_of
 from sessionlake.sources.results import ResultsSource
+from sessionlake.sources.topic_pattern import matching, with_topics
 from sessionlake.sources.topic_records import TopicReader
 from sessionlake.warehouse.arrow_files import delta_rows
 from sessionlake.warehouse.changelog import SIGN
@@ -45,6 +46,7 @@ from sessionlake.warehouse.own_paths import outside_of_opened
 _NO_SPARK = cast("Any", None)
 _PATIENCE_S, _NEWEST, _NEWEST_BYTES = 5.0, 1000, 32 << 20
 _OF_KAFKA = "kafka."
+_Answer = TypeVar("_Answer")
 
 
 class UnseenError(Exception):
@@ -201,6 +203,7 @@ class DeclaredTopic:
     def __init__(self, config: Config) -> None:
         self._source = config.source
         self._records: pa.Table | None = None
+        self._matched = False
 
     def check(self) -> None:
         """Refuse missing secrets, and an unreadable schema."""
@@ -210,6 +213,8 @@ class DeclaredTopic:
         reveal(f"{at}.schema_registry", self._source.schema_registry or "")
         if self._source.avro_schema is not None:
             read_avro_schema(self._source)
+        with suppress(UnsampledError):  # Spark asks again
+            self._match()
 
     def columns(self) -> list[str]:
         """Return the columns of the newest records; UnseenError if it was not looked at."""
@@ -229,8 +234,8 @@ class DeclaredTopic:
         source = self._source
         if source.format != "json" or source.envelope is not None:
             raise UnsampledError("Avro and envelopes are read by Spark alone")
-        tables = [self._newest(topic) for topic in source.topic_names]
-        self._records = pa.concat_tables(tables)
+        self._match()
+        self._records = self._newest()
 
     def first_rows(self, decoder: RecordDecoder, most: int | None) -> Iterator[Rows]:
         """Decode the newest records."""
@@ -239,23 +244,33 @@ class DeclaredTopic:
         records = self._records.slice(0, most)
         yield from decoder.decode_in_order(records, {}, 0) if decoder.columns.ordered else decoder.decode(records)
 
-    def _newest(self, topic: str) -> pa.Table:
-        source, topics = self._source, self._source.topic_names
+    def _match(self) -> None:
+        """Look once which topics match; SourceError if none does."""
+        if self._source.topic_pattern is None or self._matched:
+            return
+        topics = matching(self._source, self._asked(TopicReader.topics))
+        self._source, self._matched = with_topics(self._source, (), topics), True
+
+    def _asked(self, question: Callable[[TopicReader], _Answer]) -> _Answer:
+        """Return a reader's answer; UnsampledError if there is none."""
+        source = self._source
         servers = reveal(f"{source.AT}.bootstrap_servers", source.bootstrap_servers or "")
         given = reveal_all(f"{source.AT}.options", option_texts(source.options))
         options = {name.removeprefix(_OF_KAFKA): text for name, text in given.items() if name.startswith(_OF_KAFKA)}
-        reader = TopicReader(source.place_at, servers, topic, _PATIENCE_S / len(topics), options)
         try:
-            records = reader.newest(_NEWEST // len(topics), _NEWEST_BYTES)
+            return question(TopicReader(source.place_at, servers, _PATIENCE_S, options))
         except SessionlakeError as error:
             raise UnsampledError(str(error).removeprefix(f"{source.place_at}: ")) from error
-        first = 0 if source.topics is None else first_partition(topic)
+
+    def _newest(self) -> pa.Table:
+        source, slots = self._source, slots_of(self._source)
+        records = self._asked(lambda reader: reader.newest(source.topic_names, _NEWEST, _NEWEST_BYTES))
         values = [_without_header(record.value) if source.confluent_header else record.value for record in records]
         times = pa.array([record.time_ms * 1000 for record in records], pa.int64()).cast(TIMESTAMP)
         columns = {
             "value": pa.array(values, pa.binary()),
             "key": pa.array([record.key for record in records], pa.binary()),
-            "partition": pa.array([first + record.partition for record in records], pa.int32()),
+            "partition": pa.array([slots.get(r.topic, 0) * PARTITIONS + r.partition for r in records], pa.int32()),
             "offset": pa.array([record.offset for record in records], pa.int64()),
             "timestamp": times,
             "headers": pa.array([record.headers for record in records], pa.list_(HEADER)),

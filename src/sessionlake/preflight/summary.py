@@ -78,7 +78,8 @@ def _read(source: SourceSection) -> str:
     if source.entry.has_topic:
         records = f"{source.max_offsets_per_batch:,} records"
         form = source.format if source.envelope is None else f"{source.format} of {source.envelope}"
-        return f"topic{'' if source.topics is None else 's'} {source.place} of {source.bootstrap_servers} ({form}), at most {records} a batch"
+        many = "s like" if source.topic_pattern is not None else "s" if source.has_topics else ""
+        return f"topic{many} {source.place} of {source.bootstrap_servers} ({form}), at most {records} a batch"
     limits = [f"{source.files_per_batch} files"] if source.files_per_batch else []
     limits += [f"{source.bytes_per_batch:,} bytes"] if source.bytes_per_batch else []
     what = "Delta table" if source.entry.is_table else f"{source.format} files in"

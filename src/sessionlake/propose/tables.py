@@ -127,7 +127,7 @@ def read_topic(
     Return the columns' types, the rows by the records' time, the columns of text that have numbers, too (`numbers_in`), and
     whether those rows are all.
     """
-    records, whole = TopicReader("init", servers, topic, _PATIENCE_S, {}).first(most_bytes)
+    records, whole = TopicReader("init", servers, _PATIENCE_S, {}).first(topic, most_bytes)
     # JSON escapes a line break inside of a text, so an unescaped line break is white space between tokens.
     values = [record.value.replace(b"\n", b" ") for record in sorted(records, key=lambda record: record.time_ms)]
     found = infer_values(values[:_LEARNT_FROM])

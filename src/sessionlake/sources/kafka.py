@@ -2,9 +2,11 @@
 
 import json
 import logging
+import time
 from collections.abc import Callable, Collection, Sequence
 from collections.abc import Set as AbstractSet
-from functools import reduce
+from contextlib import suppress
+from functools import cached_property, reduce
 from operator import getitem, or_
 from typing import TYPE_CHECKING, ClassVar
 
@@ -14,8 +16,9 @@ from sessionlake.column_names import names_of, parts_of, roots_of
 from sessionlake.config.load import Config
 from sessionlake.config.secrets import reveal, reveal_all
 from sessionlake.config.source import SourceSection, option_texts
-from sessionlake.errors import JobError, MissingColumnsError, SourceError
+from sessionlake.errors import JobError, MissingColumnsError, SessionlakeError, SourceError
 from sessionlake.sources import avro
+from sessionlake.sources import topic_pattern as pattern
 from sessionlake.sources.avro import AvroValues
 from sessionlake.sources.base import SMALL_PARTITIONS, SMALL_RECORDS, Offsets, same
 from sessionlake.sources.columns import EventColumns, normal_type
@@ -31,7 +34,7 @@ from sessionlake.sources.decoding.kafka_records import (
 from sessionlake.sources.decoding.nested import nested_schema, type_at
 from sessionlake.sources.infer import InferredTypes, declared_and_inferred, infer_values, kinds_of, types_of
 from sessionlake.sources.kafka_cluster import Cluster, explained
-from sessionlake.sources.partitions import PARTITIONS, first_partition
+from sessionlake.sources.partitions import PARTITIONS, slots_of
 from sessionlake.sources.record_columns import HEADERS, KEY, OP, SOURCE_TIME, meta_of
 from sessionlake.warehouse import spark_functions as F
 from sessionlake.warehouse import spark_names
@@ -65,6 +68,8 @@ def unwrapped(value: "Column") -> "list[Column]":
     return [row.cast("binary").alias(BODY), op.alias(OP), time.cast("bigint").alias(SOURCE_TIME)]
 
 
+LOOK_EVERY_S = 60.0
+"""How often a running stream looks for topics that are new."""
 SAMPLED = 1000
 """Records that column types are learnt from."""
 _FIELDS = ("value", "partition", "offset", "timestamp")
@@ -79,13 +84,37 @@ class KafkaSource:
     one_row_a_file: ClassVar[bool] = False
 
     def __init__(self, spark: "SparkSession", config: Config, number: int = 0) -> None:
-        self._spark, self._source, self._checkpoint, self._number = spark, config.source, config.checkpoint, number
+        self._spark, self._config, self._checkpoint, self._number = spark, config, config.checkpoint, number
+        self._next_look = time.monotonic() + LOOK_EVERY_S
+        self._told = set[str]()
+
+    @cached_property
+    def _source(self) -> SourceSection:
+        """The section; with a pattern all topics that have ever matched it, in the order of their slots."""
+        source = self._config.source
+        if source.topic_pattern is None:
+            return source
+        known = pattern.known_topics(Tables.of(self._spark, self._config), self._checkpoint, self._number)
+        return pattern.with_topics(source, known, () if known else self._matching)
+
+    @cached_property
+    def _matching(self) -> list[str]:
+        """The topics of the cluster that are read; SourceError if none matches the pattern."""
+        source = self._config.source
+        return (
+            pattern.matching(source, self._cluster.topics(self._spark)) if source.topic_pattern else source.topic_names
+        )
+
+    @property
+    def _cluster(self) -> Cluster:
+        source = self._config.source
+        return Cluster(source.AT, source.bootstrap_servers or "", option_texts(source.options))
 
     def check(self) -> None:
         """Raise SourceError if the topic can't be read; warn if it is compacted."""
-        cluster = Cluster(self._source.AT, self._source.bootstrap_servers or "", option_texts(self._source.options))
-        for topic in self._source.topic_names:
-            if cluster.describe(self._spark, topic).compacted:
+        self._source = pattern.with_topics(self._source, self._source.topics or (), self._matching)
+        for topic, described in self._cluster.described(self._spark, self._matching).items():
+            if described.compacted:
                 _log.warning(
                     "sessionlake: warning: %s: %r is compacted: Kafka removes events that have a newer record of the same key, "
                     "and all of a key once a tombstone is sent to it; set cleanup.policy=delete for a topic of events",
@@ -94,7 +123,19 @@ class KafkaSource:
                 )
 
     def watch(self) -> None:
-        """Do nothing: Spark reads all of a topic, or fails."""
+        """Warn, once a minute at most, about topics that match since the start."""
+        if self._source.topic_pattern is None or time.monotonic() < self._next_look:
+            return
+        self._next_look = time.monotonic() + LOOK_EVERY_S
+        with suppress(SessionlakeError):  # a broker that does not answer ends the query
+            new = {*self._source.matching(self._cluster.topics(self._spark))} - {*self._matching, *self._told}
+            for topic in sorted(new):
+                _log.warning(
+                    "sessionlake: warning: %s: %r matches now, and is read from the next start on",
+                    self._source.place_at,
+                    topic,
+                )
+            self._told |= new
 
     def grew(self, told: str) -> bool:
         """Return False: a query does not know its columns."""
@@ -109,7 +150,7 @@ class KafkaSource:
         """Return the columns of the records' values."""
         if self._is_typed:
             return AvroValues(self._spark, self._source).columns().names
-        return list(_sample(self._spark, self._source))
+        return list(_sample(self._spark, self._source, self._matching))
 
     def types(self, needed: Sequence[str], identity: AbstractSet[str] = frozenset()) -> dict[str, pa.DataType]:
         """Return the types that the config declares, or else the Avro schema or the topic's first records have."""
@@ -123,7 +164,8 @@ class KafkaSource:
 
     def stream(self, columns: EventColumns, *, everything_at_once: bool = False) -> "DataFrame":
         """Return each record's columns for workers."""
-        reader = self._spark.readStream.format("kafka").options(**_options(self._source, columns.needed))
+        options = _options(self._source, self._matching, columns.needed)
+        reader = self._spark.readStream.format("kafka").options(**options)
         if not everything_at_once:
             reader = reader.option("maxOffsetsPerTrigger", self._source.max_offsets_per_batch)
         return reader.load().select(*_needed(self._spark, self._source, columns))
@@ -133,13 +175,15 @@ class KafkaSource:
         del column
         if self._source.topics is None:
             return
+        if self._source.topic_pattern is not None:
+            pattern.keep_topics(tables, self._source, self._checkpoint, self._number)
         # Spark would report lost records. Once it has gone on without them, a restored topic is read from its beginning.
         batches = [int(name) for name in tables.names(f"{self._checkpoint}/offsets") if name.isdigit()]
         text = tables.read_text(f"{self._checkpoint}/offsets/{max(batches)}") if batches else None
         lines = (text or "").splitlines()[2 + self._number :]
         read = json.loads(lines[0]) if lines and lines[0] != "-" else {}
-        gone = sorted(read.keys() - {*self._source.topics})
-        if gone:
+        gone = sorted(read.keys() - {*self._matching})
+        if gone and not (self._source.topic_pattern is not None and loses_data(self._source)):
             raise SourceError(
                 f"{self._source.place_at}: {gone[0]!r} is not among them any more, and its offsets are in the checkpoint; put it back, or use `sessionlake rebuild`"
             )
@@ -182,7 +226,7 @@ class KafkaSource:
                 **{name: normal_type(type_) for name in names if (type_ := type_at(schema, name)) is not None},
             }
         else:
-            sampled = _sample(self._spark, self._source)
+            sampled = _sample(self._spark, self._source, self._matching)
             found = dict.fromkeys(sampled) | types_of(kinds_of(sampled, names), identity, self._source.AT)
         missing, meta = [name for name in names if name not in found], meta_of(self._source)
         if missing:
@@ -233,16 +277,17 @@ def _partition(source: SourceSection) -> "Column":
     """Return a record's partition; with several topics, a number that no other topic's partition has."""
     if source.topics is None:
         return F.col("partition")
-    at, of_topic = F.col("partition"), F.lit(None).cast("int")
-    for name in source.topics:
-        of_topic = F.when(F.col("topic") == name, F.lit(first_partition(name))).otherwise(of_topic)
-    refused = F.raise_error(f"{source.AT}.topics: a topic has more than {PARTITIONS:,} partitions; read it alone")
+    slots, at = slots_of(source), F.col("partition")
+    place = F.array_position(F.lit([*slots]), F.col("topic")).cast("int")
+    of_topic = F.element_at(F.lit([slot * PARTITIONS for slot in slots.values()]), place).cast("int")
+    refused = F.raise_error(f"{source.place_at}: a topic has more than {PARTITIONS:,} partitions; read it alone")
     return F.when(at < PARTITIONS, of_topic + at).otherwise(refused.cast("int")).alias("partition")
 
 
 def topic_of(source: SourceSection) -> Topic:
     """Return the settings that decoding needs."""
-    return Topic(source.place, source.format == "avro", source.envelope is not None, tuple(source.topics or ()))
+    slots = slots_of(source) if source.has_topics else None
+    return Topic(source.place, source.format == "avro", source.envelope is not None, slots)
 
 
 def _tombstone() -> "Column":
@@ -259,22 +304,28 @@ def _header(name: str) -> "Column":
     return F.get(F.filter("headers", is_sought), F.lit(0))["value"]
 
 
-def _options(source: SourceSection, needed: Collection[str] = ()) -> dict[str, str]:
+def loses_data(source: SourceSection) -> bool:
+    """Say whether the options let a run go on if records are gone."""
+    given = {name.lower(): text for name, text in option_texts(source.options).items()}
+    return given.get("failondataloss", "").lower() == "false"
+
+
+def _options(source: SourceSection, topics: Sequence[str], needed: Collection[str] = ()) -> dict[str, str]:
     # Spark's default is to begin with the next record; a pipeline begins with the topic's earliest one.
     # A fetch is a megabyte of a partition, of which Kafka's consumer hands on 500 records a call; before each call Spark asks
     # the broker for the partition's first and last offset.
     defaults = {"startingOffsets": "earliest", "kafka.max.poll.records": "20000"}
     ours = {
         "kafka.bootstrap.servers": reveal(f"{source.AT}.bootstrap_servers", source.bootstrap_servers or ""),
-        "subscribe": ",".join(source.topic_names),
+        "subscribe": ",".join(topics),
         # Spark would build them for every record.
         "includeHeaders": str(source.tombstones or HEADERS in needed).lower(),
     }
     return {**defaults, **reveal_all(f"{source.AT}.options", option_texts(source.options)), **ours}
 
 
-def _sample(spark: "SparkSession", source: SourceSection) -> InferredTypes:
-    given = {n: v for n, v in _options(source).items() if not n.lower().startswith(("starting", "ending"))}
+def _sample(spark: "SparkSession", source: SourceSection, topics: Sequence[str]) -> InferredTypes:
+    given = {n: v for n, v in _options(source, topics).items() if not n.lower().startswith(("starting", "ending"))}
     options = {**given, "startingOffsets": "earliest"}
     records = spark.read.format("kafka").options(**options).load()
     # A limit reads one partition after the other, and none further than it must.

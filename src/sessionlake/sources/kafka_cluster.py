@@ -1,7 +1,7 @@
 """A Kafka cluster's administration: whether it answers, how it keeps a topic, and sending records to a topic."""
 
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -80,21 +80,38 @@ class Cluster:
 
     def describe(self, spark: "SparkSession", topic: str) -> "Topic":
         """Return a topic's properties; MissingTopicError if there is no such topic."""
+        return self.described(spark, [topic])[topic]
+
+    def described(self, spark: "SparkSession", topics: Sequence[str]) -> "dict[str, Topic]":
+        """Return the properties of topics; MissingTopicError if one does not exist."""
         self.require_reachable()
         jvm: Any = spark._jvm
+        kinds = getattr(jvm, "org.apache.kafka.common.config.ConfigResource$Type")
+        found = {}
         with self._admin(jvm) as admin:
+            futures = admin.describeTopics(jvm.java.util.List.copyOf(topics)).topicNameValues()
+            for topic in topics:
+                try:
+                    described = futures.get(topic).get()
+                except spark_names.Py4JJavaError as error:
+                    raise self._explained(topic, str(error.java_exception)) from error
+                resource = jvm.org.apache.kafka.common.config.ConfigResource(kinds.TOPIC, topic)
+                try:
+                    settings = admin.describeConfigs(jvm.java.util.List.of(resource)).all().get().get(resource)
+                    policy = str(settings.get("cleanup.policy").value())
+                except spark_names.Py4JJavaError:
+                    policy = ""
+                found[topic] = Topic(described.topicId().toString(), policy)
+        return found
+
+    def topics(self, spark: "SparkSession") -> list[str]:
+        """Return all topics that this user may see."""
+        self.require_reachable()
+        with self._admin(spark._jvm) as admin:
             try:
-                described = admin.describeTopics(jvm.java.util.List.of(topic)).allTopicNames().get().get(topic)
+                return [*admin.listTopics().names().get()]
             except spark_names.Py4JJavaError as error:
-                raise self._explained(topic, str(error.java_exception)) from error
-            kinds = getattr(jvm, "org.apache.kafka.common.config.ConfigResource$Type")
-            resource = jvm.org.apache.kafka.common.config.ConfigResource(kinds.TOPIC, topic)
-            try:
-                settings = admin.describeConfigs(jvm.java.util.List.of(resource)).all().get().get(resource)
-                policy = str(settings.get("cleanup.policy").value())
-            except spark_names.Py4JJavaError:
-                policy = ""
-            return Topic(described.topicId().toString(), policy)
+                raise self._explained("", str(error.java_exception)) from error
 
     def create(self, spark: "SparkSession", topic: str, settings: Mapping[str, str]) -> None:
         """Create a topic with these settings, and the cluster's own default of partitions and replicas."""

@@ -45,4 +45,4 @@ def meta_of(source: "SourceSection") -> Mapping[str, pa.DataType]:
     if source.entry.has_changes:
         return {**FEED_COLUMNS, **CHANGE_PLACES}
     found = META if source.envelope is None else CHANGE_META
-    return found if source.topics is None else {**found, TOPIC: pa.string()}
+    return {**found, TOPIC: pa.string()} if source.has_topics else found

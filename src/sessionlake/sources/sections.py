@@ -1,5 +1,7 @@
 """The rules of [source], one function for each kind of source. They are loaded with a config, so without Spark."""
 
+import re
+
 from sessionlake.config.layouts import OF_CSV, OF_JSON, OF_TEXT, Layout
 from sessionlake.config.secrets import has_reference
 from sessionlake.config.source import SourceSection, check_options, check_topic_name, require_path
@@ -161,6 +163,9 @@ def _check_avro(source: SourceSection) -> None:
 
 def _check_topics(source: SourceSection) -> None:
     """Raise a ConfigError for topics that can't be, or can't be read together."""
+    if source.topic_pattern is not None:
+        _check_topic_pattern(source, source.topic_pattern)
+        return
     if source.topics is None:
         check_topic_name(f"{source.AT}.topic", source.topic or "")
         return
@@ -179,6 +184,28 @@ def _check_topics(source: SourceSection) -> None:
             raise ConfigError(
                 f"{at}: the partitions of {other!r} and {name!r} get the same numbers; read one of them in another pipeline"
             )
+
+
+def _check_topic_pattern(source: SourceSection, pattern: str) -> None:
+    at = f"{source.AT}.topic_pattern"
+    other = next((key for key in ("topic", "topics", "tombstones") if getattr(source, key)), None)
+    if other is not None:
+        raise ConfigError(f"{at}: goes without {other}; remove one of them")
+    odd = _ONLY_PYTHONS.search(pattern)
+    if odd is not None:
+        raise ConfigError(
+            f"{at}: {pattern!r} has {odd[0]!r}, which Python and Java read differently; write it in another way"
+        )
+    try:
+        re.compile(pattern, re.ASCII)
+    except re.error as error:
+        raise ConfigError(
+            f"{at}: {pattern!r} is no regular expression ({error}); write for example 'orders-.*'"
+        ) from error
+
+
+_ONLY_PYTHONS = re.compile(r"\(\?(?:P|\(|[a-zA-Z]*[aLu])|&&|(?<!\\)\[(?:[^\]\\]|\\.)*?\[")
+"""Groups, flags and classes that Java does not have, or has with another meaning."""
 
 
 def check_results(source: SourceSection) -> None:

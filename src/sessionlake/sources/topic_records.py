@@ -1,4 +1,4 @@
-"""Records of a topic, read without Java by librdkafka: for a look at a topic, never for a batch of a pipeline."""
+"""Records of topics, read without Java by librdkafka: for a look at a topic, never for a batch of a pipeline."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,8 +9,8 @@ from typing import Any
 from sessionlake.errors import SourceError
 from sessionlake.extras import require_extra
 
-Start = tuple[int, int]
-"""A partition, and the offset from which on it is read."""
+Start = tuple[str, int, int]
+"""A topic, a partition, and the offset from which on it is read."""
 _AT_ONCE, _TURN_S = 1000, 1.0
 
 
@@ -18,6 +18,7 @@ _AT_ONCE, _TURN_S = 1000, 1.0
 class Record:
     """A record that has a value."""
 
+    topic: str
     value: bytes
     key: bytes | None
     partition: int
@@ -27,37 +28,41 @@ class Record:
 
 
 class TopicReader:
-    """Reads a topic of a broker; errors name `at`, a key of a config or a command."""
+    """Reads topics of a broker; errors name `at`, a key of a config or a command."""
 
-    def __init__(self, at: str, servers: str, topic: str, patience_s: float, options: Mapping[str, str]) -> None:
-        self._at, self._servers, self._topic, self._patience_s = at, servers, topic, patience_s
+    def __init__(self, at: str, servers: str, patience_s: float, options: Mapping[str, str]) -> None:
+        self._at, self._servers, self._patience_s = at, servers, patience_s
         self._options = dict(options)
 
-    def first(self, most_bytes: int) -> tuple[list[Record], bool]:
-        """Return records from the beginning, evenly of all partitions, up to `most_bytes`, and whether those are all.
+    def topics(self) -> list[str]:
+        """Return all topics of the broker; SourceError as below."""
+        with self._consumer() as consumer:
+            return [*consumer.list_topics(timeout=self._patience_s).topics]
+
+    def first(self, topic: str, most_bytes: int) -> tuple[list[Record], bool]:
+        """Return a topic's records from the beginning, evenly of all partitions, up to `most_bytes`, and whether those are all.
 
         SourceError if the broker says nothing within the time.
         """
         from confluent_kafka import OFFSET_BEGINNING  # noqa: PLC0415 (an extra)
 
         with self._consumer() as consumer:
-            starts = [(partition, OFFSET_BEGINNING) for partition in self._partitions(consumer)]
+            starts = [(topic, partition, OFFSET_BEGINNING) for partition in self._partitions(consumer, topic)]
             return self._polled(consumer, starts, most_bytes)
 
-    def newest(self, most: int, most_bytes: int) -> list[Record]:
-        """Return the newest records, evenly of all partitions: `most` at most, and no more once they have `most_bytes`.
+    def newest(self, topics: Sequence[str], most: int, most_bytes: int) -> list[Record]:
+        """Return the newest records of some topics, evenly of all partitions: `most` at most, and no more once they have `most_bytes`.
 
         SourceError if the broker says nothing within the time.
         """
         from confluent_kafka import TopicPartition  # noqa: PLC0415 (an extra)
 
         with self._consumer() as consumer:
-            starts, partitions = [], self._partitions(consumer)
-            each = max(1, most // max(1, len(partitions)))
-            for partition in partitions[:most]:
-                place = TopicPartition(self._topic, partition)
-                low, high = consumer.get_watermark_offsets(place, timeout=self._patience_s)
-                starts += [(partition, max(low, high - each))] if low < high else []
+            places = [(topic, partition) for topic in topics for partition in self._partitions(consumer, topic)]
+            starts, each = [], max(1, most // max(1, len(places)))
+            for place in places[:most]:
+                low, high = consumer.get_watermark_offsets(TopicPartition(*place), timeout=self._patience_s)
+                starts += [(*place, max(low, high - each))] if low < high else []
             return self._polled(consumer, starts, most_bytes, most)[0][:most]
 
     @contextmanager
@@ -79,12 +84,10 @@ class TopicReader:
         finally:
             consumer.close()
 
-    def _partitions(self, consumer: Any) -> list[int]:
-        described = consumer.list_topics(self._topic, timeout=self._patience_s).topics[self._topic]
+    def _partitions(self, consumer: Any, topic: str) -> list[int]:
+        described = consumer.list_topics(topic, timeout=self._patience_s).topics[topic]
         if described.error is not None:
-            raise SourceError(
-                f"{self._at}: topic {self._topic!r} can't be read ({described.error.str()}); correct its name"
-            )
+            raise SourceError(f"{self._at}: topic {topic!r} can't be read ({described.error.str()}); correct its name")
         return sorted(described.partitions)
 
     def _polled(
@@ -96,7 +99,7 @@ class TopicReader:
         """
         from confluent_kafka import KafkaError, TopicPartition  # noqa: PLC0415 (an extra)
 
-        consumer.assign([TopicPartition(self._topic, *start) for start in starts])
+        consumer.assign([TopicPartition(*start) for start in starts])
         records: list[Record] = []
         ended, size, until = 0, 0, time.monotonic() + self._patience_s
         while ended < len(starts) and size < most_bytes and time.monotonic() < until:
@@ -108,6 +111,8 @@ class TopicReader:
                     ended += message.error().code() == KafkaError._PARTITION_EOF  # noqa: SLF001 (its public name has the underscore)
                 elif message.value() is not None:
                     place = (message.partition(), message.offset(), message.timestamp()[1])
-                    records.append(Record(message.value(), message.key(), *place, message.headers() or ()))
+                    records.append(
+                        Record(message.topic(), message.value(), message.key(), *place, message.headers() or ())
+                    )
                     size += len(message.value())
         return records, ended == len(starts)

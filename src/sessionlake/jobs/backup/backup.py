@@ -77,7 +77,7 @@ def _of_checkpoint(tables: Tables, config: Config, batch_id: int) -> Iterator[tu
         wanted += [f"{folder}/{name}" for name in names if int(name) <= batch_id]
     for source in tables.names(f"{root}/sources"):
         logged = tables.names(f"{root}/sources/{source}")
-        wanted += [f"sources/{source}/{name}" for name in logged if name.removesuffix(".compact").isdigit()]
+        wanted += [f"sources/{source}/{name}" for name in logged if name.partition(".")[0].isdigit()]
     for path in wanted:
         yield f"{root}/{path}", f"{CHECKPOINT}/{path}"
 

@@ -229,6 +229,7 @@ def sink_of(config: Config) -> KafkaSink:
     if config.sink.kafka is None:
         raise ConfigError("sink.kafka: is missing; add [sink.kafka] with bootstrap_servers and topic")
     for key, topic in (("topic", config.sink.kafka.topic), ("errors", config.sink.kafka.errors)):
-        if topic in config.topics:
+        inputs = (side.source for side in config.inputs.values() if side.source.entry.has_topic)
+        if topic is not None and any(source.matching([topic]) for source in inputs):
             raise ConfigError(f"sink.kafka.{key}: {topic!r} is the source's topic; write another one")
     return config.sink.kafka

@@ -13,7 +13,7 @@ def copy_checkpoint(tables: Tables, archive: Archive, checkpoint: str) -> str:
     old, batch_id = archive.checkpoint, archive.batch.batch_id
     for source in tables.names(f"{old}/sources"):
         for name in tables.names(f"{old}/sources/{source}"):
-            if name.removesuffix(".compact").isdigit():
+            if name.partition(".")[0].isdigit():
                 tables.copy(f"{old}/sources/{source}/{name}", f"{checkpoint}/sources/{source}/{name}")
     # Spark asks for the positions of the batch before the last one, too.
     for batch in (batch_id - 1, batch_id):

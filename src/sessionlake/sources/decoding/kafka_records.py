@@ -17,7 +17,7 @@ from sessionlake.sources.decoding.lines import index_values
 from sessionlake.sources.decoding.rows import Origin, Rows, no_text, raw_text
 from sessionlake.sources.decoding.safe_cast import cast_each
 from sessionlake.sources.decoding.whole import RECORD, SCHEMA, Whole, json_rows
-from sessionlake.sources.partitions import PARTITIONS, slot_of
+from sessionlake.sources.partitions import PARTITIONS
 from sessionlake.sources.record_columns import (
     CHANGE_META,
     EXPIRY,
@@ -63,22 +63,23 @@ class Topic:
     avro: bool
     changes: bool = False
     """Whether records hold changes of rows, whose envelope is opened already (`sources/kafka.py`)."""
-    several: tuple[str, ...] = ()
-    """The topics, if several are read: partitions then have the numbers of `sources/partitions.py`."""
+    slots: Mapping[str, int] | None = None
+    """The topics' slots, if several may be read: partitions then have the numbers of `sources/partitions.py`."""
 
     @property
     def meta(self) -> Mapping[str, pa.DataType]:
         """A record's columns besides its value's."""
         columns = CHANGE_META if self.changes else META
-        return {**columns, TOPIC: pa.string()} if self.several else columns
+        return columns if self.slots is None else {**columns, TOPIC: pa.string()}
 
     def places(self, partitions: pa.Array) -> tuple[pa.Array, pa.Array]:
         """Return each partition number's topic, and its partition in this topic."""
-        if not self.several:
+        if self.slots is None:
             return pa.repeat(self.name, len(partitions)), partitions
         numbers = partitions.to_numpy()
-        slots = pa.array([slot_of(name) for name in self.several])
-        names = pa.array(self.several).take(pc.index_in(pa.array(numbers // PARTITIONS), value_set=slots))
+        slots = pa.array([*self.slots.values()], pa.int64())
+        at = pc.index_in(pa.array(numbers // PARTITIONS, pa.int64()), value_set=slots)
+        names = pa.array([*self.slots], pa.string()).take(at)
         return names, pa.array(numbers % PARTITIONS)
 
     @property
