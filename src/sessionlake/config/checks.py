@@ -57,6 +57,10 @@ def _check_archive(config: Config) -> None:
         )
     if config.source.format == "avro":
         raise ConfigError("pipeline.archive: 'all' keeps rows as text, and source.format is 'avro'; write true")
+    if config.source.key_format is not None:
+        raise ConfigError(
+            "pipeline.archive: 'all' keeps records' keys as they came, and source.key_format reads fields of them; write true"
+        )
     if any(side.source.has_topics for side in config.inputs.values()):
         raise ConfigError(
             "pipeline.archive: 'all' keeps rows, but not which of source.topics they came from; write true"

@@ -82,6 +82,8 @@ class SourceSection(Section):
     """URL of the registry that has the schemas of Avro values. `${env:NAME}` and `${file:PATH}` in it stand for a secret's value."""
     schema_subject: str | None = None
     """The registry's subject of the schemas of all topics; by default that of each topic is the topic's name and `-value`."""
+    key_format: Literal["json", "avro"] | None = None
+    """The form of records' keys whose fields are read, as `_key.id`; the schemas of Avro's keys are those of the registry."""
     confluent_header: bool = False
     """Whether values begin with the five bytes of Confluent's wire format, which are then left out."""
     max_offsets_per_batch: int = Field(default=1_000_000, ge=1)

@@ -96,6 +96,7 @@ SOURCES: dict[str, SourceEntry] = {
             "avro_schema",
             "schema_registry",
             "schema_subject",
+            "key_format",
             "confluent_header",
             "tombstones",
             "envelope",

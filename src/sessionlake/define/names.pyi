@@ -293,7 +293,7 @@ class ChangeFeed(Source):
 class Kafka(Source):
     """The input of a pipeline.
 
-    Its keys are those of [source]: path, format, max_files_per_batch, max_bytes_per_batch, max_line_bytes, types, bootstrap_servers, topic, topics, topic_pattern, avro_schema, schema_registry, schema_subject, confluent_header, max_offsets_per_batch, tombstones, shallow_clones, options, envelope.
+    Its keys are those of [source]: path, format, max_files_per_batch, max_bytes_per_batch, max_line_bytes, types, bootstrap_servers, topic, topics, topic_pattern, avro_schema, schema_registry, schema_subject, key_format, confluent_header, max_offsets_per_batch, tombstones, shallow_clones, options, envelope.
     """
 
     def __init__(
@@ -312,6 +312,7 @@ class Kafka(Source):
         avro_schema: str | None = ...,
         schema_registry: str | None = ...,
         schema_subject: str | None = ...,
+        key_format: Literal["json", "avro"] | None = ...,
         confluent_header: bool = ...,
         max_offsets_per_batch: int = ...,
         tombstones: bool = ...,

@@ -26,7 +26,7 @@ import org.apache.spark.sql.catalyst.expressions.{ArrayTransform, BoundReference
 import org.apache.spark.sql.catalyst.expressions.codegen.CodegenFallback
 import org.apache.spark.sql.catalyst.json.{JSONOptions, JacksonGenerator}
 import org.apache.spark.sql.classic.ExpressionUtils
-import org.apache.spark.sql.types.{AbstractDataType, ArrayType, BinaryType, DataType, DecimalType, StringType, StructField, StructType}
+import org.apache.spark.sql.types.{AbstractDataType, ArrayType, BinaryType, DataType, DecimalType, MapType, StringType, StructField, StructType}
 import org.apache.spark.unsafe.types.UTF8String
 
 /** The schemas that values were written with. */
@@ -225,7 +225,7 @@ object AvroValue {
   /** The values of a column, decoded by the schemas that they were written with, as a struct: `value` and `error`.
     *
     * `value` has the columns of a struct's type in JSON, for example {"type":"struct","fields":[...]}; without one it is a text, the value
-    * as JSON. `reader` is a schema of Avro, or empty: its defaults and aliases hold for values that lack a field. `error` is null for values that were decoded.
+    * as JSON, or a plain value as it is. `reader` is a schema of Avro, or empty: its defaults and aliases hold for values that lack a field. `error` is null for values that were decoded.
     */
   def column(value: Column, schemas: Schemas, columns: String, reader: String): Column = {
     val wanted = Option(columns).filter(_.nonEmpty).map(DataType.fromJson(_).asInstanceOf[StructType])
@@ -297,7 +297,10 @@ case class AvroValue(child: Expression, schemas: Schemas, columns: Option[Struct
 
   private def readerFor(name: String, writer: Schema): Either[String, Reader] =
     columns match {
-      case None => Right(new TextReader(name, writer))
+      case None => SchemaConverters.toSqlType(writer).dataType match {
+        case _: StructType | _: ArrayType | _: MapType => Right(new TextReader(name, writer))
+        case _ => Right(new PlainReader(name, writer))
+      }
       case Some(_) if writer.getType != Schema.Type.RECORD => Left(s"bad Avro: $name is no record")
       case Some(wanted) => ColumnsReader(name, writer, wanted)
     }
@@ -329,6 +332,14 @@ case class AvroValue(child: Expression, schemas: Schemas, columns: Option[Struct
 
     /** Forgets what is half written of a value that was refused. */
     protected def failed(): Unit = ()
+  }
+
+  /** Gives a plain value, as a key may be, as text. */
+  private class PlainReader(name: String, writer: Schema) extends Reader(name, writer, writer) {
+    private val kind = SchemaConverters.toSqlType(writer).dataType
+    private val cast = Cast(BoundReference(0, kind, nullable = true), StringType, Some("UTC"))
+
+    override protected def finished(value: Any): Any = cast.eval(new GenericInternalRow(Array[Any](value)))
   }
 
   /** Gives a value whole, as JSON. */

@@ -29,7 +29,7 @@ from sessionlake.sources.decoding.tables import BLOCK, FILE, PART, TableDecoder
 from sessionlake.sources.delta import DeltaSource, outside_error
 from sessionlake.sources.files import FileSource, source_files
 from sessionlake.sources.infer import InferredTypes, declared_and_inferred, infer_values, scanned, types_of
-from sessionlake.sources.kafka import topic_of
+from sessionlake.sources.kafka import kinds_of_keys, topic_of
 from sessionlake.sources.lookups.source import with_lookups
 from sessionlake.sources.lookups.tables import tables_of
 from sessionlake.sources.partitions import PARTITIONS, slots_of
@@ -232,7 +232,7 @@ class DeclaredTopic:
     def look(self) -> None:
         """Read the newest records, within five seconds."""
         source = self._source
-        if source.format != "json" or source.envelope is not None:
+        if source.format != "json" or source.envelope is not None or source.key_format == "avro":
             raise UnsampledError("Avro and envelopes are read by Spark alone")
         self._match()
         self._records = self._newest()
@@ -277,16 +277,17 @@ class DeclaredTopic:
         }
         return pa.table(columns)
 
-    def _kinds(self) -> InferredTypes:
+    def _kinds(self, column: str = "value") -> InferredTypes:
         if self._records is None:
             raise UnseenError
         if not self._records.num_rows:
             raise UnsampledError("the topic has no records yet")
-        return infer_values(self._records["value"].to_pylist())
+        return infer_values(self._records[column].drop_null().to_pylist())
 
     def _unknown(self, names: Sequence[str]) -> Mapping[str, pa.DataType]:
         """Return the types that columns have in the newest records; UnseenError if it was not looked at."""
-        kinds = types_of(self._kinds())
+        keyed = topic_of(self._source).of_keys(names)
+        kinds = types_of(self._kinds() | kinds_of_keys(self._kinds("key") if keyed else {}, keyed))
         if (missing := next((name for name in names if name not in kinds), None)) is not None:
             raise UnsampledError(
                 f"column {missing!r} is in none of the newest records; declare it in [{self._source.AT}.types]"

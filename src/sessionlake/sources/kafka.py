@@ -3,7 +3,7 @@
 import json
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from functools import cached_property, reduce
@@ -25,6 +25,7 @@ from sessionlake.sources.columns import EventColumns, normal_type
 from sessionlake.sources.decoding.kafka_records import (
     BODY,
     EVENT,
+    KEY_REASON,
     REASON,
     TOMBSTONE,
     TOMBSTONE_HEADERS,
@@ -219,6 +220,24 @@ class KafkaSource:
         return self._source.format == "avro" and self._source.envelope is None
 
     def _inferred(self, names: list[str], identity: AbstractSet[str]) -> dict[str, pa.DataType]:
+        keyed = topic_of(self._source).of_keys(names)
+        if not keyed:
+            return self._inferred_of_values(names, identity)
+        sampled = _sample(self._spark, self._source, self._matching, key=True)
+        of_keys = kinds_of_keys(sampled, keyed)
+        if missing := [name for name in keyed if name not in of_keys]:
+            raise MissingColumnsError(
+                f"{self._source.place_at}: keys of {self._source.place!r} have no field {keyed[missing[0]]!r}",
+                missing,
+                [f"{KEY}.{name}" for name in sampled],
+            )
+        found = types_of(of_keys, identity, self._source.AT)
+        others = [name for name in names if name not in keyed]
+        return {name: type_ for name, type_ in found.items() if type_ is not None} | (
+            self._inferred_of_values(others, identity) if others else {}
+        )
+
+    def _inferred_of_values(self, names: list[str], identity: AbstractSet[str]) -> dict[str, pa.DataType]:
         if self._is_typed:
             schema = spark_names.to_arrow_schema(AvroValues(self._spark, self._source).columns(roots_of(names)))
             found: dict[str, pa.DataType | None] = {
@@ -249,20 +268,32 @@ def _needed(spark: "SparkSession", source: SourceSection, columns: EventColumns)
     # All side by side: after each row Spark looks how large each column is by now, in structs for many times longer.
     own = {"value": _value(source).alias("value"), "partition": _partition(source)}
     fields = [own.get(name, F.col(name)) for name in _FIELDS]
-    fields += [F.col("key")] if KEY in columns.needed or columns.whole else []
+    keyed = topic_of(source).of_keys(columns.needed)
+    if keyed or KEY in columns.needed or columns.whole:
+        fields += _key(spark, source)
     fields += [F.col("headers")] if HEADERS in columns.needed else []
     built = [_tombstone().alias(TOMBSTONE)] if source.tombstones else []
     if source.envelope is not None:
         value, reasons = _enveloped(spark, source)
         built += [*unwrapped(value), *reasons]
-    elif source.format == "avro" and (names := [name for name in columns.needed if name not in meta_of(source)]):
-        read = nested_schema(pa.schema([(name, columns.types[name]) for name in names]))
-        decoded_value = AvroValues(spark, source).decoded(F.col("value"), read)
+    elif source.format == "avro" and (
+        names := [name for name in columns.needed if name not in meta_of(source) and name not in keyed]
+    ):
+        wanted = nested_schema(pa.schema([(name, columns.types[name]) for name in names]))
+        decoded_value = AvroValues(spark, source).decoded(F.col("value"), wanted)
         built += [
             *(reduce(getitem, parts_of(name), decoded_value["value"]).alias(EVENT + name) for name in names),
             decoded_value["error"].alias(REASON),
         ]
     return [*fields, *built]
+
+
+def _key(spark: "SparkSession", source: SourceSection) -> "list[Column]":
+    """Return a record's key; of Avro as text, for a record as JSON, and the reason why there is none."""
+    if source.key_format != "avro":
+        return [F.col("key")]
+    decoded = AvroValues(spark, source).as_json(F.col("key"))
+    return [decoded["value"].cast("binary").alias("key"), decoded["error"].alias(KEY_REASON)]
 
 
 def _value(source: SourceSection) -> "Column":
@@ -287,7 +318,9 @@ def _partition(source: SourceSection) -> "Column":
 def topic_of(source: SourceSection) -> Topic:
     """Return the settings that decoding needs."""
     slots = slots_of(source) if source.has_topics else None
-    return Topic(source.place, source.format == "avro", source.envelope is not None, slots)
+    return Topic(
+        source.place, source.format == "avro", source.envelope is not None, source.key_format is not None, slots
+    )
 
 
 def _tombstone() -> "Column":
@@ -324,19 +357,29 @@ def _options(source: SourceSection, topics: Sequence[str], needed: Collection[st
     return {**defaults, **reveal_all(f"{source.AT}.options", option_texts(source.options)), **ours}
 
 
-def _sample(spark: "SparkSession", source: SourceSection, topics: Sequence[str]) -> InferredTypes:
+def kinds_of_keys(sampled: InferredTypes, keyed: Mapping[str, str]) -> InferredTypes:
+    """Return the kinds of the fields of keys, by the columns' names."""
+    kinds = kinds_of(sampled, keyed.values())
+    return {name: kinds[inner] for name, inner in keyed.items() if inner in kinds}
+
+
+def _sample(spark: "SparkSession", source: SourceSection, topics: Sequence[str], *, key: bool = False) -> InferredTypes:
+    """Return the kinds of the first records' values, or of their keys."""
     given = {n: v for n, v in _options(source, topics).items() if not n.lower().startswith(("starting", "ending"))}
     options = {**given, "startingOffsets": "earliest"}
     records = spark.read.format("kafka").options(**options).load()
     # A limit reads one partition after the other, and none further than it must.
-    if source.envelope is not None:
+    if key:
+        records = records.select(_key(spark, source)[0].alias("value"))
+    elif source.envelope is not None:
         records = records.select(unwrapped(_enveloped(spark, source)[0])[0].alias("value"))
     else:
         records = records.select(_value(source).alias("value"))
     values = [bytes(row[0]) for row in records.select("value").where("value is not null").limit(SAMPLED).collect()]
     types = infer_values(values) if values else {}
     if not types:
-        state = "is empty" if not values else "has no JSON object among its first records"
+        of = "keys" if key else "records"
+        state = f"has no {of}" if not values else f"has no JSON object among its first {of}"
         raise SourceError(
             f"{source.place_at}: {source.place!r} {state}, so that no column types can be learnt; declare each in [{source.AT}.types]"
         )

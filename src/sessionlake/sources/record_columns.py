@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from sessionlake.aggregates.numeric import OFFSET as TOPIC_OFFSET
 from sessionlake.aggregates.numeric import PARTITION as TOPIC_PARTITION
+from sessionlake.column_names import name_of, parts_of
 from sessionlake.sources.columns import TIMESTAMP
 
 if TYPE_CHECKING:  # workers and stores do without pydantic
@@ -38,6 +39,16 @@ CHANGE_PLACES = {name: META[name] for name in (OFFSET, PARTITION)}
 """The columns of a change's place in the order of changes."""
 TOMBSTONE_KIND, EXPIRY = "tombstone", "expiry"
 """Kinds of corrections for a topic's tombstones: without a cause, and with one."""
+
+
+def of_key(name: str) -> str | None:
+    """Return a field's name within a record's key; None for another column.
+
+    >>> of_key("_key.shop.id"), of_key("_key"), of_key("id")
+    ('shop.id', None, None)
+    """
+    first, *inner = parts_of(name)
+    return name_of(inner) if first == KEY and inner else None
 
 
 def meta_of(source: "SourceSection") -> Mapping[str, pa.DataType]:

@@ -136,7 +136,11 @@ def check_kafka(source: SourceSection) -> None:
 def _check_avro(source: SourceSection) -> None:
     """Raise a ConfigError for keys of Avro that are missing or that don't go together."""
     at, avro, registry = source.AT, source.format == "avro", source.schema_registry
-    keys = ("schema_registry", "schema_subject", "avro_schema")
+    if source.key_format == "avro" and registry is None:
+        raise ConfigError(
+            f"{at}.key_format: 'avro' needs {at}.schema_registry, which has the keys' schemas; write its URL"
+        )
+    keys = ("schema_subject", "avro_schema") if source.key_format == "avro" else _OF_AVRO
     if not avro and (key := next((name for name in keys if getattr(source, name)), None)) is not None:
         raise ConfigError(f"{at}.{key}: goes with format 'avro' only; remove it")
     if registry is None:
@@ -153,12 +157,15 @@ def _check_avro(source: SourceSection) -> None:
         raise ConfigError(
             f"{at}.schema_registry: must begin with http:// or https://; write for example 'https://registry.internal:8081'"
         )
-    if source.confluent_header:
+    if avro and source.confluent_header:
         raise ConfigError(
             f"{at}.confluent_header: values of a registry always begin with the id of a schema; remove it"
         )
     if source.envelope is not None and source.avro_schema is not None:
         raise ConfigError(f"{at}.avro_schema: does not go with an envelope, whose schemas the registry has; remove it")
+
+
+_OF_AVRO = ("schema_registry", "schema_subject", "avro_schema")
 
 
 def _check_topics(source: SourceSection) -> None:

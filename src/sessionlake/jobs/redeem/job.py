@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
+from sessionlake.column_names import roots_of
 from sessionlake.config.load import Config
 from sessionlake.errors import JobError
 from sessionlake.jobs.again.restate import last_batch_pins, restatements, restating_of
@@ -97,7 +98,7 @@ def _check_readable(config: Config, columns: EventColumns) -> None:
         raise JobError(
             "source.format: a dead letter of 'csv' lacks the header; put its rows into a new file of the source"
         )
-    if source.entry.has_topic and (source.format == "avro" or set(meta_of(source)) & set(columns.types)):
+    if source.entry.has_topic and (source.format == "avro" or set(meta_of(source)) & {*roots_of([*columns.types])}):
         what = "is Avro" if source.format == "avro" else "lacks the record's own columns"
         raise JobError(
             f"{source.place_at}: a dead letter of {source.place!r} {what}; send its record to the topic again"

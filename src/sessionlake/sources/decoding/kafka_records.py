@@ -1,7 +1,7 @@
 """Kafka records to typed rows, and to the tombstones that Pattern 7 sends to the topic."""
 
 import base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from sessionlake.columnar.arrays import combined
 from sessionlake.errors import SourceError
 from sessionlake.sources.columns import TIMESTAMP, EventColumns
-from sessionlake.sources.decoding.decoded import Indices, in_halves, one_line, typed
+from sessionlake.sources.decoding.decoded import WRONG_TYPE, Indices, in_halves, one_line, typed
 from sessionlake.sources.decoding.json_lines import read_lines
 from sessionlake.sources.decoding.lines import index_values
 from sessionlake.sources.decoding.rows import Origin, Rows, no_text, raw_text
@@ -32,6 +32,7 @@ from sessionlake.sources.record_columns import (
     TIME,
     TOMBSTONE_KIND,
     TOPIC,
+    of_key,
 )
 from sessionlake.warehouse import schemas
 
@@ -46,9 +47,9 @@ NO_CHANGE, TRUNCATED = "no change event", "truncate: the rows of the table are g
 NULL_VALUE = "null value without the headers of a tombstone"
 BODY = "body"
 """The column of records of changes: the row, as JSON."""
-EVENT, REASON, TOMBSTONE = "event_", "reason", "tombstone"
+EVENT, REASON, KEY_REASON, TOMBSTONE = "event_", "reason", "key_reason", "tombstone"
 """Prefixes and names of columns besides a record's own: those of the Avro value have a prefix, and are null if the value could
-not be decoded; `reason` says why. The headers in TOMBSTONE_HEADERS are a struct, if they are read."""
+not be decoded; `reason` says why, `key_reason` why a key could not be. The headers in TOMBSTONE_HEADERS are a struct, if they are read."""
 HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
 """A header as records have it."""
 _PLACES = ("timestamp", "partition", "offset")
@@ -63,6 +64,8 @@ class Topic:
     avro: bool
     changes: bool = False
     """Whether records hold changes of rows, whose envelope is opened already (`sources/kafka.py`)."""
+    has_fields_of_keys: bool = False
+    """Whether keys are objects of JSON, as which Spark gives keys of Avro."""
     slots: Mapping[str, int] | None = None
     """The topics' slots, if several may be read: partitions then have the numbers of `sources/partitions.py`."""
 
@@ -71,6 +74,10 @@ class Topic:
         """A record's columns besides its value's."""
         columns = CHANGE_META if self.changes else META
         return columns if self.slots is None else {**columns, TOPIC: pa.string()}
+
+    def of_keys(self, names: Iterable[str]) -> dict[str, str]:
+        """Return the columns that are fields of keys, each with its name within the key."""
+        return {name: inner for name in names if self.has_fields_of_keys and (inner := of_key(name)) is not None}
 
     def places(self, partitions: pa.Array) -> tuple[pa.Array, pa.Array]:
         """Return each partition number's topic, and its partition in this topic."""
@@ -234,7 +241,8 @@ def decode_records(records: pa.Table, topic: Topic, columns: EventColumns) -> It
 
 
 def _decode_some(part: pa.Table, topic: Topic, columns: EventColumns, *, has_value: bool) -> Iterator[DecodedRecords]:
-    payload = pa.schema([field for field in columns.schema if field.name not in topic.meta])
+    keyed = topic.of_keys(columns.needed)
+    payload = pa.schema([field for field in columns.schema if field.name not in topic.meta and field.name not in keyed])
 
     def decode(first: int, last: int) -> DecodedRecords:
         some = part.slice(first, last - first)
@@ -246,6 +254,8 @@ def _decode_some(part: pa.Table, topic: Topic, columns: EventColumns, *, has_val
             read, errors = _read_avro(some)
         else:
             read, errors = read_lines(index_values(some[topic.body].combine_chunks()), payload)
+        if keyed:
+            read, errors = _with_key(read, errors, some, keyed, columns)
         table, error = typed(_with_meta(read, some, topic, columns), columns, errors)
         records = _Records(some, topic)
         return DecodedRecords(table, error, records, records.whole if columns.whole else None)
@@ -277,11 +287,29 @@ def _read_avro(records: pa.Table) -> tuple[pa.Table, dict[int, str]]:
     return events, _reasons(records)
 
 
-def _reasons(records: pa.Table) -> dict[int, str]:
-    """Return the reasons of records whose values were not decoded, if there is a column of them."""
-    if REASON not in records.column_names or records[REASON].null_count == len(records):
+def _reasons(records: pa.Table, column: str = REASON) -> dict[int, str]:
+    """Return the reasons of records whose values, or keys, were not decoded, if there is a column of them."""
+    if column not in records.column_names or records[column].null_count == len(records):
         return {}
-    return {at: reason for at, reason in enumerate(records[REASON].to_pylist()) if reason is not None}
+    return {at: reason for at, reason in enumerate(records[column].to_pylist()) if reason is not None}
+
+
+def _with_key(
+    read: pa.Table, errors: Mapping[int, str], records: pa.Table, keyed: Mapping[str, str], columns: EventColumns
+) -> tuple[pa.Table, dict[int, str]]:
+    """Return the columns with those of keys, null if there is no key, and the reasons of keys that can't be read."""
+    payload = pa.schema([(inner, columns.types[name]) for name, inner in keyed.items()])
+    found, wrong = read_lines(index_values(pc.fill_null(combined(records["key"]), b"{}")), payload)
+    for name, inner in keyed.items():
+        if inner in found.column_names:
+            read = read.append_column(name, found[inner])
+    of_json = {at: f"bad key: {told.removeprefix('bad JSON: ')}" for at, told in wrong.items()}
+    of_types = {
+        at: told.replace(WRONG_TYPE, f"{WRONG_TYPE}{KEY}.", 1)
+        for at, told in wrong.items()
+        if told.startswith(WRONG_TYPE)
+    }
+    return read, {**of_json, **of_types, **_reasons(records, KEY_REASON), **errors}
 
 
 def _with_meta(read: pa.Table, records: pa.Table, topic: Topic, columns: EventColumns) -> pa.Table:
