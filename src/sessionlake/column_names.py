@@ -10,6 +10,8 @@ from functools import lru_cache
 
 DEPTH = 32
 """The most parts of a name."""
+ELEMENT = "_element"
+"""The column, and the field of stored texts, with an exploded element's number in its row's list, from 0 on (rule 463)."""
 _PART = re.compile(r"`((?:[^`]|``)*)`|([^.`\[\]]+)")
 _ELEMENT = re.compile(r"(.*[^\s\]])((?:\[(?:\d+|'[^']*')\])+)", re.DOTALL)
 _MARKS = frozenset(".`[]")
@@ -99,6 +101,16 @@ def title_of(name: str) -> str:
     ('url', 'page.url', 'tags[0]')
     """
     return name if is_element(name) else parts_of(name)[-1]
+
+
+def is_within(name: str, column: str) -> bool:
+    """Say whether a name is a column's or field's own, or that of a field in it.
+
+    >>> is_within("items.sku", "items"), is_within("items", "items"), is_within("item", "items")
+    (True, True, False)
+    """
+    parts, outer = parts_of(name), parts_of(column)
+    return parts[: len(outer)] == outer
 
 
 def titled(names: Iterable[str]) -> dict[str, str]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from sessionlake.column_names import is_element, name_of, title_of
+from sessionlake.column_names import ELEMENT, is_element, name_of, title_of
 from sessionlake.config.chained import check_changes, check_upstream
 from sessionlake.config.config import COLUMN, Config
 from sessionlake.config.durations import spoken_duration
@@ -82,6 +82,7 @@ def _check_side(config: Config, side: Config) -> None:
     if side.event.time is None and config.section.TIMED:
         raise ConfigError(f"{side.event_at}.time: is missing; add it to the config")
     _check_unique(config, side)
+    _check_exploded(config, side)
 
 
 def _check_unique(config: Config, side: Config) -> None:
@@ -100,6 +101,26 @@ def _check_unique(config: Config, side: Config) -> None:
         )
     # A warehouse may keep another default of grace: only `check_remembered` knows.
     _check_remembered(section.with_grace(0) if section.HAD_NO_GRACE else section, side)
+
+
+def _check_exploded(config: Config, side: Config) -> None:
+    """Refuse two lists, and an element for each in sources that have no lists, or whose rows change those of a table."""
+    event, source = side.event, side.source
+    at = f"{side.event_at}.{'explode_outer' if event.explode is None else 'explode'}"
+    if event.exploded is None:
+        if ELEMENT in event.id_columns:
+            raise ConfigError(
+                f"{side.event_at}.id: {ELEMENT!r} is the number of an exploded element; write {side.event_at}.explode"
+            )
+        return
+    if event.explode is not None and event.explode_outer is not None:
+        raise ConfigError(f"{at}: goes without explode_outer, which also keeps rows without elements; remove one")
+    if source.format in ("csv", "text"):
+        raise ConfigError(f"{at}: rows of format {source.format!r} have no lists; remove it")
+    if source.envelope is not None or source.tombstones or (source.takes_back and config.entry.deletes):
+        raise ConfigError(f"{at}: a row that changes a table's row is one event; remove it")
+    if config.pipeline.archive == "all" and (source.format not in ("json", None) or source.entry.is_table):
+        raise ConfigError("pipeline.archive: 'all' keeps no lists of this source; write true")
 
 
 def check_remembered(config: Config) -> None:

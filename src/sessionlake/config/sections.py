@@ -7,8 +7,9 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol, Self
 
 from pydantic import AfterValidator, Field, ModelWrapValidatorHandler, PrivateAttr, model_validator
 
+from sessionlake.column_names import ELEMENT, is_element, is_within
 from sessionlake.config.durations import parse_duration, spoken_duration
-from sessionlake.config.fields import Columns, Duration, KeyName, Section, as_columns
+from sessionlake.config.fields import ColumnName, Columns, Duration, KeyName, Section, as_columns
 from sessionlake.config.lookups import LookupSection
 from sessionlake.config.source import SourceSection
 from sessionlake.config.store_engines import StoreEngine
@@ -63,6 +64,19 @@ class PipelineSection(Section):
         return max(3 * parse_duration(self.trigger), 30_000_000)
 
 
+def identity_of(ids: str | list[str] | None, exploded: str | None) -> tuple[str, ...]:
+    """Return the columns of an id: an element without an id of its own has its row's, and its number.
+
+    >>> identity_of("order", "items"), identity_of("items.id", "items"), identity_of("order", None)
+    (('order', '_element'), ('items.id',), ('order',))
+    """
+    names = as_columns(ids)
+    if not names or exploded is None or ELEMENT in names:
+        return names
+    is_own = any(not is_element(name) and is_within(name, exploded) for name in names)
+    return names if is_own else (*names, ELEMENT)
+
+
 class EventSection(Section):
     """Which columns make an event."""
 
@@ -80,6 +94,10 @@ class EventSection(Section):
     """An event whose key is longer, in bytes of UTF-8, is a dead letter."""
     where: str | None = None
     """SQL over the row; rows for which it is not true are no events: they are counted, and nothing else."""
+    explode: ColumnName | None = None
+    """A list whose elements are events, each with the other columns of its row. A row without elements is filtered."""
+    explode_outer: ColumnName | None = None
+    """The same, and a row without elements is an event whose element is null."""
     columns: dict[str, str] = Field(default={})
     """Computed columns: SQL by name, each of the source's columns and of those above it."""
     unique_for: Duration | None = None
@@ -95,7 +113,12 @@ class EventSection(Section):
     @property
     def id_columns(self) -> tuple[str, ...]:
         """The columns of the id; none if events have none."""
-        return as_columns(self.id)
+        return identity_of(self.id, self.exploded)
+
+    @property
+    def exploded(self) -> str | None:
+        """The list whose elements are events; None if rows are."""
+        return self.explode if self.explode is not None else self.explode_outer
 
     @property
     def shows_duplicates(self) -> bool:

@@ -366,7 +366,7 @@ class Right(Section):
 class Event(Section):
     """Which columns make an event.
 
-    Its keys are those of [event]: key, time, time_unit, time_format, id, max_future_skew, max_key_bytes, where, columns, unique_for, duplicates.
+    Its keys are those of [event]: key, time, time_unit, time_format, id, max_future_skew, max_key_bytes, where, explode, explode_outer, columns, unique_for, duplicates.
     """
 
     def __init__(
@@ -380,6 +380,8 @@ class Event(Section):
         max_future_skew: Duration | None = ...,
         max_key_bytes: int = ...,
         where: str | None = ...,
+        explode: str | None = ...,
+        explode_outer: str | None = ...,
         columns: Mapping[str, str] = ...,
         unique_for: Duration | None = ...,
         duplicates: Literal["rows", "number"] = ...,

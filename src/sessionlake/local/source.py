@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sessionlake.column_names import is_element, parts_of
+from sessionlake.column_names import ELEMENT, is_element, parts_of
 from sessionlake.config.load import Config, load_config, parse_config
 from sessionlake.config.operators import named
 from sessionlake.engine.operator import Operator
@@ -33,7 +33,7 @@ Lookups = Mapping[str, Sequence[Row] | pa.Table]
 _PIPELINE = {"name": "local", "warehouse": "warehouse", "store": "store"}
 
 
-_META = {**CHANGE_META, **FEED_COLUMNS}
+_META = {**CHANGE_META, **FEED_COLUMNS, ELEMENT: pa.int64()}
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,11 @@ def local_operator(
         types = equal_types(config.section.pairs_on, {name: types.get(name, {}) for name in config.inputs})
     sources: dict[str, TypedSource] = {}
     for name, side in config.inputs.items():
-        texts = [column for column in (*config.keys[name], *side.event.id_columns) if not is_element(column)]
+        texts = [
+            column
+            for column in (*config.keys[name], *side.event.id_columns)
+            if column != ELEMENT and not is_element(column)
+        ]
         # A dict in a row would be a column with fields.
         headers = {HEADERS: META[HEADERS]} if side.source.entry.has_topic else {}
         source = LocalSource({**dict.fromkeys(texts, pa.string()), **types.get(name, {}), **headers})

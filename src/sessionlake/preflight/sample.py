@@ -195,7 +195,7 @@ def _outcome(config: Config, name: str, given: list[tuple[str, Rows]], batch: Lo
     def count(of: str) -> int:
         return batch.stats.get(count_of(of, name) if several else of, 0)
 
-    rows = sum(part.table.num_rows for input_, part in given if input_ == name)
+    rows = sum(part.table.num_rows + part.ignored for input_, part in given if input_ == name)
     side = config.inputs[name]
     return _Input(side, rows, letters.num_rows, count("filtered"), count("duplicate"), causes, example)
 
@@ -219,7 +219,8 @@ def _tell(config: Config, name: str, found: _Input, tried: Tried) -> None:
         elif found.dead > found.events:
             tried.warnings.append(Problem(key, reason))
     elif found.filtered == found.rows:
-        at = f"{found.side.event_at}.where"
+        event = found.side.event
+        at = f"{found.side.event_at}.{'where' if event.where is not None else 'explode'}"
         tried.warnings.append(Problem(at, f"none of the first {found.rows:,} rows passes it; compare it with the rows"))
 
 

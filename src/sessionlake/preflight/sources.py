@@ -27,6 +27,7 @@ from sessionlake.sources.decoding.nested import flattened, type_at
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.sources.decoding.tables import BLOCK, FILE, PART, TableDecoder
 from sessionlake.sources.delta import DeltaSource, outside_error
+from sessionlake.sources.exploded import exploded
 from sessionlake.sources.files import FileSource, source_files
 from sessionlake.sources.infer import InferredTypes, declared_and_inferred, infer_values, scanned, types_of
 from sessionlake.sources.kafka import kinds_of_keys, topic_of
@@ -297,7 +298,10 @@ class DeclaredTopic:
 
 def sources_without_spark(config: Config) -> dict[str, Source]:
     """Return a pipeline's sources by event input."""
-    return {name: with_lookups(_opened(side), side, tables_of(side, _opened)) for name, side in config.inputs.items()}
+    return {
+        name: with_lookups(exploded(_opened(side), side), side, tables_of(side, _opened))
+        for name, side in config.inputs.items()
+    }
 
 
 def _opened(config: Config) -> Source:

@@ -51,6 +51,9 @@ def _inputs(config: Config) -> Iterator[tuple[str, str]]:
         ahead = f"; more than {spoken_duration(side.max_future_skew_us)} ahead of the clock: go to dead_letters"
         is_judged = upstream is None and not side.source.has_every_time
         yield f"events{of}", f"{columns}{ahead if is_judged else ''}"
+        if event.exploded is not None:
+            without = "is filtered, and counted" if event.explode is not None else "is an event, too"
+            yield f"explodes{of}", f"{event.exploded}: an event for each element; a row without elements {without}"
         if event.where is not None:
             yield f"where{of}", f"{event.where}; other rows are filtered, and counted"
         if event.unique_for is not None:

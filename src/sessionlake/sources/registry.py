@@ -5,6 +5,7 @@ from pyspark.sql import SparkSession
 from sessionlake.config.load import Config
 from sessionlake.config.operators import named
 from sessionlake.sources.base import Source
+from sessionlake.sources.exploded import exploded
 from sessionlake.sources.lookups.source import with_lookups
 from sessionlake.sources.lookups.tables import tables_of
 
@@ -19,4 +20,4 @@ def sources_of(spark: SparkSession, config: Config) -> dict[str, Source]:
 
 def _with_lookups(spark: SparkSession, source: Source, side: Config) -> Source:
     tables = tables_of(side, lambda config: named(config.source.entry.source)(spark, config))
-    return with_lookups(source, side, tables)
+    return with_lookups(exploded(source, side), side, tables)

@@ -35,7 +35,7 @@ def _is_compared(column: str, text: str) -> bool:
 
 def users_of(config: Config, column: str) -> Iterator[tuple[str, str]]:
     """Yield the keys of an input's config that name a column, with their texts."""
-    for name in ("key", "time", "id"):
+    for name in ("key", "time", "id", "explode", "explode_outer"):
         if column in as_columns(getattr(config.event, name)):
             yield f"{config.event_at}.{name}", column
     compared = (f"{config.lookup_at}.{lookup.name}.on" for lookup in config.lookup if column in lookup.of_event)

@@ -16,7 +16,8 @@ from sessionlake.config.load import Config
 from sessionlake.engine.operator import Inputs, Operator
 from sessionlake.sources.decoding.decoded import wrong_column
 from sessionlake.sources.decoding.rows import Rows
-from sessionlake.sources.decoding.whole_rows import WholeDecoder, are_whole
+from sessionlake.sources.decoding.whole_rows import are_whole
+from sessionlake.sources.exploded import whole_decoder
 from sessionlake.stream.comparison import Difference
 from sessionlake.stream.ingest import COLUMNS, EventSpec
 from sessionlake.stream.input_log import BatchInputs
@@ -45,7 +46,9 @@ def read_again(events: EventSpec, table: pa.Table, inputs: Callable[[int], Batch
     # A row's error names its first wrong column: columns that only `where` reads now come last, so that they hide no column that the batch read.
     read = events.decoder.columns
     read = replace(read, asked=(), compared=(*read.compared, *read.asked))
-    decoder = WholeDecoder(read) if are_whole(table) else replace(cast("Any", events.decoder), columns=read)
+    decoder = replace(cast("Any", events.decoder), columns=read)
+    if are_whole(table):
+        decoder = whole_decoder(read, decoder)
     for batch_id, rows in decoder.decode_again(table):
         batch = inputs(batch_id)
         yield batch_id, events.lookups.added(_as_then(events, batch, rows), batch.pins)[0]

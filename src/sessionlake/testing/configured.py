@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 
+from sessionlake.column_names import ELEMENT
 from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator, counts_of
 from sessionlake.errors import ConfigError
@@ -52,6 +53,7 @@ class Harness(OperatorHarness[Operator[Any], LocalTables]):
     """Run micro-batches of plain rows through the operator of a config: a file, or its content without [pipeline].
 
     Rows are dicts with the columns that the config names. An `offset`, a `partition` and `deleted` are a Kafka record's.
+    With `event.explode` a row is an event: it has an element in place of the list, and may have the element's number, `_element`.
     If the source is the results of another pipeline, `taken_back` of `process` has rows that it takes back.
     Column types are those of the first batch's first values, or `schema` = {"column": "long" | "double" | "string" |
     "boolean" | "timestamp" | "date"}. Times of rows may be datetimes, whatever `event.time_unit` is; without a zone they are of UTC.
@@ -172,6 +174,8 @@ class Harness(OperatorHarness[Operator[Any], LocalTables]):
                     OFFSET: row.get("offset", 2 * self._calls + (at < added) if source.takes_back else None),
                     PARTITION: row.get("partition", 0),
                     NO_VALUE: row.get("deleted", False),
+                    # A row is an event, and has an element in place of the list.
+                    ELEMENT: 0,
                     **row,
                 },
             )

@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 from sessionlake.columnar.column_types import stored_type, type_named
 from sessionlake.config.fields import as_columns
 from sessionlake.config.load import Config
+from sessionlake.config.sections import identity_of
 from sessionlake.errors import JobError
 from sessionlake.jobs.rebuild.archive import FROM_SOURCE, Archive
 from sessionlake.sources.columns import EventColumns
@@ -78,8 +79,8 @@ class ArchiveSource:
         forms = (self._before("time_unit"), self._before("time_format"))
         if column == self._before("time") and (event.time_unit, event.time_format) == forms:
             return F.col("event_time")
-        for role, place in (("key", "key"), ("id", "event_id")):
-            names = as_columns(self._before(role))
+        ids = identity_of(self._before("id"), self._before("explode") or self._before("explode_outer"))
+        for names, place in ((as_columns(self._before("key")), "key"), (ids, "event_id")):
             if column in names:
                 texts = F.from_json(place, "array<string>")
                 return F.col(place) if len(names) == 1 else texts[names.index(column)]

@@ -12,9 +12,9 @@ from sessionlake.config.load import Config
 from sessionlake.errors import JobError, MissingColumnsError, SessionlakeError, first_line
 from sessionlake.jobs.rebuild.archive import Archive
 from sessionlake.sources.columns import EventColumns
-from sessionlake.sources.decoding.rows import BATCH, TypedSource
+from sessionlake.sources.decoding.rows import BATCH, Decoder, TypedSource
 from sessionlake.sources.decoding.whole import SCHEMA
-from sessionlake.sources.decoding.whole_rows import WholeDecoder
+from sessionlake.sources.exploded import whole_decoder
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ class WholeSource:
                 f"--from-archive: the type of column {fresh[0]!r} is not known ({first_line(error)}); name it in [{at}.types]"
             ) from error
 
-    def decoder(self, columns: EventColumns) -> WholeDecoder:
+    def decoder(self, columns: EventColumns) -> Decoder:
         """Return the decoder of `rows`."""
-        return WholeDecoder(columns)
+        return whole_decoder(columns, self.source.decoder(columns))
 
     def rows(self, columns: EventColumns) -> DataFrame:
         """Return the whole rows up to the archive's last batch."""

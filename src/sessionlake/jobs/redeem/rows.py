@@ -10,6 +10,7 @@ from sessionlake.errors import JobError
 from sessionlake.jobs.redeem.ledger import LETTER
 from sessionlake.sources.contract import Checked, check
 from sessionlake.sources.decoding.again import file_again, layout_again
+from sessionlake.sources.decoding.exploding import ExplodingDecoder
 from sessionlake.sources.decoding.files import FileDecoder, decode
 from sessionlake.sources.decoding.rows import Rows, no_text
 from sessionlake.sources.lookups.lookup import Pins
@@ -41,6 +42,8 @@ def judged_schema(spec: Redeeming) -> pa.Schema:
 def judge_letters(spec: Redeeming, letters: pa.RecordBatch, expired_us: int, latest_us: int, pins: Pins) -> pa.Table:
     """Decode the texts as rows of the source and check each; `letters` has letter, batch_id and raw, `pins` what is looked up."""
     table, decoder = pa.Table.from_batches([letters]), spec.events.decoder
+    exploding = decoder if isinstance(decoder, ExplodingDecoder) else None
+    decoder = decoder if exploding is None else exploding.source
     layout = layout_again(Layout.of(decoder.layout) if isinstance(decoder, FileDecoder) else None)
     if layout is None:
         raise JobError("source.format: a dead letter of 'csv' lacks the header")
@@ -48,10 +51,17 @@ def judge_letters(spec: Redeeming, letters: pa.RecordBatch, expired_us: int, lat
     lost = table.take(pa.array(np.setdiff1d(np.arange(table.num_rows), readable)))
     parts = [_rows(spec, lost, pa.array([UNREADABLE] * lost.num_rows, pa.string()))]
     at = 0
-    for found in decode(content, "dead_letters", layout, spec.columns.read):
-        decoded, _ = spec.events.lookups.added(Rows(found.table, found.error, no_text, no_text), pins)
-        of = pa.array(readable[at : at + decoded.table.num_rows])
-        at += len(of)
+    read = spec.columns.read if exploding is None else exploding.exploding.of_rows(spec.columns.read, numbered=True)
+    for found in decode(content, "dead_letters", layout, read):
+        rows, places = Rows(found.table, found.error, found.raw, no_text), np.arange(len(found.table))
+        begin, at = at, at + len(places)
+        if exploding is not None:
+            rows, places = _single(exploding, rows)
+            unread = np.setdiff1d(np.arange(len(found.table)), places)
+            lost = table.take(pa.array([readable[begin + place] for place in unread], pa.int64()))
+            parts.append(_rows(spec, lost, pa.array([UNREADABLE] * lost.num_rows, pa.string())))
+        decoded, _ = spec.events.lookups.added(rows, pins)
+        of = pa.array([readable[begin + place] for place in places], pa.int64())
         shape = spec.events.shape
         own = shape.with_own(decoded.table)
         checked = check(own, decoded.error, spec.columns, spec.events.max_key_bytes)
@@ -74,6 +84,19 @@ def judge_letters(spec: Redeeming, letters: pa.RecordBatch, expired_us: int, lat
     if at != len(readable):
         raise JobError(f"dead_letters: {len(readable)} texts were read as {at} rows; report this with the texts")
     return pa.concat_tables(parts)
+
+
+def _single(decoder: ExplodingDecoder, rows: Rows) -> tuple[Rows, Ints]:
+    """Return the events of texts that have one, and the places of these texts: a letter of several elements is of no event."""
+    found = [*decoder.exploding.events(rows, decoder.columns)]
+    table = pa.concat_tables([events.table for events, _ in found])
+    errors = [
+        pa.nulls(len(of), pa.string()) if events.error is None else combined(events.error) for events, of in found
+    ]
+    places = np.concatenate([of for _, of in found])
+    alone = np.bincount(places, minlength=rows.table.num_rows)[places] == 1
+    error = pa.concat_arrays(errors).filter(pa.array(alone))
+    return Rows(table.filter(pa.array(alone)), error, no_text, no_text), places[alone]
 
 
 def _raising(spec: Redeeming, table: pa.Table, checked: Checked, at: Ints) -> Ints:

@@ -82,12 +82,15 @@ def text_of_rows(table: pa.Table) -> pa.Array:
     >>> text_of_rows(pa.table({"id": [1588987262754234369, None]})).to_pylist()
     ['{"id":1588987262754234369}', '{"id":null}']
     """
+    return pa.array(map(raw_text, json_of_rows(table)), pa.string())
+
+
+def json_of_rows(table: pa.Table) -> Iterator[bytes]:
+    """Yield each row as a JSON object of its columns."""
     columns = [_json_values(combined(column)) for column in table.columns]
-    rows = (dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True))
-    return pa.array(
-        [raw_text(json.dumps(as_object(row), default=_text, separators=(",", ":")).encode()) for row in rows],
-        pa.string(),
-    )
+    for row in zip(*columns, strict=True):
+        values = as_object(dict(zip(table.column_names, row, strict=True)))
+        yield json.dumps(values, default=_text, separators=(",", ":")).encode()
 
 
 def _json_values(column: pa.Array) -> list[object]:

@@ -133,7 +133,7 @@ class Unique(Wrapped):
         yield Counted(newest)
         good, asked = good[~is_bad], asked[~is_bad]
         settled[good if passed is None else passed[good]] = False
-        if settled.any():
+        if settled.any() or rows.ignored:
             yield from self.operator.split_rows(context, name, number, taken(rows, np.flatnonzero(settled)))
         chunk = chunk_of(context, number) if self.columns(name).ordered else None
         if chunk is not None:
