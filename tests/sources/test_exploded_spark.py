@@ -64,7 +64,8 @@ def sessions(config: Config) -> list[tuple[Any, ...]]:
 A, B = {"sku": "a", "n": 2, "note": "of a"}, {"sku": "b", "n": 1, "note": "of b"}
 
 
-@pytest.mark.parametrize("archive", [pytest.param(True, marks=pytest.mark.slow), "all"])
+@pytest.mark.slow
+@pytest.mark.parametrize("archive", [True, "all"])
 def test_jobs_know_elements(spark: SparkSession, tmp_path: Path, *, archive: bool | str) -> None:
     files = {"kind": "files", "path": "events", "format": "json", "types": {"cart.items.n": "long"}}
     config = config_over(tmp_path, files, archive=archive)
@@ -158,8 +159,10 @@ def grouped(root: Path, source: Row) -> Config:
     return load_config(root / "sold.toml")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["parquet", "delta", "change_feed"])
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param("parquet", marks=pytest.mark.slow), "delta", pytest.param("change_feed", marks=pytest.mark.slow)],
+)
 def test_files_and_tables(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     rows = pa.Table.from_pylist(ROWS, ARROW)
     source: Row = {"kind": kind, "path": "events"}
