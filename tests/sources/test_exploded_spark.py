@@ -144,7 +144,7 @@ def expected(without: str = "") -> list[tuple[Any, ...]]:
 
 
 def groups(config: Config) -> list[tuple[Any, ...]]:
-    return query_tables(config, "select sku, event_count, n from groups_live order by sku", 100)[1]
+    return query_tables(config, "select group_key, event_count, n from groups_live order by group_key", 100)[1]
 
 
 def grouped(root: Path, source: Row) -> Config:
