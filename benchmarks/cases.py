@@ -9,7 +9,16 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from benchmarks.processes import measure
-from benchmarks.synthetic import RETENTION, write_copies, write_events, write_json, write_sessions, write_table
+from benchmarks.synthetic import (
+    RETENTION,
+    write_copies,
+    write_events,
+    write_fields,
+    write_json,
+    write_lists,
+    write_sessions,
+    write_table,
+)
 from benchmarks.trees import Tree
 from sessionlake.engine.spark import LITTLE_JAVA
 
@@ -32,7 +41,19 @@ PARTS = (
     "shape",
     "lookup",
     "engine",
+    "nested",
 )
+NESTED: dict[str, Found] = {
+    "three fields of JSON": {
+        "event": {"key": "user.id", "time": "sent.at"},
+        "aggregates": {"total": "sum(cart.amount)"},
+    },
+    "five elements of a list": {
+        "event": {"explode": "items", "key": "items.key", "time": "items.ts"},
+        "aggregates": {"total": "sum(items.amount)"},
+    },
+}
+"""What reads the events of rows that have them as fields, and in lists."""
 SHAPES: dict[str, Found] = {
     "where keeps a third": {"where": "amount <= 33"},
     "where keeps all": {"where": "amount > 0"},
@@ -253,6 +274,18 @@ class Bench:
             lookup = {"name": "users", "path": str(table), "on": "key = id", "columns": ["weight"]}
             looked_up = case | {"aggregates": {"total": "sum(users_weight)"}, "more": {"lookup": [lookup]}}
             found[f"lookup in {rows:,} rows"] = self._in_turns({"constant": case, "ours": looked_up})
+        return found
+
+    def _nested(self) -> Found:
+        """The million's events as flat lines of JSON, and as fields of objects and as elements of lists, in turns."""
+        case, flat, found = self._million_case(), self.work / "json", {}
+        write_each = {flat: write_json, self.work / "fields": write_fields, self.work / "lists": write_lists}
+        for lines, write in write_each.items():
+            if not lines.exists():
+                write(Path(case["events"]), lines)
+        plain = case | {"conf": STREAM_SETTINGS, "format": "json", "events": str(flat)}
+        for lines, (name, settings) in zip([*write_each][1:], NESTED.items(), strict=True):
+            found[name] = self._in_turns({"constant": plain, "ours": plain | settings | {"events": str(lines)}})
         return found
 
     def _in_turns(self, cases: dict[str, Found]) -> Found:

@@ -248,7 +248,7 @@ def layouts(spark: SparkSession, work: Path, sessions: int) -> list[dict[str, An
         tables = Tables(session, str(work / f"layout-{len(found)}"), CHANGELOG)
         table = tables[schemas.SESSIONS].sql_name()
         source.limit(0).createOrReplaceTempView("source")
-        session.sql(f"create table {table} using delta {clustering} as select * from source")  # noqa: S608 (a path)
+        session.sql(f"create table {table} using delta {clustering} as select * from source")
         for part in range(APPENDS):
             _append(tables, source.where(f"pmod(session_id, {APPENDS}) = {part}"))
         one: dict[str, Any] = {"layout": name}

@@ -35,5 +35,5 @@ def duckdb_batch(case: dict[str, Any]) -> dict[str, Any]:
         seconds.append(round(time.time() - started, 3))
         cpu_s.append(round(tree_cpu_s() - cpu_before, 3))
     sums = "count(*), sum(events)::BIGINT, sum(total)::BIGINT"
-    row = connection.execute(f"SELECT {sums} FROM '{target}'").fetchone()  # noqa: S608 (a path of our own)
+    row = connection.execute(f"SELECT {sums} FROM '{target}'").fetchone()
     return {"seconds": seconds, "cpu_s": cpu_s[-1], "added_up": list(row or ())}

@@ -73,6 +73,7 @@ def _once(results: dict[str, Found]) -> Iterator[tuple[str, Found]]:
         ("shape", "against the events as they are"),
         ("lookup", "against a column of the event"),
         ("engine", "against sorted files"),
+        ("nested", "against flat lines"),
     ):
         for name, one in results.get(part, {}).items():
             yield f"{name}, {label}", one

@@ -71,12 +71,48 @@ def write_copies(events: Path, directory: Path, share: float) -> None:
         before = table
 
 
+_FLAT = {
+    "key": "key",
+    "ts": "strftime(make_timestamp(epoch_us(ts)), '%Y-%m-%dT%H:%M:%S.%fZ')",
+    "amount": "amount",
+    "page": "page",
+    "offset": '"offset"',
+}
+"""The columns of an event as JSON has them, with their SQL."""
+IN_LIST = 5
+"""The events of a row of `write_lists`."""
+
+
 def write_json(events: Path, directory: Path) -> None:
     """Write each Parquet file of events as JSON lines with ISO 8601 times, in the same order."""
+    fields = ", ".join(f'{sql} AS "{name}"' for name, sql in _FLAT.items())
+    _write_lines(events, directory, f"SELECT {fields} FROM rows")
+
+
+def write_fields(events: Path, directory: Path) -> None:
+    """Write the same with key, time and amount as fields of objects: user.id, sent.at, cart.amount."""
+    objects = {"user": ("id", "key"), "sent": ("at", "ts"), "cart": ("amount", "amount")}
+    fields = [f"{{'{field}': {_FLAT[column]}}} AS \"{name}\"" for name, (field, column) in objects.items()]
+    _write_lines(events, directory, f'SELECT {", ".join(fields)}, page, "offset" FROM rows')
+
+
+def write_lists(events: Path, directory: Path) -> None:
+    """Write five events in a row, in its list `items`."""
+    element = ", ".join(f"'{name}': {sql}" for name, sql in _FLAT.items())
+    number = f"(row_number() OVER () - 1) // {IN_LIST}"
+    numbered = f"SELECT {number} AS number, row_number() OVER () AS place, {{{element}}} AS item FROM rows"
+    _write_lines(
+        events,
+        directory,
+        f"SELECT list(item ORDER BY place) AS items FROM ({numbered}) GROUP BY number ORDER BY number",
+    )
+
+
+def _write_lines(events: Path, directory: Path, query: str) -> None:
+    """Write a query's rows of each Parquet file, which it calls `rows`, as JSON lines."""
     directory.mkdir(parents=True, exist_ok=True)
     for file in sorted(events.glob("*.parquet")):
-        fields = "key, strftime(make_timestamp(epoch_us(ts)), '%Y-%m-%dT%H:%M:%S.%fZ') AS ts, amount, page, \"offset\""
-        rows = f"SELECT {fields} FROM read_parquet('{file}')"  # noqa: S608 (a path of our own)
+        rows = f"WITH rows AS (SELECT * FROM read_parquet('{file}')) {query}"
         with duckdb.connect() as connection:
             connection.execute(f"COPY ({rows}) TO '{directory / file.stem}.json' (FORMAT json)")
 

@@ -183,7 +183,7 @@ class Inputs:
                 SELECT printf('%s-%s-7000-8000-%012x', hex[1:8], hex[9:12], n) AS key, make_timestamptz(us) AS ts, 'confirmed' AS status,
                        'place-' || amount AS place, amount, amount / 7 AS price
                 FROM (SELECT *, lower(printf('%012x', {made})) AS hex FROM given)
-                """  # noqa: S608 (numbers of our own)
+                """
             ).write_parquet(str(file))
         moment = time.time() // 1000 * 1000 - 10_000 + number
         os.utime(file, (moment, moment))
