@@ -45,7 +45,7 @@ def parse(directory: Path, changes: dict[str, Any]) -> Config:
 
 def test_values_are_looked_up_where_spark_and_kafka_take_them(config: Config) -> None:
     expected = f'PlainLoginModule required username="{USER}" password="{PASSWORD}";'
-    options = kafka_source._options(config.source)
+    options = kafka_source._options(config.source, ["clicks"])
     assert options["kafka.sasl.jaas.config"] == expected
     assert (options["kafka.bootstrap.servers"], options["n"]) == ("broker.internal:9096", "3")
     assert config.sink.kafka is not None
@@ -73,7 +73,7 @@ def test_an_error_of_others_that_quotes_a_value_shows_the_reference(config: Conf
     @click.command()
     @one_line_errors
     def fail() -> None:
-        raise ValueError(kafka_source._options(config.source)["kafka.sasl.jaas.config"])
+        raise ValueError(kafka_source._options(config.source, ["clicks"])["kafka.sasl.jaas.config"])
 
     group = click.Group("main", commands={"fail": fail}, params=[click.Option(["--traceback"], is_flag=True)])
     for words in (["fail"], ["--traceback", "fail"]):
