@@ -1,6 +1,7 @@
 """An event for each element (rule 463): the events, reasons and texts are those of rows that were flattened by hand."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from sessionlake.sources.decoding import exploding
 from sessionlake.sources.decoding.exploding import Exploding, ExplodingDecoder
 from sessionlake.sources.decoding.files import PATH, FileDecoder
 from sessionlake.sources.decoding.rows import Rows
+from sessionlake.stream.shape import Shaping
 from tests.support import examples
 
 Row = dict[str, Any]
@@ -177,6 +179,24 @@ def test_parquet(tmp_path_factory: pytest.TempPathFactory, *, given_rows: list[R
     assert [part.ignored for part in found] == [part.ignored for part in wanted]
     for part in found:
         _texts_read_again_are_their_events(root, part, outer=outer)
+
+
+def test_what_where_reads_of_no_list_is_wrong_and_not_null(tmp_path: Path) -> None:
+    given_rows = [{"user": "ann", "at": 1, "cart": {"items": items}} for items in ({"n": 1}, [{"n": 1}, {"n": "x"}], 7)]
+    given_rows.append({"user": "ann", "at": "x", "cart": {"items": "y"}})
+    asking = replace(COLUMNS, asked=(f"{LIST}.n",))
+    shape = Shaping("event", (), f"{LIST}.n > 0", (), (*COLUMNS.inputs,)).shape(TYPES)
+    (rows,) = read(write_json(tmp_path / "rows.json", given_rows), asking)
+    kept, filtered = shape.filtered(rows)
+    assert filtered == 0
+    assert kept.error is not None
+    assert kept.error.to_pylist() == [
+        'wrong type: cart.items.n = none, because cart.items = {"n": 1} is no list',
+        None,
+        "wrong type: cart.items.n = 'x' is not a long",
+        "wrong type: cart.items.n = none, because cart.items = 7 is no list",
+        "wrong type: cart.items.n = none, because cart.items = 'y' is no list",
+    ]
 
 
 def test_no_more_elements_than_the_limit(tmp_path: Path) -> None:

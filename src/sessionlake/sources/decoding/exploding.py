@@ -1,6 +1,7 @@
 """An event for each element of a list (docs/rules/shared.md, rule 463)."""
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,7 +14,7 @@ import pyarrow.compute as pc
 from sessionlake.column_names import ELEMENT, is_within, parts_of
 from sessionlake.columnar.arrays import Bools, Ints, combined, starts_of
 from sessionlake.sources.columns import EventColumns
-from sessionlake.sources.decoding.decoded import MAX_ROWS, WRONG_TYPE, typed
+from sessionlake.sources.decoding.decoded import MAX_ROWS, WRONG_TYPE, typed, wrong_column
 from sessionlake.sources.decoding.element_texts import ElementTexts
 from sessionlake.sources.decoding.json_lines import read_lines
 from sessionlake.sources.decoding.lines import index_values
@@ -58,6 +59,7 @@ class Exploding:
     def of_rows(self, columns: EventColumns, *, numbered: bool = False) -> EventColumns:
         """Return the columns of rows, which have the list, for columns of events. `numbered` rows may have ELEMENT."""
         own = [name for name in columns.needed if self.below(name) is None and name != ELEMENT]
+        asked = (self.path if self.below(name) is not None else name for name in columns.asked if name != ELEMENT)
         types = {name: columns.types[name] for name in own}
         types[self.path] = self._list_type(columns)
         if numbered:
@@ -70,7 +72,7 @@ class Exploding:
             tuple(types),
             types,
             columns.ordered,
-            asked=tuple(name for name in columns.asked if name in own),
+            asked=tuple(dict.fromkeys(asked)),
             canonical=tuple(name for name in columns.canonical if name in own),
             whole=columns.whole,
         )
@@ -207,7 +209,7 @@ class _Part:
         return self.element + combined(pc.fill_null(table[ELEMENT], 0)).to_numpy()[self.at]
 
     def _errors(self, index: pa.Array) -> pa.Array | None:
-        error = None if self.given.error is None else self.given.error.take(index)
+        error = None if self.given.error is None else self._of_field(self.given.error).take(index)
         if not self.too_long[self.first : self.end].any():
             return error
         path = self.exploding.path
@@ -217,6 +219,18 @@ class _Part:
         ]
         told = pa.array(long, pa.string(), mask=~self.too_long[self.at])
         return told if error is None else pc.coalesce(error, told)
+
+    def _of_field(self, error: pa.Array) -> pa.Array:
+        """Return the reasons; a value that is no list is wrong for the field that is read, by which `where` knows it (rule 213)."""
+        path, columns = self.exploding.path, self.columns
+        field = next(name for name in (*columns.asked, *columns.needed, path) if self.exploding.below(name) is not None)
+        wrong = pc.fill_null(pc.starts_with(error, wrong_column(path)), fill_value=False)
+        if field == path or not pc.any(wrong).as_py():
+            return error
+        value = pc.replace_substring_regex(error, f"(?s)^{re.escape(WRONG_TYPE)}(.*) is not a .*", r"\1")
+        return pc.if_else(
+            wrong, pc.binary_join_element_wise(f"{wrong_column(field)}none, because ", value, " is no list", ""), error
+        )
 
     def _with_again(self, events: pa.Table, error: pa.Array | None) -> tuple[pa.Table, pa.Array]:
         """Return the events with those of rows with a wrong type, each of which has its own reason, or none."""
