@@ -207,10 +207,10 @@ OPERATORS = {
     "join": OperatorEntry(
         section="join",
         model=f"{_OPERATORS}.joins.section:JoinSection",
-        operator=f"{_OPERATORS}.joins.factory:operator_of",
-        changelog=f"{_OPERATORS}.joins.changelog:JOINS",
-        tables=f"{_OPERATORS}.joins.local_tables:JoinTables",
-        kind=f"{_OPERATORS}.joins.kind:Joins",
+        **{
+            **_described("joins", "Joiner", "JOINS.changelog", "Joins"),
+            "tables": f"{_OPERATORS}.joins.local_tables:JoinTables",
+        },
         rows=RowNames(
             command="joins",
             list="joins",

@@ -176,10 +176,13 @@ class Described(EventOperator):
 
     def limits(self, context: BatchContext) -> Limits:
         """Return the limits for corrections in a batch: rows have any age."""
+        return Limits(NO_WATERMARK, self.latest_us(context, watermark_of(context.state), 1), context.clock_us)
+
+    def latest_us(self, context: BatchContext, closed_us: int, to_close_us: int) -> int | None:
+        """Return the latest watermark that a correction may ask for, by the smallest skew of the inputs; see `latest_advance_us`."""
         skews = [events.max_future_skew_us for events in self.spec.inputs.values()]
         skew = min((skew for skew in skews if skew is not None), default=None)
-        latest = latest_advance_us(skew, context.clock_us, watermark_of(context.state), 1)
-        return Limits(NO_WATERMARK, latest, context.clock_us)
+        return latest_advance_us(skew, context.clock_us, closed_us, to_close_us)
 
     def layout(self) -> str:
         """Return LAYOUT, and the settings that stored records depend on."""

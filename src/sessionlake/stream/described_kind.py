@@ -92,20 +92,18 @@ class DescribedKind:
     def _tables_of(self, table: RowTable) -> Iterator[TableSpec]:
         schema = table.snapshot_schema(self._fields(table))
         yield TableSpec(table.changelog.snapshot, schema, f"Snapshot of {table.rows}, as far as compacted")
-        yield changelog_table(table.changelog, table.changes_schema(self._fields(table), marks=True))
+        yield changelog_table(table.changelog, self.changes_schema(table))
 
     def outputs(self, tables: Tables) -> tuple[Output, ...]:
         """Return the changelogs."""
         return tuple(
-            changelog_output(
-                table.changelog,
-                tables,
-                table.changes_schema(self._fields(table), marks=True),
-                table.output,
-                table.conversion,
-            )
+            changelog_output(table.changelog, tables, self.changes_schema(table), table.output, table.conversion)
             for table in self.described_tables
         )
+
+    def changes_schema(self, table: RowTable) -> pa.Schema:
+        """Return the schema of a changelog."""
+        return table.changes_schema(self._fields(table), marks=True)
 
     def stored(self, tables: Tables, operator: Operator[Any], state: State) -> "DataFrame":
         """Return the rows as of the last batch, which may have committed to the first table alone."""

@@ -204,7 +204,7 @@ class JoinHarness(OperatorHarness[Joiner, JoinTables]):
             size = given.get("size")
             sides[side] = Side(given["name"], None if size is None else _length(size), names, self._events(columns))
         left, right = comparable("on", self._on, self._casts, sides[LEFT], sides[RIGHT])
-        spec = JoinSpec(self._on, left, right, **self._settings)
+        spec = JoinSpec(left, right, self._on, **self._settings)
         return Joiner(spec if self._is_graced else replace(spec, grace_us=spec.default_grace_us))
 
     def _chunks(self, side: str, rows: Sequence[Row]) -> Iterator[Rows]:

@@ -84,7 +84,7 @@ def test_a_column_that_stores_can_not_hold_is_refused_in_one_line() -> None:
     with pytest.raises(
         ConfigError, match=r"^join\.left\.columns: 'v' is of type list<item: int64>, which can't be kept"
     ):
-        type(spec)(spec.on, Side("l", 10, ("v",), EventSpec(TableDecoder(columns, None))), spec.right)
+        type(spec)(Side("l", 10, ("v",), EventSpec(TableDecoder(columns, None))), spec.right, spec.on)
 
 
 class Twice(Joiner):

@@ -7,8 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from sessionlake.operators.joins.kind import Joins
-from sessionlake.operators.joins.outputs import identified_pairs
-from sessionlake.operators.joins.spec import join_schema
+from sessionlake.operators.joins.table import JOINS
 from sessionlake.sources.registry import sources_of
 from sessionlake.stream.events import type_names
 from sessionlake.stream.pinned import Pinned
@@ -65,10 +64,10 @@ def test_types_are_pinned_by_side(tmp_path: Path) -> None:
 
 
 def test_a_delete_has_the_time_that_its_tombstone_told(tmp_path: Path) -> None:
-    schema = join_schema(made(tmp_path).spec, marks=False)
+    schema = made(tmp_path).spec.pairs_schema
     pair = {"op": "upsert", "join_key": "a", "left_time": 5, "left_position": 1, "right_time": 3, "right_position": 2}
     gone = {"op": "delete", "join_key": "a", "left_time": 4, "left_position": 1, "right_position": 2}
-    rows = identified_pairs(pa.Table.from_pylist([pair, gone], schema=schema))
+    rows = JOINS.conversion(pa.Table.from_pylist([pair, gone], schema=schema))
     assert rows["join_time"].cast(pa.int64()).to_pylist() == [5, 4]
     assert len(set(rows["join_id"].to_pylist())) == 1
 

@@ -12,7 +12,7 @@ from sessionlake.errors import PipelineStateError
 from sessionlake.jobs.compact.job import compact
 from sessionlake.jobs.forget.job import forget
 from sessionlake.observe.status import read_status
-from sessionlake.operators.joins.changelog import JOINS
+from sessionlake.operators.joins.table import JOINS
 from sessionlake.stream.run import run
 from sessionlake.warehouse.schemas import JOIN_MESSAGES
 from sessionlake.warehouse.tables import Tables
@@ -78,7 +78,7 @@ def test_our_own_jobs_may_delete_messages(spark: SparkSession, config: Config, t
     forget(spark, config, ["c"])
     assert tables[JOIN_MESSAGES].latest_version() > trimmed
     assert not read(config, JOIN_MESSAGES).num_rows
-    for name in JOINS.guarded:
+    for name in JOINS.changelog.guarded:
         assert tables[name].foreign_change(after=-1) is None
     write(tmp_path, "left", 3, later)
     assert run(spark, config, once=True).counts["accepted"] == 1

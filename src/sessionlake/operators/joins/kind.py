@@ -12,11 +12,8 @@ from sessionlake.columnar.arrays import Ints
 from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator
 from sessionlake.engine.outputs import Output
-from sessionlake.operators.joins.axis import axis_of, block_of, grid_of
-from sessionlake.operators.joins.changelog import JOINS
-from sessionlake.operators.joins.factory import operator_of
+from sessionlake.operators.joins.axis import axis_of, grid_of
 from sessionlake.operators.joins.operator import Joiner
-from sessionlake.operators.joins.outputs import JOIN_TIME, identified_pairs
 from sessionlake.operators.joins.restate import RESTATED_SCHEMA, restated_messages
 from sessionlake.operators.joins.rules import JoinProgress
 from sessionlake.operators.joins.section import JoinSection
@@ -24,95 +21,63 @@ from sessionlake.operators.joins.spec import (
     MESSAGES,
     NUMBER_BITS,
     POSITION,
-    SESSION,
     SIDE,
-    SLIDING,
     TIME_AXIS,
     JoinSpec,
-    join_schema,
     message_schema,
 )
-from sessionlake.operators.shared.sides.columns import Sides, column_names
-from sessionlake.operators.shared.sides.kind import SidedKind
+from sessionlake.operators.shared.sides.columns import column_names
 from sessionlake.operators.shared.sides.names import SIDES
-from sessionlake.operators.shared.windowing import emission
 from sessionlake.operators.shared.windowing.policies import CLOSE
-from sessionlake.sources.base import Source
 from sessionlake.stream.capabilities import Merge, Restating
-from sessionlake.stream.kind import ClosingWatermark, State, TableSpec, changelog_output, changelog_table
+from sessionlake.stream.described_kind import DescribedKind
+from sessionlake.stream.kind import ClosingWatermark, State, TableSpec
 from sessionlake.stream.outputs import same_rows
-from sessionlake.stream.pinned import Pinned
 from sessionlake.stream.watermark import NO_WATERMARK
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse import spark_functions as F
 from sessionlake.warehouse.batches import last_batch_id
-from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.dialects import DAY_US
+from sessionlake.warehouse.row_table import RowTable
 from sessionlake.warehouse.tables import Tables
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _NUMBER = (1 << NUMBER_BITS) - 1
-_CENTURY_US = 36_525 * DAY_US
 
 
-class Joins(SidedKind):
+class Joins(DescribedKind, of=Joiner):
     """See `Kind` for the methods."""
 
-    changelog: ClassVar[Changelog] = JOINS
-    changelogs: ClassVar[tuple[Changelog, ...]] = (JOINS,)
-    late_columns: ClassVar[tuple[pa.Field, ...]] = (
-        schemas.commented(SIDE, pa.string(), "left, right"),
-        schemas.commented(POSITION, pa.int64(), "The message's position"),
-    )
-    numbers_messages: ClassVar[bool] = True
-
-    def __init__(self, config: Config, spec: JoinSpec) -> None:
-        self._config, self.spec = config, spec
-
-    @property
-    def sides(self) -> Sides:
-        """Return both sides."""
-        return self.spec.both
-
-    @classmethod
-    def make(cls, config: Config, sources: Mapping[str, Source], pinned: Pinned | None) -> "Joins":
-        """Make it of a config."""
-        return cls(config, operator_of(config, sources, pinned).spec)
-
-    def operator(self, live: Mapping[str, Any] | None = None) -> Joiner:
-        """Return the joiner."""
-        return Joiner(self.spec if live is None else self.spec.under(live))
+    redeeming: ClassVar[None] = None
 
     def tables(self) -> tuple[TableSpec, ...]:
-        """Return the snapshot, the changelog, and the messages that they are made of."""
-        changes = join_schema(self.spec, marks=True).append(JOIN_TIME)
-        gone = {"op", *(field.name for field in schemas.BATCH_MARKS)}
-        date = schemas.commented(JOINS.date, pa.date32(), f"UTC date of {JOINS.start}")
-        snapshot = pa.schema([*(field for field in changes if field.name not in gone), date])
-        messages = {"dataSkippingStatsColumns": f"time,{POSITION},batch_id"}
+        """Return the messages that pairs are made of, and the tables of pairs."""
+        schema = message_schema(self.spec, marks=True)
+        statistics = {"dataSkippingStatsColumns": f"time,{POSITION},batch_id"}
         return (
-            TableSpec(
-                schemas.JOIN_MESSAGES, message_schema(self.spec, marks=True), "Every message: the state", messages
-            ),
-            TableSpec(JOINS.snapshot, snapshot, "Snapshot of joins, as far as compacted"),
-            changelog_table(JOINS, changes),
+            TableSpec(schemas.JOIN_MESSAGES, schema, "Every message: the state", statistics),
+            *super().tables(),
         )
 
     def outputs(self, tables: Tables) -> tuple[Output, ...]:
         """Return the messages, and the changelog."""
-        name = schemas.JOIN_MESSAGES
-        stored, pairs = message_schema(self.spec, marks=True), join_schema(self.spec, marks=True).append(JOIN_TIME)
+        name, schema = schemas.JOIN_MESSAGES, message_schema(self.spec, marks=True)
         return (
-            Output(MESSAGES, name, tables[name].uri, stored, same_rows, key=JOINS.key, guarded=True),
-            changelog_output(JOINS, tables, pairs, rows=identified_pairs),
+            Output(MESSAGES, name, tables[name].uri, schema, same_rows, key=self.changelog.key, guarded=True),
+            *super().outputs(tables),
         )
+
+    def changes_schema(self, table: RowTable) -> pa.Schema:
+        """Return the schema of a changelog: in tables of joins the time is the last column."""
+        schema, (time,) = super().changes_schema(table), table.computed
+        return schema.remove(schema.get_field_index(time.name)).append(time.field)
 
     def stored(self, tables: Tables, operator: Operator[Any], state: State) -> "DataFrame":
         """Return the messages that may still be joined, of committed batches."""
         spec = cast("Joiner", operator).spec
-        until = last_batch_id(tables, JOINS)
+        until = last_batch_id(tables, self.changelog)
         messages = tables[schemas.JOIN_MESSAGES].read().where(F.col("batch_id") <= until)
         time_us = F.unix_micros("time")
         place = time_us if spec.by_time else F.col(POSITION).bitwiseAND(_NUMBER)
@@ -124,7 +89,7 @@ class Joins(SidedKind):
         since = F.when(F.col("is_late"), at.waiting_since(1)).otherwise(at.waiting_since(0))
         read = messages.where(from_on({name: at.restored_from(spec, name) for name in SIDES}))
         return read.select(
-            F.col(JOINS.key).alias("key"),
+            F.col(self.changelog.key).alias("key"),
             SIDE,
             time_us.alias("time_us"),
             POSITION,
@@ -136,26 +101,6 @@ class Joins(SidedKind):
             F.lit(at.full_us).cast("bigint").alias("full_us"),
             *column_names(spec.both),
         )
-
-    def store_layout(self, operator: Operator[Any]) -> str:
-        """Return how messages are cut into segments and blocks, and the policies, on which lists depend."""
-        spec = cast("Joiner", operator).spec
-        return f"{spec.segment}/{block_of(spec)}/{spec.emit.early}/{spec.emit.late}"
-
-    def suite_values(self) -> dict[str, int | bool]:
-        """Return how far apart the messages of a pair may lie in time, each way; a century if that is no fixed time."""
-        spec = self.spec
-        fixed = (spec.left.size, spec.right.size) if spec.kind == SLIDING else (spec.size - 1, spec.size - 1)
-        if not spec.by_time or spec.kind == SESSION or None in fixed:
-            fixed = (_CENTURY_US, _CENTURY_US)
-        alone = {f"{name}_alone": name in spec.outer for name in SIDES}
-        return {"left_us": fixed[0] or 0, "right_us": fixed[1] or 0, **alone}
-
-    @classmethod
-    def expired_us(cls, config: Config, state: State) -> int:
-        """Return the time before which messages are beyond retention."""
-        del config
-        return JoinProgress.of(state).at.expired_us
 
     @classmethod
     def unneeded(cls, config: Config, state: State) -> dict[str, str]:
@@ -179,7 +124,7 @@ class Joins(SidedKind):
         return self._closed_at if self.spec.lists_open or self.spec.until_full else None
 
     def _closed_at(self, tables: Tables) -> int | None:
-        until = last_batch_id(tables, JOINS)
+        until = last_batch_id(tables, self.changelog)
         messages = tables[schemas.JOIN_MESSAGES].read().where(F.col("batch_id") <= until)
         latest = messages.agg(F.max(F.unix_micros("time"))).head()
         if latest is None or latest[0] is None:
@@ -195,10 +140,6 @@ class Joins(SidedKind):
     def restating(self) -> Restating:
         """Return that each message is taken in again for itself, with the position that it has."""
         return Restating(_event_time_us, partial(_merge, self.spec))
-
-    def due_us(self, state: State) -> int | None:
-        """Return when the next period has pairs to make."""
-        return emission.due_us(self.spec.emit, state)
 
 
 def _event_time_us() -> "Column":

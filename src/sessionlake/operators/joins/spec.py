@@ -5,21 +5,24 @@ A message has a place on the join's axis (`axis.py`): its time in microseconds, 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 
 from sessionlake.column_names import title_of
 from sessionlake.columnar.arrays import Ints
 from sessionlake.errors import ConfigError
+from sessionlake.operators.joins.table import JOINS, KEY
 from sessionlake.operators.shared.sides.columns import check_types, column_fields
-from sessionlake.operators.shared.sides.names import LEFT, RIGHT, SIDES
+from sessionlake.operators.shared.sides.names import SIDES
+from sessionlake.operators.shared.sides.spec import SidedSpec
 from sessionlake.operators.shared.windowing.policies import CLOSE, OFF, Policies
 from sessionlake.operators.shared.windowing.retained_counts import RetainedCounts
 from sessionlake.store.segmented import segment_interval
-from sessionlake.stream import ingest
 from sessionlake.stream.ingest import EventSpec
 from sessionlake.warehouse import schemas
+from sessionlake.warehouse.dialects import DAY_US
+from sessionlake.warehouse.row_table import RowTable
 from sessionlake.warehouse.schemas import TIME
 
 TIME_AXIS, COUNT_AXIS = "time", "count"
@@ -32,6 +35,7 @@ SIDE, POSITION = "side", "position"
 """Columns that the tables of late events and of dead letters have in a join (`position`: of late events alone)."""
 NUMBER_BITS = 40
 """A position is a source partition's index times 2^40 plus the message's number in the partition, from 1."""
+_CENTURY_US = 36_525 * DAY_US
 
 
 @dataclass(frozen=True)
@@ -106,13 +110,11 @@ def check_full(kind: str, by: str, early: str, full: str | None) -> None:
 
 
 @dataclass(frozen=True)
-class JoinSpec:
+class JoinSpec(SidedSpec[Side]):
     """A pipeline's join: which messages are partners, how long they are kept, and when pairs are sent."""
 
     on: tuple[tuple[str, str], ...]
     """Pairs of equal fields, of left and of right; empty if every message is as good as any other in range."""
-    left: Side
-    right: Side
     by: str = TIME_AXIS
     kind: str = SLIDING
     size: int = 0
@@ -143,14 +145,9 @@ class JoinSpec:
         """Refuse columns of types that stores can't hold; ConfigError."""
         check_types("join", self.both)
 
-    @property
-    def both(self) -> dict[str, Side]:
-        """Both sides, LEFT first."""
-        return {LEFT: self.left, RIGHT: self.right}
-
     def side(self, name: str) -> Side:
         """Return a side, LEFT or RIGHT."""
-        return self.left if name == LEFT else self.right
+        return self.both[name]
 
     @property
     def by_time(self) -> bool:
@@ -199,44 +196,37 @@ class JoinSpec:
         """Return messages' places on the axis."""
         return time_us if self.by_time else position & ((1 << NUMBER_BITS) - 1)
 
-    def under(self, live: Mapping[str, Any]) -> "JoinSpec":
-        """Return the spec under other settings of classification (`Config.live_settings`).
+    @property
+    def suite_values(self) -> dict[str, int | bool]:
+        """How far apart the messages of a pair may lie in time, each way; a century if that is no fixed time."""
+        fixed = (self.left.size, self.right.size) if self.kind == SLIDING else (self.size - 1, self.size - 1)
+        if not self.by_time or self.kind == SESSION or None in fixed:
+            fixed = (_CENTURY_US, _CENTURY_US)
+        alone = {f"{name}_alone": name in self.outer for name in SIDES}
+        return {"left_us": fixed[0] or 0, "right_us": fixed[1] or 0, **alone}
 
-        Each side has its own of events, under its name; others, as beyond_retention, hold for both.
-        """
-        left, right = (
-            replace(side, events=ingest.with_live_settings(side.events, {**live, **live[name]}))
-            for name, side in ((name, self.side(name)) for name in SIDES)
+    def fields(self, table: RowTable, texts: Mapping[str, str]) -> list[pa.Field]:
+        """Return times, positions and columns of a pair's messages."""
+        del table, texts
+        places = (
+            place
+            for name, side in self.both.items()
+            for place in (
+                schemas.commented(f"{name}_time", TIME, f"Time of the message of {side.name}"),
+                schemas.commented(f"{name}_position", pa.int64(), f"Position of the message of {side.name}"),
+            )
         )
+        return [*places, *column_fields(self.both)]
+
+    @property
+    def pairs_schema(self) -> pa.Schema:
+        """The schema of the pairs among the outputs of a shard."""
+        return JOINS.changes_schema(self.fields(JOINS, {}), marks=False)
+
+    def under(self, live: Mapping[str, Any]) -> Self:
+        """Return the spec under other settings of classification (`Config.live_settings`)."""
         names = ("grace_us", "retention_us", "retention_count", "idle_us")
-        return replace(
-            self, left=left, right=right, emit=Policies(**live["emit"]), **{name: live[name] for name in names}
-        )
-
-
-def join_schema(spec: JoinSpec, *, marks: bool) -> pa.Schema:
-    """Return the schema of join_changelog, or without the marks of batch and attempt."""
-    return pa.schema(
-        [
-            schemas.commented("op", pa.string(), "upsert, delete"),
-            schemas.commented(
-                "join_key", pa.string(), "The equal fields: one as its text, several as JSON, none as ''"
-            ),
-            *(
-                column
-                for side, name in ((LEFT, spec.left.name), (RIGHT, spec.right.name))
-                for column in (
-                    schemas.commented(f"{side}_time", TIME, f"Time of the message of {name}"),
-                    schemas.commented(f"{side}_position", pa.int64(), f"Position of the message of {name}"),
-                )
-            ),
-            *column_fields(spec.both),
-            schemas.commented("revision", pa.int64(), "batch_id of the batch that sent the pair"),
-            schemas.commented("emitted_at", TIME, "The clock of the batch that sent the pair"),
-            *([_JOIN_ID] if marks else []),
-            *(schemas.BATCH_MARKS if marks else []),
-        ]
-    )
+        return replace(super().under(live), emit=Policies(**live["emit"]), **{name: live[name] for name in names})
 
 
 def message_schema(spec: JoinSpec, *, marks: bool) -> pa.Schema:
@@ -247,9 +237,7 @@ def message_schema(spec: JoinSpec, *, marks: bool) -> pa.Schema:
     return pa.schema(
         [
             schemas.commented(SIDE, pa.string(), "left, right"),
-            schemas.commented(
-                "join_key", pa.string(), "The equal fields: one as its text, several as JSON, none as ''"
-            ),
+            schemas.commented("join_key", pa.string(), KEY),
             schemas.commented("time", TIME, "Time of the message"),
             schemas.commented(
                 POSITION, pa.int64(), "Source partition's index * 2^40 + the message's number in it, from 1"
@@ -269,4 +257,3 @@ RESTORED = ("key", SIDE, "time_us", POSITION, "revision", "is_late", "waits", "k
 whether it is not due yet, as far as batches say that, `kept` whether it is at or above the horizon, `close_us` how far the join has
 come, `full_us` up to which end windows are full, null if pairs do not wait for that), besides all columns
 `<name>_<column>`. Of an outer join these are also the messages right below the horizon: others may have had them as partners."""
-_JOIN_ID = schemas.commented("join_id", pa.int64(), "xxhash64(join_key, left_position, right_position)")

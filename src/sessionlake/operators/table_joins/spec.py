@@ -1,18 +1,16 @@
 """The specification of a join of tables that workers get: its sides, and the columns of its results."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import pyarrow as pa
 
-from sessionlake.aggregates import Aggregate
 from sessionlake.column_names import title_of
-from sessionlake.operators.shared.sides.columns import check_types, column_fields, event_types
-from sessionlake.operators.shared.sides.names import LEFT, RIGHT, SIDES
+from sessionlake.operators.shared.sides.columns import check_types, column_fields
+from sessionlake.operators.shared.sides.names import SIDES
+from sessionlake.operators.shared.sides.spec import SidedSpec
 from sessionlake.operators.table_joins.table import JOINED
-from sessionlake.stream import ingest
 from sessionlake.stream.ingest import EventSpec
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.row_table import RowTable
@@ -38,37 +36,15 @@ class TableSide:
 
 
 @dataclass(frozen=True)
-class TableJoinSpec:
+class TableJoinSpec(SidedSpec[TableSide]):
     """A pipeline's join of tables."""
 
-    left: TableSide
-    right: TableSide
     outer: tuple[str, ...] = ()
     """The sides whose rows make a result without a partner."""
 
     def __post_init__(self) -> None:
         """Refuse columns of types that stores can't hold; ConfigError."""
         check_types("table_join", self.both)
-
-    @property
-    def both(self) -> dict[str, TableSide]:
-        """Both sides, LEFT first."""
-        return {LEFT: self.left, RIGHT: self.right}
-
-    @property
-    def inputs(self) -> dict[str, EventSpec]:
-        """The events of both."""
-        return {name: side.events for name, side in self.both.items()}
-
-    @property
-    def aggregates(self) -> Sequence[Aggregate]:
-        """None: rows are paired, and not aggregated."""
-        return ()
-
-    @property
-    def event_types(self) -> dict[str, pa.DataType]:
-        """The columns of both sides, called as in a result."""
-        return event_types(self.both)
 
     @property
     def suite_values(self) -> dict[str, int | bool]:
@@ -85,11 +61,3 @@ class TableJoinSpec:
             for side in SIDES
         )
         return [*positions, *column_fields(self.both)]
-
-    def under(self, live: Mapping[str, Any]) -> "TableJoinSpec":
-        """Return the spec under other settings of classification (`Config.live_settings`); each side has its own under its name."""
-        sides = {
-            name: replace(side, events=ingest.with_live_settings(side.events, {**live, **live[name]}))
-            for name, side in self.both.items()
-        }
-        return replace(self, left=sides[LEFT], right=sides[RIGHT])

@@ -23,7 +23,7 @@ from sessionlake.sources.decoding.rows import Rows, TypedSource
 from sessionlake.store.api import OpenSegments
 from sessionlake.store.files import FileSegments
 from sessionlake.store.slices import GRID, SLIDING, SliceStore
-from sessionlake.stream.control import CorrectionKind, Limits, latest_advance_us
+from sessionlake.stream.control import CorrectionKind, Limits
 from sessionlake.stream.described import Described
 from sessionlake.stream.ingest import EVENTS
 from sessionlake.warehouse import schemas
@@ -87,8 +87,7 @@ class Windower(Described):
         """Return the end of the retention, and the watermark that would close a window from beyond the skew."""
         spec, at = self.spec, Progress.of(context.state)
         to_close = spec.windows.span_us + spec.grace_us
-        latest = latest_advance_us(spec.events.max_future_skew_us, context.clock_us, at.close_us, to_close)
-        return Limits(at.expired_us, latest, context.clock_us)
+        return Limits(at.expired_us, self.latest_us(context, at.close_us, to_close), context.clock_us)
 
     def open_store(self, path: Path, opened: OpenSegments = FileSegments) -> SliceStore:
         """Open a shard's store, by default in a separate database."""

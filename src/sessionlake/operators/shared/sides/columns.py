@@ -1,7 +1,7 @@
 """The columns of both inputs in tables: `<name>_<column>`."""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -28,6 +28,7 @@ class Side(Protocol):
         """The columns that results have, with their types."""
 
 
+AnySide = TypeVar("AnySide", bound=Side)
 Sides = Mapping[str, Side]
 """Both inputs, LEFT first."""
 

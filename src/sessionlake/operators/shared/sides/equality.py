@@ -2,16 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 
 from sessionlake.columnar.equality import instant
-from sessionlake.operators.shared.sides.columns import Side
+from sessionlake.operators.shared.sides.columns import AnySide
 from sessionlake.operators.shared.sides.names import SIDES
 from sessionlake.sources.equal_types import Compared, check_pair
 
-AnySide = TypeVar("AnySide", bound=Side)
 Pairs = Sequence[tuple[str, str]]
 
 
