@@ -34,8 +34,8 @@ RIDDLES = frozenset(
     ]
 )
 """Words that say nothing about a module's content."""
-OF_SESSIONS = ("operators/sessions", "standalone", "testing", "config/airflow.py")
-"""Places that may name the sessionizer: the operator, the classes that run it, and the name of Airflow's pool."""
+OF_SESSIONS = ("operators/sessions", "config/operators.py", "standalone", "testing", "config/airflow.py")
+"""Places that may name the sessionizer: the operator, its entry, the classes that run it, and the name of Airflow's pool."""
 
 
 @dataclass(frozen=True)

@@ -34,12 +34,12 @@ ZERO = "aggregate net raised ZeroDivisionError: integer division or modulo by ze
 
 def spec_of(aggregates: dict[str, str], **more: object) -> SessionizerSpec:
     built = build_aggregates(aggregates, TYPES, with_id=False)
-    return SessionizerSpec(WINDOWS, built, EventSpec(TableDecoder(COLUMNS, None), **more))
+    return SessionizerSpec(EventSpec(TableDecoder(COLUMNS, None), **more), built, WINDOWS)
 
 
 def spec_of_files(place: Path) -> SessionizerSpec:
     built = build_aggregates({}, TYPES, with_id=False)
-    return SessionizerSpec(WINDOWS, built, EventSpec(FileDecoder(COLUMNS, "json", str(place))))
+    return SessionizerSpec(EventSpec(FileDecoder(COLUMNS, "json", str(place))), built, WINDOWS)
 
 
 def rows_of(keys: list[str | None], times: list[int], values: list[int]) -> Rows:

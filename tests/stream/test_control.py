@@ -46,7 +46,7 @@ def test_a_correction_between_good_ones(row: dict[str, Any], malformed: bool) ->
     types = {"k": pa.string(), "t": pa.int64()}
     columns = EventColumns("k", "t", "us", None, (), types)
     spec = SessionizerSpec(
-        SessionWindows(10, 10, 20), build_aggregates({}, types, with_id=False), EventSpec(TableDecoder(columns, None))
+        EventSpec(TableDecoder(columns, None)), build_aggregates({}, types, with_id=False), SessionWindows(10, 10, 20)
     )
     good = {"kind": "tombstone", "start_time": 5, "revision": 1, "key": "k", "correction_id": "good"}
     rows = [good, {"key": "k", "correction_id": "one", **row}, {**good, "correction_id": "too"}]
@@ -64,7 +64,7 @@ def test_an_advance_goes_no_further_than_events_may_and_closing_takes() -> None:
     types = {"k": pa.string(), "t": pa.int64()}
     columns = EventColumns("k", "t", "us", None, (), types)
     windows, aggregates = SessionWindows(10, 20, 60), build_aggregates({}, types, with_id=False)
-    spec = SessionizerSpec(windows, aggregates, EventSpec(TableDecoder(columns, None), max_future_skew_us=100))
+    spec = SessionizerSpec(EventSpec(TableDecoder(columns, None), max_future_skew_us=100), aggregates, windows)
 
     def advanced(to: int, *, watermark: int, clock: int) -> int | None:
         row = {"kind": "advance", "start_time": to, "correction_id": "a"}

@@ -8,15 +8,15 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionlake.operators.sessions import schemas as session_schemas
-from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
+from sessionlake.operators.sessions.operator import Sessionizer
 from sessionlake.warehouse.dialects import DUCKDB, SPARK, TRINO, Dialect
 from sessionlake.warehouse.tables import spark_schema
 
 Row = dict[str, Any]
-SPECS = {"order": "sum(v)"}
-AGGREGATES = {"order": pa.int64()}
-CHANGES, SESSIONS = session_schemas.changelog(AGGREGATES, SPECS), session_schemas.snapshot(AGGREGATES, SPECS)
+(TABLE,) = Sessionizer.TABLES
+CHANGELOG = TABLE.changelog
+AGGREGATES = [pa.field("order", pa.int64())]
+CHANGES, SESSIONS = TABLE.changes_schema(AGGREGATES, marks=True), TABLE.snapshot_schema(AGGREGATES)
 DAY_US = 86_400_000_000
 STARTS = (-DAY_US - 1, -DAY_US, -1, 0, 1, DAY_US - 1, DAY_US, 20_000 * DAY_US + 7)
 KEYS = ("a", "ab", "é", "'", "")

@@ -93,13 +93,18 @@ _WINDOWS = RowNames(
 )
 
 
-def _described(folder: str, operator: str, changelog: str, kind: str | None = None) -> dict[str, Any]:
-    """Return the parts of an operator that is data, a `stream.described.Described`; `kind` names the class of a special driver's half."""
+def _described(
+    folder: str, operator: str, changelog: str, kind: str | None = None, tables: str | None = None
+) -> dict[str, Any]:
+    """Return the parts of an operator that is data, a `stream.described.Described`.
+
+    `kind` and `tables` name the classes of a special driver's half and of special tables in memory.
+    """
     at = f"{_OPERATORS}.{folder}.operator:{operator}"
     return {
         "operator": f"{at}.of",
         "changelog": f"{_OPERATORS}.{folder}.table:{changelog}",
-        "tables": f"{at}.in_memory",
+        "tables": f"{at}.in_memory" if tables is None else f"{_OPERATORS}.{folder}.local_tables:{tables}",
         "kind": at if kind is None else f"{_OPERATORS}.{folder}.kind:{kind}",
     }
 
@@ -108,10 +113,7 @@ OPERATORS = {
     "session": OperatorEntry(
         section="session",
         model=f"{_OPERATORS}.sessions.section:SessionSection",
-        operator=f"{_OPERATORS}.sessions.factory:operator_of",
-        changelog=f"{_OPERATORS}.sessions.changelog:SESSIONS",
-        tables=f"{_OPERATORS}.sessions.local_tables:SessionTables",
-        kind=f"{_OPERATORS}.sessions.kind:Sessions",
+        **_described("sessions", "Sessionizer", "SESSIONS", "Sessions", "SessionTables"),
         rows=RowNames(
             command="sessions",
             list="sessions",
@@ -207,10 +209,7 @@ OPERATORS = {
     "join": OperatorEntry(
         section="join",
         model=f"{_OPERATORS}.joins.section:JoinSection",
-        **{
-            **_described("joins", "Joiner", "JOINS.changelog", "Joins"),
-            "tables": f"{_OPERATORS}.joins.local_tables:JoinTables",
-        },
+        **_described("joins", "Joiner", "JOINS.changelog", "Joins", "JoinTables"),
         rows=RowNames(
             command="joins",
             list="joins",

@@ -171,7 +171,7 @@ class WindowedAggregator(Standalone[Windower | CountedWindows | Sessionizer]):
         self._kept = None if self._room is None else RetainedMessages(self._room, events, self._segments.part(1))
         defined = self._windows
         if isinstance(defined, SessionWindows):
-            return Sessionizer(SessionizerSpec(defined, aggregates, events, typed_gap(sql, columns.types)))
+            return Sessionizer(SessionizerSpec(events, aggregates, defined, typed_gap(sql, columns.types)))
         if isinstance(defined, CountDefinition):
             return CountedWindows(
                 CountSpec(events, aggregates, defined.windows, defined.numbered, self._policies, defined.retention_us)

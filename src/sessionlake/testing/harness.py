@@ -185,9 +185,9 @@ class SessionizerHarness(OperatorHarness[Sessionizer, SessionTables]):
         )
         gap_by = typed_gap(sql, columns.types)
         spec = SessionizerSpec(
-            self.windows,
-            aggregates,
             self._events(columns, shape),
+            aggregates,
+            self.windows,
             gap_by,
             self._quarantine,
             emit=self._emit,

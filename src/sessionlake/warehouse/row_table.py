@@ -1,7 +1,7 @@
 """A table of rows, declared once as columns: its schemas, a batch's changes and a restore's rows all derive from them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import partial
 from typing import Protocol
@@ -15,7 +15,6 @@ from sessionlake.warehouse import schemas
 from sessionlake.warehouse.changelog import NUMBERS, Changelog, OneRowChangelog
 
 INT64 = pa.int64()
-_OP = schemas.commented("op", pa.string(), "upsert, delete")
 
 
 class Role(Enum):
@@ -84,6 +83,12 @@ class RowTable:
     compute: Callable[[pa.Table], pa.Table] | None = None
     stored_only: tuple[Column, ...] = ()
     """Columns of the snapshot alone."""
+    op: str = "upsert, delete"
+    """The kinds of changes, for the comment."""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """By column, id or part, words to append to the comment."""
+    named_after: str | None = None
+    """The column of the snapshot after which id and part come; None if these are the last."""
 
     @property
     def fixed(self) -> Iterator[Column]:
@@ -101,12 +106,14 @@ class RowTable:
         With `marks` it is the table's, with computed columns and the marks of batch and attempt. Without it is that of a shard's output.
         """
         marked = [*self._derived(), *schemas.BATCH_MARKS] if marks else []
-        return pa.schema([_OP, *self._fields(values), *marked])
+        op = schemas.commented("op", pa.string(), self.op)
+        return pa.schema([op, *self._fields(values), *marked])
 
     def snapshot_schema(self, values: Iterable[pa.Field]) -> pa.Schema:
         """Return the schema of the latest rows."""
-        more = (column.field for column in self.stored_only)
-        return pa.schema([*self._fields(values), *self._derived(), *more, self._part()])
+        fields, more = list(self._fields(values)), (column.field for column in self.stored_only)
+        last = len(fields) if self.named_after is None else [f.name for f in fields].index(self.named_after) + 1
+        return pa.schema([*fields[:last], *self._derived(), *more, self._part(), *fields[last:]])
 
     def changes(
         self, schema: pa.Schema, op: str | pa.Array, keys: pa.Array, known: Mapping[str, pa.Array], by: Batch | None
@@ -150,12 +157,12 @@ class RowTable:
             return schemas.commented(of.date, INT64, "0: all rows are one part, and files hold ranges of keys")
         if of.numbered_parts:
             return schemas.commented(of.date, INT64, f"{of.start} / {NUMBERS:,}, rounded down: files hold whole parts")
-        return schemas.commented(of.date, pa.date32(), f"UTC date of {of.start}")
+        return schemas.commented(of.date, pa.date32(), f"UTC date of {of.start}{self.notes.get(of.date, '')}")
 
     def _derived(self) -> Iterator[pa.Field]:
         if self.hashed:
-            of = ", ".join((self.changelog.key, *self.hashed))
-            yield schemas.commented(self.changelog.id, INT64, f"xxhash64({of})")
+            of, name = ", ".join((self.changelog.key, *self.hashed)), self.changelog.id
+            yield schemas.commented(name, INT64, f"xxhash64({of}){self.notes.get(name, '')}")
         yield from (column.field for column in self.computed)
 
 

@@ -102,7 +102,7 @@ def commented(name: str, type_: pa.DataType, comment: str) -> pa.Field:
 
 OPEN_UNTIL = "open_until"
 """The column with the time until which a session takes events, if its end does not determine this."""
-OPEN_UNTIL_FIELD = commented(OPEN_UNTIL, TIME, "Last time at which an event still joins the session, inclusive")
+OPEN_UNTIL_COMMENT = "Last time at which an event still joins the session, inclusive"
 BATCH_MARKS = (
     commented("batch_id", pa.int64(), "Micro-batch that wrote the row"),
     commented("commit_id", pa.string(), "Attempt of the micro-batch that wrote the row"),
@@ -257,7 +257,7 @@ def corrections(*, until: bool = False, layout: bool = False, ids: bool = False)
     schema = CORRECTIONS_SCHEMA
     if until:
         put = schema.field("put").with_type(pa.list_(pa.struct([*_PUT, (OPEN_UNTIL, TIME)])))
-        schema = schema.set(schema.get_field_index("put"), put).append(OPEN_UNTIL_FIELD)
+        schema = schema.set(schema.get_field_index("put"), put).append(commented(OPEN_UNTIL, TIME, OPEN_UNTIL_COMMENT))
     more = [*([LAYOUT_FIELD] if layout else []), *(ID_FIELDS if ids else [])]
     return pa.schema([*schema, *more])
 

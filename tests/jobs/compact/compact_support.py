@@ -13,8 +13,8 @@ from sessionlake.config.load import Config
 from sessionlake.jobs.compact.job import _pin
 from sessionlake.jobs.compact.upkeep import Upkeep
 from sessionlake.jobs.run import JobRun
-from sessionlake.operators.sessions import schemas as session_schemas
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
+from sessionlake.operators.sessions.operator import Sessionizer
 from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables, spark_schema
@@ -73,7 +73,7 @@ def append_batch(tables: Tables, batch_id: int, *rows: tuple[str, str, int, int]
         }
         for op, key, start, value in rows
     ]
-    schema = session_schemas.changelog({"total": pa.int64()}, {})
+    schema = Sessionizer.TABLES[0].changes_schema([pa.field("total", pa.int64())], marks=True)
     frame = tables.spark.createDataFrame(pa.Table.from_pylist(found, schema=schema), spark_schema(schema))
     counts = {"upserts": sum(row[0] == "upsert" for row in rows)}
     metadata = {**last.metadata, "batch_id": batch_id, "commit_id": f"c{batch_id}", "counts": counts}

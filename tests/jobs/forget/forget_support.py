@@ -16,7 +16,7 @@ from sessionlake import read_sessions
 from sessionlake.config.load import Config
 from sessionlake.jobs.expire import expire
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
-from sessionlake.operators.sessions.schemas import TOPIC_TOMBSTONES
+from sessionlake.operators.sessions.table import TOPIC_TOMBSTONES
 from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.delta_log import USER_METADATA

@@ -25,9 +25,9 @@ GAP = 5
 TYPES = {"key": pa.string(), "time": pa.int64(), "id": pa.string(), "v": pa.int64()}
 AGGREGATES = build_aggregates({"total": "sum(v)", "latest": "last(v)"}, TYPES, with_id=True)
 SPEC = SessionizerSpec(
-    SessionWindows(GAP, 0, 60),
-    AGGREGATES,
     EventSpec(TableDecoder(EventColumns("key", "time", "us", "id", ("v",), TYPES), None)),
+    AGGREGATES,
+    SessionWindows(GAP, 0, 60),
 )
 ROWS = pa.schema(
     [

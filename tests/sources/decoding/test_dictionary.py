@@ -76,7 +76,7 @@ def pieces(parts: list[Decoded], limit: int | None) -> list[Any]:
     aggregates = build_aggregates({"total": "sum(n)"}, SPEC_COLUMNS.types, with_id=False)
     windows = SessionWindows(5_000_000, 5_000_000, 20_000_000)
     spec = SessionizerSpec(
-        windows, aggregates, EventSpec(TableDecoder(SPEC_COLUMNS, None), archive=True, max_key_bytes=limit)
+        EventSpec(TableDecoder(SPEC_COLUMNS, None), archive=True, max_key_bytes=limit), aggregates, windows
     )
     rows = [Rows(part.table, part.error, part.raw, part.position) for part in parts]
     found = [piece for part in rows for piece in split_events(spec, windows.bounds(30_000_000), 0, part)]

@@ -10,8 +10,8 @@ from sessionlake.columnar.records import UNTIL
 from sessionlake.engine.operator import ShardResult
 from sessionlake.operators.sessions.changelog import SESSIONS, STORED
 from sessionlake.operators.sessions.operator import Sessionizer
-from sessionlake.operators.sessions.rows import STATE
 from sessionlake.operators.sessions.shard import COLD_SCHEMA
+from sessionlake.operators.sessions.table import STORED_ROWS
 from sessionlake.warehouse.latest_rows import LatestRows, Row, restored_table
 from sessionlake.warehouse.schemas import OPEN_UNTIL
 
@@ -38,8 +38,8 @@ class SessionTables:
         for result in results:
             by_policy = "trigger" in result.changes.column_names
             rows += (self.sent if by_policy else self.live).add(result.changes, _NAMES)
-            if STATE in result.side:
-                self.live.add(result.side[STATE], _NAMES)
+            if STORED_ROWS in result.side:
+                self.live.add(result.side[STORED_ROWS], _NAMES)
         return rows
 
     def stored(self, operator: Sessionizer, state: Mapping[str, Any]) -> pa.Table:

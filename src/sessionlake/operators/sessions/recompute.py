@@ -21,7 +21,6 @@ from sessionlake.operators.sessions.kernel import known_until, premerge
 from sessionlake.operators.sessions.kind import Sessions, engine_rows
 from sessionlake.operators.sessions.mapper import ALONE, MERGED, split_events
 from sessionlake.operators.sessions.recompute_compare import Scope, compare
-from sessionlake.operators.sessions.schemas import IDENTITY
 from sessionlake.operators.sessions.spec import SessionizerSpec
 from sessionlake.operators.sessions.windows import Bounds
 from sessionlake.operators.shared.cleanups.names import TTL
@@ -209,7 +208,7 @@ def removals(corrections: DataFrame, changes: DataFrame, expired: DataFrame | No
     )
     removed = removed if expired is None else removed.unionByName(expired)
     removed = removed.withColumnsRenamed({"key": "session_key", "start_time": "session_start"})
-    at = IDENTITY
+    at = list(SESSIONS.identity)
     # Only the few rows of removed sessions go into the joins that need a shuffle.
     around = changes.join(F.broadcast(removed.select(*at).distinct()), at, "left_semi")
     upserts = around.where("op = 'upsert'").select(

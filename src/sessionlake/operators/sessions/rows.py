@@ -10,13 +10,10 @@ from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.partials import values_of
 from sessionlake.columnar.records import Records
 from sessionlake.engine.operator import BatchContext
-from sessionlake.operators.sessions.changelog import STORED
-from sessionlake.operators.sessions.schemas import stored_changes
 from sessionlake.operators.sessions.spec import SessionizerSpec
+from sessionlake.warehouse.changelog import STATE
+from sessionlake.warehouse.row_table import Batch, RowTable
 from sessionlake.warehouse.schemas import OPEN_UNTIL, TIME
-
-STATE = "stored_sessions"
-"""Kind of the rows of stored_session_changelog."""
 
 
 def session_rows(
@@ -25,25 +22,19 @@ def session_rows(
     keys: pa.Array,
     rows: Records,
     context: BatchContext,
-    values: Sequence[pa.Array],
+    values: Sequence[pa.Array] | None,
     trigger: pa.Array | None = None,
 ) -> pa.Table:
-    """Return rows of session_changelog; codes are places among the keys. `trigger` says why sessions are sent, by policy."""
-    n, schema = len(rows), spec.changes_schema
-    columns = {
-        "op": pa.repeat(op, n),
-        "session_key": keys.take(pa.array(rows.codes)),
-        "session_start": pa.array(rows.start).cast(TIME),
-        "session_end": pa.array(rows.end).cast(TIME),
-        OPEN_UNTIL: pa.nulls(n, TIME) if rows.until is None else pa.array(rows.until).cast(TIME),
-        "event_count": pa.array(rows.count),
-        "revision": pa.array(rows.revision),
-        "trigger": pa.nulls(n, pa.string()) if trigger is None else trigger,
-        "emitted_at": pa.array(np.full(n, context.clock_us)).cast(TIME),
-        **dict(zip(spec.value_types, values, strict=True)),
-        "state": rows.state,
-    }
-    return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
+    """Return rows of session_changelog; codes are places among the keys. `trigger` says why sessions are sent, by policy.
+
+    Without `values` aggregates are null.
+    """
+    more = {} if values is None else spec.named(values)
+    if trigger is not None:
+        more["trigger"] = trigger
+    if spec.emit is None:
+        more[STATE] = rows.state
+    return _rows(spec, spec.tables[-1], op, keys, rows, more, context)
 
 
 def rows_of(spec: SessionizerSpec, keys: pa.Array, sessions: Records, context: BatchContext) -> pa.Table:
@@ -54,30 +45,39 @@ def rows_of(spec: SessionizerSpec, keys: pa.Array, sessions: Records, context: B
 
 def deleted_rows(spec: SessionizerSpec, keys: pa.Array, gone: Records, context: BatchContext) -> pa.Table:
     """Return the rows of session_changelog that delete sessions."""
-    n = len(gone)
-    nulls = [pa.nulls(n, type_) for type_ in spec.value_types.values()]
-    return session_rows(spec, "delete", keys, _bare(gone, context.batch_id), context, nulls)
+    return session_rows(spec, "delete", keys, _bare(gone, context.batch_id), context, None)
 
 
 def stored_rows(spec: SessionizerSpec, op: str, keys: pa.Array, rows: Records) -> pa.Table:
     """Return rows of stored_session_changelog; states have their marks."""
-    n, schema = len(rows), stored_changes(until=spec.windows.keeps_until)
-    columns = {
-        "op": pa.repeat(op, n),
-        STORED.key: keys.take(pa.array(rows.codes)),
-        STORED.start: pa.array(rows.start).cast(TIME),
-        STORED.end: pa.array(rows.end).cast(TIME),
-        OPEN_UNTIL: pa.nulls(n, TIME) if rows.until is None else pa.array(rows.until).cast(TIME),
-        "event_count": pa.array(rows.count),
-        "revision": pa.array(rows.revision),
-        "state": rows.state,
-    }
-    return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
+    return _rows(spec, spec.tables[0], op, keys, rows, {STATE: rows.state}, None)
 
 
 def stored_deletes(spec: SessionizerSpec, keys: pa.Array, gone: Records, batch_id: int) -> pa.Table:
     """Return the rows of stored_session_changelog that delete sessions."""
     return stored_rows(spec, "delete", keys, _bare(gone, batch_id))
+
+
+def _rows(
+    spec: SessionizerSpec,
+    table: RowTable,
+    op: str,
+    keys: pa.Array,
+    rows: Records,
+    more: dict[str, pa.Array],
+    by: Batch | None,
+) -> pa.Table:
+    of = table.changelog
+    known = {
+        of.start: pa.array(rows.start).cast(TIME),
+        of.end: pa.array(rows.end).cast(TIME),
+        "event_count": pa.array(rows.count),
+        "revision": pa.array(rows.revision),
+        **more,
+    }
+    if rows.until is not None and spec.windows.keeps_until:
+        known[OPEN_UNTIL] = pa.array(rows.until).cast(TIME)
+    return table.changes(spec.output_schema(table), op, keys.take(pa.array(rows.codes)), known, by)
 
 
 def _bare(gone: Records, batch_id: int) -> Records:

@@ -18,9 +18,10 @@ from sessionlake.operators.sessions.expiring import expired_sessions, expired_to
 from sessionlake.operators.sessions.kernel import until_of
 from sessionlake.operators.sessions.mapper import EMITTED
 from sessionlake.operators.sessions.quarantine import crossing
-from sessionlake.operators.sessions.rows import STATE, deleted_rows, rows_of, session_rows, stored_deletes
+from sessionlake.operators.sessions.rows import deleted_rows, rows_of, session_rows, stored_deletes
 from sessionlake.operators.sessions.rules import EVENT, PUT, RESTATED, Verdict, apply_batch
 from sessionlake.operators.sessions.spec import SessionizerSpec
+from sessionlake.operators.sessions.table import STORED_ROWS
 from sessionlake.operators.sessions.windows import Bounds, SessionWindows
 from sessionlake.operators.shared.cleanups.schedule import clock_of
 from sessionlake.operators.shared.corrections.outcomes import outcomes_of, stale_letters
@@ -52,7 +53,7 @@ def apply_shard(
     side = {**result.side, TOMBSTONES: expired_tombstones(found.keys, found.sessions)}
     if spec.emit is not None:
         gone = stored_deletes(spec, found.keys, found.sessions, context.batch_id)
-        side[STATE] = pa.concat_tables([*([side[STATE]] if STATE in side else []), gone])
+        side[STORED_ROWS] = pa.concat_tables([*([side[STORED_ROWS]] if STORED_ROWS in side else []), gone])
     replaced = result.replaced
     if replaced is not None:
         replaced = pa.concat_tables([replaced, rows_of(spec, found.keys, found.sessions, context)])
@@ -94,7 +95,7 @@ def _of_batch(
         sent = policy.sent(parts, stored, marks, verdict)
         changes, stored_rows = sent.changes, sent.stored
         if stored_rows.num_rows:
-            side[STATE] = stored_rows
+            side[STORED_ROWS] = stored_rows
         stats |= sent.stats
         writes = _writes(spec.windows, parts, bounds, found, found_segment, physical, sent.verdict, store)
         writes = pa.concat_tables([writes, *sent.lists])

@@ -6,11 +6,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from sessionlake.aggregates import Aggregate
 from sessionlake.aggregates.codec import StateCodec
 from sessionlake.columnar.expressions import Expression
 from sessionlake.operators.sessions.marks import MarkedCodec
-from sessionlake.operators.sessions.schemas import changes
+from sessionlake.operators.sessions.table import tables_of
 from sessionlake.operators.sessions.thresholds import Quarantine
 from sessionlake.operators.sessions.ttl import SessionTtl
 from sessionlake.operators.sessions.windows import Bounds, SessionWindows, bounds_after
@@ -19,16 +18,15 @@ from sessionlake.operators.shared.windowing.policies import CLOSE, Policies
 from sessionlake.operators.shared.windowing.retained_counts import RetainedCounts
 from sessionlake.sources.columns import EventColumns
 from sessionlake.stream import ingest
-from sessionlake.stream.ingest import EventSpec
+from sessionlake.stream.described import AggregatedSpec
+from sessionlake.warehouse.row_table import RowTable
 
 
 @dataclass(frozen=True)
-class SessionizerSpec:
+class SessionizerSpec(AggregatedSpec):
     """A pipeline's windows, aggregates and events."""
 
     windows: SessionWindows
-    aggregates: tuple[Aggregate, ...]
-    events: EventSpec
     gap_by: Expression | None = None
     """Each event's own gap, if it has one."""
     quarantine: Quarantine | None = None
@@ -51,9 +49,21 @@ class SessionizerSpec:
         return {aggregate.name: aggregate.value_type for aggregate in self.aggregates}
 
     @property
+    def tables(self) -> tuple[RowTable, ...]:
+        """The tables, in the order of their commits."""
+        return tables_of(until=self.windows.keeps_until, sent=self.emit is not None)
+
+    @property
     def changes_schema(self) -> pa.Schema:
-        """Schema of the changes that a shard forwards."""
-        return changes(self.value_types, {}, until=self.windows.keeps_until, sent=self.emit is not None)
+        """Schema of the changes of sessions among the outputs of a shard."""
+        return self.output_schema(self.tables[-1])
+
+    @property
+    def suite_values(self) -> dict[str, int | bool]:
+        """The gap of the earliest times, and whether rows have states."""
+        windows = self.windows
+        gap_us = windows.before[0].gap_us if windows.before else windows.gap_us
+        return {"gap_us": gap_us, "with_state": self.emit is None}
 
     @property
     def stored_codec(self) -> StateCodec:
