@@ -23,7 +23,7 @@ from sessionlake.jobs.publish.records import to_records
 from sessionlake.jobs.rebuild import rebuild
 from sessionlake.jobs.redeem.job import redeem
 from sessionlake.observe.status import read_status
-from sessionlake.operators.keyed.changelog import TABLE
+from sessionlake.operators.keyed.table import TABLE
 from sessionlake.operators.views import read_live
 from sessionlake.serve.queries import find_rows, query_tables
 from sessionlake.serve.views import live_view

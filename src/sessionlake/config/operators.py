@@ -155,10 +155,7 @@ OPERATORS = {
     "table": OperatorEntry(
         section="table",
         model=f"{_OPERATORS}.keyed.section:TableSection",
-        operator=f"{_OPERATORS}.keyed.factory:operator_of",
-        changelog=f"{_OPERATORS}.keyed.changelog:TABLE",
-        tables=f"{_OPERATORS}.keyed.local_tables:KeyedTables",
-        kind=f"{_OPERATORS}.keyed.kind:KeyedTable",
+        **_described("keyed", "TableKeeper", "TABLE", "KeyedTable", "KeyedTables"),
         rows=RowNames(
             command="table",
             list="rows",

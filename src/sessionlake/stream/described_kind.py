@@ -91,7 +91,8 @@ class DescribedKind:
 
     def _tables_of(self, table: RowTable) -> Iterator[TableSpec]:
         schema = table.snapshot_schema(self._fields(table))
-        yield TableSpec(table.changelog.snapshot, schema, f"Snapshot of {table.rows}, as far as compacted")
+        name = table.changelog.snapshot
+        yield TableSpec(name, schema, f"Snapshot of {table.rows}, as far as compacted{table.notes.get(name, '')}")
         yield changelog_table(table.changelog, self.changes_schema(table))
 
     def outputs(self, tables: Tables) -> tuple[Output, ...]:

@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
 import pyarrow as pa
 
@@ -12,14 +11,6 @@ from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.stream.ingest import CORRECTIONS, EventSpec, by_input, naming_rows
 from sessionlake.stream.whole import whole_rows
-
-
-class OfEvents(Protocol):
-    """The settings that workers need for a pipeline with one input of events."""
-
-    @property
-    def events(self) -> EventSpec:
-        """The input."""
 
 
 class EventOperator(ABC):
@@ -79,14 +70,3 @@ class EventOperator(ABC):
     def split_sent(self, context: BatchContext, table: pa.Table) -> Split:
         """Split corrections of the source like those of the table."""
         return self.split_corrections(context, table)
-
-
-class OneInputOperator(EventOperator):
-    """An operator over one input of events."""
-
-    spec: OfEvents
-
-    def events(self, name: str) -> EventSpec:
-        """Return the settings of the one input."""
-        del name
-        return self.spec.events

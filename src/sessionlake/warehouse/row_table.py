@@ -81,12 +81,14 @@ class RowTable:
     computed: tuple[Column, ...] = ()
     """Further columns computed from the others. `compute` appends them to changes from shards."""
     compute: Callable[[pa.Table], pa.Table] | None = None
+    changed_only: tuple[Column, ...] = ()
+    """Columns of changes alone, after the others."""
     stored_only: tuple[Column, ...] = ()
     """Columns of the snapshot alone."""
     op: str = "upsert, delete"
     """The kinds of changes, for the comment."""
     notes: Mapping[str, str] = field(default_factory=dict)
-    """By column, id or part, words to append to the comment."""
+    """By the name of the snapshot, or of its column of id or part, words to append to the comment."""
     named_after: str | None = None
     """The column of the snapshot after which id and part come; None if these are the last."""
 
@@ -107,7 +109,8 @@ class RowTable:
         """
         marked = [*self._derived(), *schemas.BATCH_MARKS] if marks else []
         op = schemas.commented("op", pa.string(), self.op)
-        return pa.schema([op, *self._fields(values), *marked])
+        more = (column.field for column in self.changed_only)
+        return pa.schema([op, *self._fields(values), *more, *marked])
 
     def snapshot_schema(self, values: Iterable[pa.Field]) -> pa.Schema:
         """Return the schema of the latest rows."""

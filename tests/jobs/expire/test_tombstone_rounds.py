@@ -11,7 +11,7 @@ from sessionlake.config.load import parse_config
 from sessionlake.jobs.expire import tombstone_sender
 from sessionlake.jobs.expire.job import Pace
 from sessionlake.jobs.expire.tombstone_sender import TombstoneSender
-from sessionlake.operators.keyed.changelog import TABLE
+from sessionlake.operators.keyed.table import TABLE
 from sessionlake.warehouse.batch_commit import BatchCommit, Settings
 from sessionlake.warehouse.delta_log import Commit
 

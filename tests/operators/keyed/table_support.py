@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from sessionlake.config.load import Config, parse_config
-from sessionlake.operators.keyed.changelog import TABLE
+from sessionlake.operators.keyed.table import TABLE
 from sessionlake.stream.run import run
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import merged_rows

@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessionlake.operators.keyed.changelog import TABLE
+from sessionlake.operators.keyed.table import TABLE
 from sessionlake.warehouse.dialects import DUCKDB
 from tests.support import examples
 

@@ -1,4 +1,4 @@
-"""Keyed tables, made of a config and its sources; without Spark."""
+"""The specification of a keyed table, made of a config and its sources; without Spark."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,7 +13,6 @@ from sessionlake.columnar.spark_sql import Parsed
 from sessionlake.config.load import Config
 from sessionlake.config.source import SourceSection
 from sessionlake.errors import ConfigError
-from sessionlake.operators.keyed.operator import TableKeeper
 from sessionlake.operators.keyed.section import TableSection, check_columns
 from sessionlake.operators.keyed.spec import EVENT_TIME, KEY, KeyedSpec
 from sessionlake.sources.decoding.rows import TypedSource
@@ -25,7 +24,7 @@ from sessionlake.stream.shape import Shaping
 from sessionlake.warehouse import schemas
 
 
-def operator_of(config: Config, sources: Mapping[str, TypedSource], pinned: Pinned | None) -> TableKeeper:
+def spec_of(config: Config, sources: Mapping[str, TypedSource], pinned: Pinned | None) -> KeyedSpec:
     """Make it; `pinned` is what its batches have fixed, None before the first one."""
     section, source, condition = cast("TableSection", config.section), sources[EVENTS], None
     own = (*config.event.key_columns, config.event.time, *config.event.id_columns)
@@ -51,7 +50,7 @@ def operator_of(config: Config, sources: Mapping[str, TypedSource], pinned: Pinn
     if config.takes_back:
         spec = replace(spec, not_one=_not_one(config))
     ttl = None if section.ttl is None else section.ttl.build(spec.types_in_sql, config.pipeline.shards)
-    return TableKeeper(replace(spec, ttl=ttl))
+    return replace(spec, ttl=ttl)
 
 
 def _not_one(config: Config) -> str:

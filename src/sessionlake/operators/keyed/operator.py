@@ -3,33 +3,53 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import pyarrow as pa
 
+from sessionlake.aggregates.codec import STATE_LAYOUT
 from sessionlake.engine.operator import BatchContext, Inputs, ShardResult, Split
 from sessionlake.operators.keyed.control import KINDS
 from sessionlake.operators.keyed.expiry.ttl import hidden_us
 from sessionlake.operators.keyed.mapper import split_updates
 from sessionlake.operators.keyed.shard import KeyedShard
 from sessionlake.operators.keyed.spec import KeyedSpec, Progress, next_state
-from sessionlake.sources.decoding.rows import Rows
+from sessionlake.operators.keyed.table import table_of
+from sessionlake.sources.decoding.rows import Rows, TypedSource
 from sessionlake.store.api import OpenSegments
 from sessionlake.store.files import FileSegments
 from sessionlake.store.rows import RowStore
-from sessionlake.stream.control import Limits, latest_advance_us, split_corrections
-from sessionlake.stream.event_operator import OneInputOperator
+from sessionlake.stream.control import Limits
+from sessionlake.stream.described import Described
+from sessionlake.warehouse.row_table import RowTable
+
+if TYPE_CHECKING:
+    from sessionlake.config.load import Config
+    from sessionlake.stream.pinned import Pinned
 
 _RESTORED_AT_A_TIME = 500_000
 """Rows; to make their writes takes some 700 bytes each. A key has one, so that they may be cut anywhere."""
 
 
 @dataclass(frozen=True)
-class TableKeeper(OneInputOperator):
-    """The latest row of each key, from events and corrections; see `engine.operator.Operator` for the methods."""
+class TableKeeper(Described):
+    """The latest row of each key, from events and corrections; see `Described` and `engine.operator.Operator` for the methods."""
 
+    TABLES: ClassVar = (table_of(has_offsets=False, has_ids=False),)
+    CORRECTIONS: ClassVar = KINDS
     spec: KeyedSpec
-    ticks: bool = False
+
+    @classmethod
+    def of(cls, config: "Config", sources: Mapping[str, TypedSource], pinned: "Pinned | None") -> Self:
+        """Make it of a config."""
+        from sessionlake.operators.keyed.factory import spec_of  # noqa: PLC0415 (workers do without the config)
+
+        return cls(spec_of(config, sources, pinned))
+
+    @property
+    def tables(self) -> tuple[RowTable, ...]:
+        """The table of the spec."""
+        return (self.spec.table,)
 
     def scheduled(self, context: BatchContext) -> Split:
         """Yield the rows that make every shard run if a cleanup is due."""
@@ -41,11 +61,10 @@ class TableKeeper(OneInputOperator):
         del name, number
         return split_updates(self.spec, context, rows)
 
-    def split_corrections(self, context: BatchContext, table: pa.Table) -> Split:
-        """Split tombstones and expiries."""
+    def limits(self, context: BatchContext) -> Limits:
+        """Return the time from which on a deletion may still be remembered, and the watermark that events could reach."""
         at = Progress.of(context.state)
-        latest = latest_advance_us(self.spec.events.max_future_skew_us, context.clock_us, at.watermark_us, 1)
-        return split_corrections(KINDS, Limits(at.expired_us, latest, context.clock_us), table)
+        return Limits(at.expired_us, self.latest_us(context, at.watermark_us, 1), context.clock_us)
 
     def open_store(self, path: Path, opened: OpenSegments = FileSegments) -> RowStore:
         """Open a shard's store, by default in a separate database."""
@@ -73,3 +92,18 @@ class TableKeeper(OneInputOperator):
     def expired_us(self, state: Mapping[str, Any]) -> int:
         """Return the time from which on a deletion may still be remembered."""
         return Progress.of(state).expired_us
+
+    @classmethod
+    def expired_in(cls, config: "Config", state: Mapping[str, Any]) -> int:
+        """Return the time before which updates are beyond retention."""
+        del config
+        return Progress.of(state).expired_us
+
+    def layout(self) -> str:
+        """Return the retention, which cuts markers into segments, the layout of columns, and that of the index of rows."""
+        index = None if self.spec.ttl is None else self.spec.ttl.pattern.layout
+        return f"{self.spec.retention_us}/{STATE_LAYOUT}{f'/{index}' if index else ''}"
+
+    def due_us(self, state: Mapping[str, Any]) -> int | None:
+        """Return when the next cleanup is due that may find something."""
+        return None if self.spec.ttl is None else self.spec.ttl.due_us(state)

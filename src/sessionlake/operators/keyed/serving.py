@@ -10,8 +10,8 @@ import pyarrow as pa
 from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.scalars import from_state, state_type
 from sessionlake.config.load import Config
-from sessionlake.operators.keyed.changelog import TABLE
 from sessionlake.operators.keyed.section import TableSection
+from sessionlake.operators.keyed.table import TABLE
 from sessionlake.operators.shared.cleanups.names import LIVE_ROWS
 from sessionlake.serve.answer_columns import columns_as_they_are
 from sessionlake.serve.decoder import event_types, json_rows, key_texts

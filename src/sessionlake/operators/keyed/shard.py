@@ -25,7 +25,7 @@ from sessionlake.operators.keyed.expiry.ttl import LIVE_CHANGE, MAX_PUT, written
 from sessionlake.operators.keyed.mapper import NET, UNKNOWN, UPDATES, packed_of, update_schema
 from sessionlake.operators.keyed.order import require_one_row
 from sessionlake.operators.keyed.plan import Plan, StoredKeys, TombstoneMatches, completed, planned, stored_keys
-from sessionlake.operators.keyed.spec import MAX_DELETED, TOMBSTONE, KeyedSpec, changes_schema
+from sessionlake.operators.keyed.spec import MAX_DELETED, TOMBSTONE, KeyedSpec
 from sessionlake.operators.shared.cleanups.names import TTL
 from sessionlake.operators.shared.cleanups.schedule import CLEANUP
 from sessionlake.operators.shared.corrections.outcomes import outcomes_of, stale_letters
@@ -267,25 +267,23 @@ class KeyedShard:
         return store.writes(keys, none, rows, markers, NO_ROWS)
 
     def _table(self, keys: pa.Array, change: Change) -> pa.Table:
-        schema, n = changes_schema(self.spec, marks=False), len(change.codes)
-        found: Mapping[str, pa.Array] = {
-            "op": pa.repeat(change.op, n),
-            "table_key": keys.take(pa.array(change.codes)).cast(pa.string()),
-            "event_time": pa.array(change.head["time"].astype(np.int64)).cast(TIME),
-            "revision": pa.array(change.head["revision"].astype(np.int64)),
-            WRITTEN: pa.array(change.head["written"].astype(np.int64)).cast(TIME),
-            **(
-                {INSERTED: pa.array(change.head["inserted"].astype(np.int64)).cast(TIME)}
-                if change.op == "upsert"
-                else {}
-            ),
-            **{f"event_{name}": pa.array(change.head[name].astype(np.int64)) for name in ("partition", "offset")},
-            "event_id": change.ids,
-            CAUSE: pa.repeat(change.cause, n),
-            **(dict(zip(self.spec.columns, change.columns, strict=True)) if change.columns is not None else {}),
+        spec, table, head = self.spec, self.spec.table, change.head
+        known: dict[str, pa.Array] = {
+            "event_time": pa.array(head["time"].astype(np.int64)).cast(TIME),
+            "revision": pa.array(head["revision"].astype(np.int64)),
+            WRITTEN: pa.array(head["written"].astype(np.int64)).cast(TIME),
+            CAUSE: pa.repeat(change.cause, len(head)),
         }
-        arrays = [found[field.name] if field.name in found else pa.nulls(n, field.type) for field in schema]
-        return pa.Table.from_arrays(arrays, schema=schema)
+        if change.op == "upsert":
+            known[INSERTED] = pa.array(head["inserted"].astype(np.int64)).cast(TIME)
+        if spec.has_offsets:
+            known |= {f"event_{name}": pa.array(head[name].astype(np.int64)) for name in ("partition", "offset")}
+        if spec.has_ids:
+            known["event_id"] = change.ids
+        if change.columns is not None:
+            known |= dict(zip(spec.columns, change.columns, strict=True))
+        schema = table.changes_schema(spec.fields(table, {}), marks=False)
+        return table.changes(schema, change.op, keys.take(pa.array(change.codes)).cast(pa.string()), known, None)
 
 
 def _outcomes(

@@ -1,6 +1,6 @@
 """A keyed table: its specification for workers, its progress, and the columns of its tables."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -9,20 +9,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sessionlake.aggregates import Aggregate
 from sessionlake.aggregates.base import Events
 from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.scalars import from_state, state_type, to_state
 from sessionlake.columnar.arrays import Bools, combined
 from sessionlake.columnar.expressions import Expression
 from sessionlake.engine.operator import BatchContext, StateStat
-from sessionlake.operators.keyed.changelog import TABLE
 from sessionlake.operators.keyed.expiry.ttl import Ttl, hidden_us, next_cleaning
+from sessionlake.operators.keyed.table import table_of
 from sessionlake.sources.record_columns import NO_VALUE, OFFSET
 from sessionlake.stream import ingest
-from sessionlake.stream.ingest import EventSpec
+from sessionlake.stream.described import OneInputSpec
 from sessionlake.stream.watermark import NO_WATERMARK, advanced, watermark_of
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.changelog import CAUSE, DELETED, INSERTED, WRITTEN
+from sessionlake.warehouse.row_table import RowTable
 
 KEY, EVENT_TIME = "key", "event_time"
 """The names of the key and of the time in expressions."""
@@ -71,10 +72,9 @@ def next_state(retention_us: int, state: Mapping[str, Any], stats: Mapping[str, 
 
 
 @dataclass(frozen=True)
-class KeyedSpec:
+class KeyedSpec(OneInputSpec):
     """A pipeline's keyed table."""
 
-    events: EventSpec
     columns: tuple[str, ...]
     """The columns of a row."""
     retention_us: int
@@ -100,6 +100,26 @@ class KeyedSpec:
     def read(self) -> list[str]:
         """The events' columns behind `columns`."""
         return [self.paths.get(name, name) for name in self.columns]
+
+    @property
+    def aggregates(self) -> Sequence[Aggregate]:
+        """Empty."""
+        return ()
+
+    @property
+    def suite_values(self) -> dict[str, int | bool]:
+        """Whether deletions are remembered."""
+        return {"by_offset": self.by_offset}
+
+    @property
+    def table(self) -> RowTable:
+        """The table of rows."""
+        return table_of(has_offsets=self.has_offsets, has_ids=self.has_ids)
+
+    def fields(self, table: RowTable, texts: Mapping[str, str]) -> list[pa.Field]:
+        """Return the columns of a row."""
+        del table, texts
+        return [schemas.commented(name, type_, name) for name, type_ in self.types.items()]
 
     @property
     def types_in_sql(self) -> dict[str, pa.DataType]:
@@ -165,20 +185,6 @@ def _true(values: pa.Array) -> Bools:
     return pc.fill_null(values, fill_value=False).to_numpy(zero_copy_only=False).copy()
 
 
-def changes_schema(spec: KeyedSpec, *, marks: bool) -> pa.Schema:
-    """Return the schema of table_changelog, or without the marks of batch and attempt."""
-    return pa.schema(
-        [
-            schemas.commented("op", pa.string(), "upsert, delete"),
-            *_row(spec),
-            schemas.commented(
-                CAUSE, pa.string(), "update (an event), tombstone (a correction), ttl or lru (too many rows)"
-            ),
-            *(schemas.BATCH_MARKS if marks else []),
-        ]
-    )
-
-
 def stored_schema(spec: KeyedSpec) -> pa.Schema:
     """Return the schema of a restore's rows and markers: columns as column_<i>, null for markers."""
     return pa.schema(
@@ -193,29 +199,3 @@ def stored_schema(spec: KeyedSpec) -> pa.Schema:
             *((f"column_{i}", type_) for i, type_ in enumerate(spec.types.values())),
         ]
     )
-
-
-def snapshot_schema(spec: KeyedSpec) -> pa.Schema:
-    """Return the schema of table_snapshot."""
-    return pa.schema(
-        [
-            *_row(spec),
-            schemas.commented(DELETED, pa.bool_(), "Whether the key was deleted: no row, kept for the retention"),
-            schemas.commented(TABLE.date, pa.int64(), "0: all rows are one part, and files hold ranges of keys"),
-        ]
-    )
-
-
-def _row(spec: KeyedSpec) -> list[pa.Field]:
-    place = [schemas.commented(f"event_{n}", pa.int64(), f"The {n} of that event") for n in ("partition", "offset")]
-    ids = [schemas.commented("event_id", pa.string(), "The id of that event")] if spec.has_ids else []
-    return [
-        schemas.commented(TABLE.key, pa.string(), "The key"),
-        schemas.commented("event_time", schemas.TIME, "Time of the event that the row is of, or that deleted it"),
-        *(schemas.commented(name, type_, name) for name, type_ in spec.types.items()),
-        schemas.commented("revision", pa.int64(), "batch_id of the row's last change"),
-        schemas.commented(WRITTEN, schemas.TIME, "Clock of that batch; it never goes back"),
-        schemas.commented(INSERTED, schemas.TIME, "Clock of the batch that gave the key a row; null in a delete"),
-        *(place if spec.has_offsets else []),
-        *ids,
-    ]

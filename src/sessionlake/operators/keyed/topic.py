@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from sessionlake.operators.keyed.changelog import TABLE
+from sessionlake.operators.keyed.table import TABLE
 from sessionlake.stream.capabilities import TopicTombstones
 from sessionlake.warehouse.changelog import CAUSE
 
