@@ -57,20 +57,19 @@ class Exploded:
         above = next((name for name in needed if name != path and is_within(path, name)), None)
         if above is not None:
             raise ConfigError(f"{self._at}: {above!r} has the list {path!r}, and can't be read whole; name its fields")
-        if path not in declared:
+        below = [name for name in needed if is_within(name, path)]
+        types = {name: type_named(declared[name]) for name in below if name != path and name in declared}
+        unknown = [name for name in below if name not in types]
+        if unknown or not below:
             # Before other columns, which may be missing for the same reason.
             self._element_type()
-        below = [name for name in needed if is_within(name, path)]
         others = [name for name in needed if name not in below and name != ELEMENT]
-        types = self.source.types(others, identity - {*below, ELEMENT})
+        types |= self.source.types(others, identity - {*below, ELEMENT})
         types |= {ELEMENT: pa.int64()} if ELEMENT in needed else {}
-        types |= {name: type_named(declared[name]) for name in below if name != path and name in declared}
-        for some, same in (
-            ([n for n in below if n in identity], {path}),
-            ([n for n in below if n not in identity], set()),
-        ):
-            unknown = [name for name in some if name not in types]
-            types |= self._of_elements(unknown, frozenset(same)) if unknown else {}
+        identifying = [name for name in unknown if name in identity]
+        types |= self._of_elements(identifying, frozenset({path})) if identifying else {}
+        unknown = [name for name in unknown if name not in types]
+        types |= self._of_elements(unknown, frozenset()) if unknown else {}
         return {name: types[name] for name in needed}
 
     def _of_elements(self, names: Sequence[str], identity: AbstractSet[str]) -> dict[str, pa.DataType]:
@@ -98,15 +97,20 @@ class Exploded:
         if type_ == pa.null():
             return None
         if not (pa.types.is_list(type_) or pa.types.is_large_list(type_)):
-            raise ConfigError(f"{self._at}: {path!r} is {_told(type_)}; name a list, whose elements are the events")
+            raise ConfigError(f"{self._at}: {path!r} is of type {type_name(type_)}; name a list, whose elements are the events")
         return type_.value_type
+
+    @cached_property
+    def _list_type(self) -> pa.DataType:
+        """The type of the whole list."""
+        return pa.list_(self._element_type() or pa.null())
 
     def decoder(self, columns: EventColumns) -> ExplodingDecoder:
         """Return the decoder of events."""
         exploding = self.exploding
         reads_none = all(exploding.below(name) is None for name in columns.needed)
         if reads_none or self.config.source.entry.is_table or self.config.source.format not in (*_TYPED_BY_USE, None):
-            exploding = replace(exploding, list_type=pa.list_(self._element_type() or pa.null()))
+            exploding = replace(exploding, list_type=self._list_type)
         return ExplodingDecoder(columns, self.source.decoder(exploding.of_rows(columns)), exploding)
 
     def first_rows(self, decoder: ExplodingDecoder, most: int | None) -> "Iterator[Rows]":
@@ -150,10 +154,6 @@ class _Versions:
         """Return the rows between two versions."""
         rows: DataFrame = self.of.rows(self.source._of_rows(columns), *versions)  # noqa: SLF001 (its own part)
         return rows
-
-
-def _told(type_: pa.DataType) -> str:
-    return f"of type {type_name(type_)}"
 
 
 def exploded(source: AnySource, config: Config) -> AnySource:

@@ -213,7 +213,7 @@ def _type_of(kinds: Kinds, *, is_identity: bool) -> pa.DataType | None:
     traits = {kind for kind in kinds if isinstance(kind, Trait)}
     nested = kinds - types - traits
     if nested or not kinds:
-        return _nested_type(nested) if len(nested) == len(kinds) else pa.string()
+        return _nested_type(nested, is_identity=is_identity) if len(nested) == len(kinds) else pa.string()
     if Trait.BEYOND in traits or (is_identity and Trait.SPELLED in traits):
         return pa.string()
     if Trait.SPECIAL in traits:
@@ -227,17 +227,17 @@ def _type_of(kinds: Kinds, *, is_identity: bool) -> pa.DataType | None:
     return _one_type(types)
 
 
-def _nested_type(kinds: Kinds) -> pa.DataType | None:
+def _nested_type(kinds: Kinds, *, is_identity: bool) -> pa.DataType | None:
     """Return a type for lists, or for values with fields; text for both, None for no kinds. A field or item without values is text."""
     if not kinds:
         return None
     if all(isinstance(kind, Items) for kind in kinds):
         items = _NO_KINDS.union(*(kind.items for kind in kinds if isinstance(kind, Items)))
-        return pa.list_(_type_of(items, is_identity=False) or pa.string())
+        return pa.list_(_type_of(items, is_identity=is_identity) or pa.string())
     if any(isinstance(kind, Items) for kind in kinds):
         return pa.string()
     names = dict.fromkeys(name for kind in kinds if isinstance(kind, Fields) for name, _ in kind.fields)
-    types = {name: _type_of(_field(kinds, name) or _NO_KINDS, is_identity=False) or pa.string() for name in names}
+    types = {name: _type_of(_field(kinds, name) or _NO_KINDS, is_identity=is_identity) or pa.string() for name in names}
     return pa.struct(list(types.items()))
 
 

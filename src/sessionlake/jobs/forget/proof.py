@@ -1,15 +1,17 @@
 """The proof that nothing of a key is left: rows, data files, logs and local stores, each looked through for it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, DataFrameReader
+from pyspark.sql import Column, DataFrame, DataFrameReader
 from pyspark.sql import functions as F
 
-from sessionlake.column_names import is_element
+from sessionlake.column_names import ELEMENT, is_element, is_within, parts_of
 from sessionlake.config.source import SourceSection
 from sessionlake.engine.pending import FORGET
 from sessionlake.errors import first_line
@@ -136,13 +138,28 @@ def _source_rows(lake: Lake, name: str, source: SourceSection) -> int:
     if is_table or source.format == "parquet":
         reader = spark.read.format("delta" if is_table else "parquet")
         rows = (reader if is_table else reader.option("recursiveFileLookup", "true")).load(place)
-        parts = [source_column(column).cast("string") for column in lake.config.keys[name]] or [F.lit("")]
+        rows, column_of = _exploded(rows, lake.config.inputs[name].event.exploded)
+        parts = [column_of(column).cast("string") for column in lake.config.keys[name]] or [F.lit("")]
         found = rows.select(F.array(*parts).alias("parts"))
         return matching(found.alias("t"), lake.frame, F.expr("t.parts = k.parts")).count()
     of_files = spark.read.option("recursiveFileLookup", "true")
     # A document may be a single line of gigabytes, which Spark would read as one text.
     texts = _elements(of_files, source, place) if source.records else of_files.text(place)
     return matching(texts.alias("t"), lake.frame, F.expr("t.value rlike k.value")).count()
+
+
+def _exploded(rows: DataFrame, path: str | None) -> tuple[DataFrame, Callable[[str], Column]]:
+    """Return rows with a row for each element of the list that is exploded, if any, and the column for a name."""
+    if path is None:
+        return rows, source_column
+    fields = len(parts_of(path))
+
+    def column_of(name: str) -> Column:
+        if not is_within(name, path):
+            return source_column(name)
+        return reduce(getitem, parts_of(name)[fields:], F.col(ELEMENT))
+
+    return rows.select("*", F.explode_outer(source_column(path)).alias(ELEMENT)), column_of
 
 
 def _elements(files: DataFrameReader, source: SourceSection, place: str) -> DataFrame:
