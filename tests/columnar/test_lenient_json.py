@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessionlake.columnar.lenient_json import value_at
+from sessionlake.columnar.lenient_json import Path, value_at
 from sessionlake.columnar.spark_sql import parse
 from tests.columnar.json_texts import NOT_PLAIN
 
@@ -43,8 +43,25 @@ def _by_expression(texts: list[str], path: str) -> list[str | None]:
 @given(st.lists(_OBJECTS, min_size=1, max_size=8), st.booleans())
 def test_both_ways_to_read_a_text_find_the_same(values: list[Any], ascii_: bool) -> None:  # noqa: FBT001
     texts = [_text(value, ascii_=ascii_) for value in values]
-    for path, keys in (("$.a", ["a"]), ("$.a.b", ["a", "b"])):
+    paths: list[tuple[str, Path]] = [
+        ("$.a", ["a"]),
+        ("$.a.b", ["a", "b"]),
+        ("$.a[0]", ["a", 0]),
+        ("$.a[1].b", ["a", 1, "b"]),
+    ]
+    for path, keys in [*paths, ("$.b[0][1]", ["b", 0, 1])]:
         assert _by_expression(texts, path) == [value_at(text, keys) for text in texts]
+
+
+def test_a_place_in_a_list_is_read_as_in_spark() -> None:
+    texts = ['{"a":[1,"x",null,[7,8],{"b":null,"b":2}]}', '[[1],{"a":[3]}]', '{"a":{"0":1}}', '{"a":[1,]}', '{"a":[]}']
+    assert _by_expression(texts, "$.a[0]") == ["1", None, None, None, None]
+    assert _by_expression(texts, "$.a[1]") == ["x", None, None, None, None]
+    assert _by_expression(texts, "$.a[2]") == ["null", None, None, None, None]
+    assert _by_expression(texts, "$.a[3][1]") == ["8", None, None, None, None]
+    assert _by_expression(texts, "$.a[4].b") == ["2", None, None, None, None]
+    assert _by_expression(texts, "$[0]") == [None, "[1]", None, None, None]
+    assert _by_expression(texts, "$[1].a[0]") == [None, "3", None, None, None]
 
 
 @settings(max_examples=25, deadline=None)

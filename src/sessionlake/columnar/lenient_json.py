@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+Path = list[str | int]
+"""An object's keys, and places in lists from 0 on, each within the value before it."""
 FUNCTION = "lenient_json"
 """The name under which DuckDB calls `lenient_json`."""
 _TOKEN = re.compile(
@@ -38,21 +40,21 @@ class _WrongError(ValueError):
     """A text that is no JSON to Spark."""
 
 
-def lenient_json(texts: pa.ChunkedArray, keys: pa.ChunkedArray) -> pa.Array:
-    """Return the value at a path in each text: of the object, of its key, of the key within that; each path is a JSON list of keys.
+def lenient_json(texts: pa.ChunkedArray, paths: pa.ChunkedArray) -> pa.Array:
+    """Return the value at a path in each text; each path is a JSON list of an object's keys and of places in lists.
 
-    >>> lenient_json(pa.chunked_array([["{'a': {'b': 1e7}} and more"] * 2]), pa.chunked_array([['["a"]', '["a","b"]']])).to_pylist()
-    ['{"b":1.0E7}', '1.0E7']
+    >>> lenient_json(pa.chunked_array([["{'a': [{'b': 1e7}]} and more"] * 2]), pa.chunked_array([['["a"]', '["a",0,"b"]']])).to_pylist()
+    ['[{"b":1.0E7}]', '1.0E7']
     """
-    pairs = zip(texts.to_pylist(), keys.to_pylist(), strict=True)
+    pairs = zip(texts.to_pylist(), paths.to_pylist(), strict=True)
     return pa.array([None if text is None else value_at(text, json.loads(path)) for text, path in pairs], pa.string())
 
 
-def value_at(text: str, keys: list[str]) -> str | None:
+def value_at(text: str, path: Path) -> str | None:
     """Return a value as Spark writes it: a text without its quotes, all else as JSON; None if there is none, or the text is no JSON."""
     tokens = _tokens(text)
     try:
-        return _in_object(tokens, keys, 1) if _next(tokens).kind == "{" else None
+        return _value(tokens, _next(tokens), path, 0)
     except _WrongError:
         return None
 
@@ -88,35 +90,62 @@ def _name(token: _Token, tokens: Iterator[_Token]) -> str:
     return token.text
 
 
-def _in_object(tokens: Iterator[_Token], keys: list[str], depth: int) -> str | None:
-    """Return the value at a path in an object whose bracket is read; all of the object is read. Of a key that is given twice the first value counts that is not null."""
+def _value(tokens: Iterator[_Token], first: _Token, path: Path, depth: int) -> str | None:
+    """Return the value at a path in the value that a token begins, and read all of it."""
+    if not path:
+        if first.kind == "text":
+            if _SURROGATE.search(first.text):
+                raise _WrongError
+            return first.text
+        out: list[str] = []
+        _copy(tokens, first, depth, out)
+        return "".join(out)
+    if depth < _MOST_NESTED:
+        if first.kind == "{" and isinstance(path[0], str):
+            return _in_object(tokens, path, depth + 1)
+        if first.kind == "[" and isinstance(path[0], int):
+            return _in_list(tokens, path, depth + 1)
+    _copy(tokens, first, depth, None)
+    return None
+
+
+def _in_object(tokens: Iterator[_Token], path: Path, depth: int) -> str | None:
+    """Return the value at a path in an object whose bracket is read. Of a key that is given twice the first value counts that is not null."""
     value: str | None = None
     token = _next(tokens)
     while token.kind != "}":
         name, first = _name(token, tokens), _next(tokens)
-        if value is not None or name != keys[0] or (first.text == "null" and first.kind == "word"):
+        if value is not None or name != path[0] or (first.text == "null" and first.kind == "word"):
             _copy(tokens, first, depth, None)
-        elif len(keys) > 1:
-            if first.kind == "{" and depth < _MOST_NESTED:
-                value = _in_object(tokens, keys[1:], depth + 1)
-            else:
-                _copy(tokens, first, depth, None)
-        elif first.kind == "text":
-            if _SURROGATE.search(first.text):
-                raise _WrongError
-            value = first.text
         else:
-            out: list[str] = []
-            _copy(tokens, first, depth, out)
-            value = "".join(out)
-        token = _next(tokens)
-        if token.kind == ",":
-            token = _next(tokens)
-            if token.kind == "}":
-                raise _WrongError
-        elif token.kind != "}":
-            raise _WrongError
+            value = _value(tokens, first, path[1:], depth)
+        token = _further(tokens, "}")
     return value
+
+
+def _in_list(tokens: Iterator[_Token], path: Path, depth: int) -> str | None:
+    """Return the value at a path in a list whose bracket is read. An element that is null has the text `null`, as in Spark."""
+    value: str | None = None
+    number, token = 0, _next(tokens)
+    while token.kind != "]":
+        if number == path[0]:
+            value = _value(tokens, token, path[1:], depth)
+        else:
+            _copy(tokens, token, depth, None)
+        number, token = number + 1, _further(tokens, "]")
+    return value
+
+
+def _further(tokens: Iterator[_Token], closing: str) -> _Token:
+    """Return the first token behind a comma, or the closing bracket."""
+    token = _next(tokens)
+    if token.kind == ",":
+        token = _next(tokens)
+        if token.kind != closing:
+            return token
+    elif token.kind == closing:
+        return token
+    raise _WrongError
 
 
 def _copy(tokens: Iterator[_Token], token: _Token, depth: int, out: list[str] | None) -> None:

@@ -19,6 +19,7 @@ _TRUNCATED = ("year", "quarter", "month", "week", "day", "hour", "minute", "seco
 _DAY = "date|timestamp"
 _MOST_GROUPS = 9
 """The groups of a pattern, from DuckDB."""
+_MOST_PLACES = 2**31 - 1
 _POWER = "(case when (isnan({1}::double) and {0} is not null) or (abs({0}) = 1 and isinf({1}::double)) then 'nan'::double else pow({0}, {1}) end)"
 """Java's power, which is not a number if the exponent is none, and of 1 and an infinity."""
 _DIGITS = """list_transform([cast(abs(x) as varchar)], lambda d: list_transform(
@@ -155,14 +156,23 @@ def _substring(walk: Walk, node: exp.Expression) -> Typed:
 
 def _json(walk: Walk, node: exp.Expression) -> Typed:
     text, path = walk.text(node.this), walk.seen(node.expression)
-    keys = [part for part in path.expressions if not isinstance(part, exp.JSONPathRoot)]
-    if not keys or not all(isinstance(part, exp.JSONPathKey) and isinstance(part.this, str) for part in keys):
-        raise walk.error(node, "is not listed; write get_json_object(text, '$.name.name')")
-    names = [str(part.this) for part in keys]
-    place = "".join('."' + name.replace('"', '\\"') + '"' for name in names)
-    again = " or ".join(map(_may_be_twice, names))
-    parts = {"PATH": quoted(f"${place}"), "KEYS": quoted(json.dumps(names)), "AGAIN": again, "@": text}
+    steps = [_json_step(part) for part in path.expressions if not isinstance(part, exp.JSONPathRoot)]
+    if not steps or None in steps:
+        raise walk.error(node, "is not listed; write get_json_object(text, '$.name.name[0]')")
+    keys = [step for step in steps if step is not None]
+    place = "".join(f"[{key}]" if isinstance(key, int) else '."' + key.replace('"', '\\"') + '"' for key in keys)
+    # Of a list Spark returns an element that is null as a text.
+    again = " or ".join("true" if isinstance(key, int) else _may_be_twice(key) for key in keys)
+    parts = {"PATH": quoted(f"${place}"), "KEYS": quoted(json.dumps(keys)), "AGAIN": again, "@": text}
     return Typed(f"try({re.sub('PATH|KEYS|AGAIN|@', lambda found: parts[found[0]], _JSON)})", "string")
+
+
+def _json_step(part: exp.Expression) -> str | int | None:
+    """Return a key or a place in a list; None for another part of a path."""
+    if isinstance(part, exp.JSONPathKey) and isinstance(part.this, str):
+        return part.this
+    is_place = isinstance(part, exp.JSONPathSubscript) and type(part.this) is int and 0 <= part.this <= _MOST_PLACES
+    return part.this if is_place else None
 
 
 def _may_be_twice(name: str) -> str:
