@@ -23,6 +23,7 @@ from sessionlake.cli import main
 from sessionlake.config.file import parse_toml
 from sessionlake.config.load import Config, parse_config
 from sessionlake.config.project import load_project
+from sessionlake.propose import measure, measure_windows, read_sample
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.files import decode
 
@@ -265,11 +266,68 @@ def test_windows_are_proposed_with_ten_events_each_on_average(tmp_path: Path, ki
     assert (section["grace"], section["retention"]) == ("1 minute", "30 days")
 
 
-def test_windows_of_a_sample_without_events_are_the_usual_ones(tmp_path: Path) -> None:
-    bad = [{**row, "user_id": None} for row in ROWS]
-    write_json(tmp_path / "events" / "a.json", bad)
-    config = proposed(tmp_path / "events", "--window", "tumbling", "--key", "user_id", "--time", "ts")
-    assert config.section.model_dump()["size"] == "1 hour"
+def test_a_sample_without_events_is_one_line(tmp_path: Path) -> None:
+    """`check` would refuse the config."""
+    write_json(tmp_path / "events" / "a.json", [{**row, "user_id": None, "note": ""} for row in ROWS])
+    for key in ("user_id", "note"):
+        for more in ([], ["--window", "tumbling"], ["--table"]):
+            result = init(tmp_path / "events", "--key", key, "--time", "ts", *more)
+            assert (result.exit_code, result.stderr) == (
+                2,
+                f"sessionlake: --key: {key!r} has no value in any row of the sample; pass another column\n",
+            )
+
+
+def test_windows_of_no_events_are_the_usual_ones(tmp_path: Path) -> None:
+    write_json(tmp_path / "events" / "a.json", [{**row, "user_id": None} for row in ROWS])
+    sample = read_sample(str(tmp_path / "events"), 1 << 20)
+    columns = EventColumns("user_id", "ts", "s", None, (), sample.types)
+    assert measure_windows(sample, columns, "tumbling").size == "1 hour"
+
+
+def test_a_key_that_is_a_list_or_has_fields_is_one_line(tmp_path: Path) -> None:
+    write_json(tmp_path / "in.json", [{**row, "tags": ["a"], "geo": {"city": "x", "at": {"lat": 1}}} for row in ROWS])
+    for key, said in {
+        "tags": "'tags' is a list; pass a column of plain values, or compute one in [event.columns], for example from tags[0]",
+        "geo": "'geo' has fields; pass one of geo.city, geo.at.lat",
+    }.items():
+        result = init(tmp_path / "in.json", "--key", key)
+        assert (result.exit_code, result.stderr) == (2, f"sessionlake: --key: {said}\n")
+
+
+def test_aggregates_say_something(tmp_path: Path) -> None:
+    """Codes are counted, and not added; constants, and ids of the rows, are left out; numbers in texts are numbers."""
+    rows = [
+        {
+            **row,
+            "status": 200 + n % 2,
+            "httpPort": 443 + n % 2,
+            "zone": "eu",
+            "request_id": f"r{n}",
+            "bytes": str(n),
+            "zip": f"0{n % 9}",
+            "support": n,
+            "geo": {"cost": n},
+        }
+        for n, row in enumerate(ROWS)
+    ]
+    write_json(tmp_path / "in.json", rows)
+    assert proposed(tmp_path / "in.json", "--key", "user_id").aggregates == {
+        "load_ms_p95": "percentile(load_ms, 0.95)",
+        "price_sum": "sum(price)",
+        "bytes_sum": "sum(cast(bytes as bigint))",
+        "support_sum": "sum(support)",
+        "geo_cost_sum": "sum(geo.cost)",
+        "page_distinct": "count_distinct(page)",
+        "status_distinct": "count_distinct(status)",
+        "httpPort_distinct": "count_distinct(httpPort)",
+    }
+
+
+def test_many_candidates_are_cut(tmp_path: Path) -> None:
+    write_json(tmp_path / "in.json", [{"ts": START + n, **{f"c{k}": n % 3 for k in range(50)}} for n in range(99)])
+    said = init(tmp_path / "in.json").stderr
+    assert said.endswith("c18, c19 and 30 more\n")
 
 
 @pytest.mark.parametrize("kind", ["json_directory", "delta_table"])
@@ -331,10 +389,16 @@ def grace_lines(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith("grace") or line.endswith("%")]
 
 
-def test_a_sample_of_the_future_alone_gets_the_usual_values(tmp_path: Path) -> None:
+def test_a_sample_of_the_future_alone_is_one_line(tmp_path: Path) -> None:
     write_json(tmp_path / "in.json", [{**row, "ts": int(time.time()) + 10**6 + n} for n, row in enumerate(ROWS)])
-    config = proposed(tmp_path / "in.json")
-    assert (config.section.gap, config.section.grace, config.event.max_future_skew) == ("30 minutes", "1 day", "1 hour")
+    result = init(tmp_path / "in.json")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "sessionlake: --time: 'ts' is more than an hour ahead of the clock in each row of the sample; pass another column, or correct this machine's clock\n",
+    )
+    sample = read_sample(str(tmp_path / "in.json"), 1 << 20)
+    measured = measure(sample, EventColumns("user_id", "ts", "s", None, (), sample.types))
+    assert (measured.gap, measured.lateness.grace, measured.seen.ahead) == ("30 minutes", "1 day", 200)
 
 
 def test_of_two_usual_names_of_keys_the_one_called_an_id_is_taken(tmp_path: Path) -> None:

@@ -89,6 +89,7 @@ def init_command(
             file.write(text)
     except OSError as error:
         raise ConfigError(f"-o: {str(output)!r} can't be written ({error.strerror}); pass another file") from error
+    _warn_of_own_files(text, output)
     click.echo(f"{output}: {_of_project(output)}read it, then `sessionlake run {os.path.relpath(output)} --once`")
 
 
@@ -135,7 +136,23 @@ def looked_at(
         shown.step(
             f"2 of 2: measuring {'windows' if window else 'rows' if table else 'sessions'} of {seen.rows:,} rows"
         )
-        return choice, _measured(seen, choice, columns, window, table=table)
+        measured = _measured(seen, choice, columns, window, table=table)
+    _require_events(seen, choice, measured)
+    return choice, measured
+
+
+def _require_events(seen: "Sample", choice: "Choice", measured: "Measured | MeasuredWindows | MeasuredTable") -> None:
+    """Raise ConfigError for columns with which no row would be an event, as `check` would."""
+    if measured.seen.events:
+        return
+    if measured.seen.ahead:
+        raise ConfigError(
+            f"--time: {choice.time!r} is more than an hour ahead of the clock in each row of the sample; pass another column, or correct this machine's clock"
+        )
+    what = "time" if seen.column(choice.time).null_count == seen.rows else "key"
+    raise ConfigError(
+        f"--{what}: {getattr(choice, what)!r} has no {'time' if what == 'time' else 'value'} in any row of the sample; pass another column"
+    )
 
 
 def of_query(
@@ -228,6 +245,17 @@ def parsed(text: str, output: Path | None) -> "Config":
             [replace(one, file=None, line=None, column=None) if one.file == path else one for one in problems]
         )
     return config
+
+
+def _warn_of_own_files(text: str, output: Path) -> None:
+    """Warn if a config lies in the directory of its events, all of whose files are read."""
+    sources = [side.source for side in parsed(text, output).inputs.values()]
+    if any(source.kind == "files" and _directory(output).is_relative_to(source.path) for source in sources):
+        click.echo(
+            f"sessionlake: warning: {output} lies in the directory of the events, whose files are all read, this one and the tables too; "
+            "move the events into a directory of their own, then start init again",
+            err=True,
+        )
 
 
 def _of_project(output: Path) -> str:

@@ -1,6 +1,7 @@
 """Which columns are key, time and id, by their names and values, and which aggregates fit the others."""
 
 import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,18 +19,25 @@ from sessionlake.sources.columns import TIME_UNITS
 from sessionlake.sources.decoding.casting import parse_times
 
 KEY_NAMES = re.compile(
-    r"(user|customer|account|visitor|client|device|member|author|sensor|machine|vehicle|player|subscriber)(_?(id|key|uuid|name))?|uid|key"
+    r"(user|customer|account|visitor|client|device|member|author|actor|sensor|machine|vehicle|player|subscriber)(_?(id|key|uuid|name))?"
+    r"|(anonymous|principal|user_?pseudo|domain_?user)_?id|uid|key"
 )
 TIME_NAMES = re.compile(r"(event_?)?(time|timestamp|ts|datetime)|(occurred|happened)_?(at|on)?")
-_LIKE_A_TIME = re.compile(r"(?i:time|date|(^|_)(ts|at|on|when|epoch)($|_))|At$")
-_LIKE_AN_ID = re.compile(r"(?i:(^|_)(id|uuid|guid)$)|Id$")
+_LIKE_A_TIME = re.compile(r"(?i:time|date|(^|_)(ts|at|on|when|epoch|created)($|_))|At$")
+_LIKE_AN_ID = re.compile(r"(?i:(^|_)(id|uuid|guid)$)|I[dD]$")
+_LIKE_A_CODE = re.compile(
+    r"(?:^|_|(?<=[a-z])(?=[A-Z]))(?i:status|code|zip|plz|phone|version|number|offset|partition|namespace|revision|idx|index"
+    r"|port|lat(?:itude)?|lon(?:gitude)?|lng)$|(?i:urlport|idx)$"
+)
+"""Names of numbers whose sum has no meaning."""
 _LIKE_A_DURATION = re.compile(r"(?i:(^|_)(ms|us|ns|secs?|seconds|millis)$|duration|latency|elapsed)")
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 _FROM_S, _TO_S = 946_684_800, 4_102_444_800
 """2000 and 2100 as seconds since the epoch: numbers in between, in some unit, may be times."""
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _AT_LEAST = 0.95
-_MOST_AGGREGATES = 8
+_MOST_AGGREGATES, _MOST_LISTED = 8, 20
+_DISTINCT = "_distinct"
 _WIDEST_DECIMAL = 18
 
 
@@ -61,6 +69,8 @@ class Choice:
     """The aggregates in the config."""
     others: dict[str, str]
     """More, which it mentions."""
+    columns: tuple[str, ...]
+    """The columns of these aggregates."""
     nearly_numbers: dict[str, NearlyNumbers]
     """Text columns that would be numbers except for a few values."""
     left_out: tuple[str, ...] = ()
@@ -83,20 +93,21 @@ def choose(sample: Sample, key: str | None = None, time: str | None = None) -> C
     if time not in units:
         units[time] = unit_of(head[time], time, strict=False)
         if units[time] == "":
-            others = ", ".join(name for name in units if name != time)
+            others = [name for name in units if name != time]
             raise ConfigError(
-                f"--time: {time!r} holds no times; pass --time with {f'one of: {others}' if others else 'a column that does'}"
+                f"--time: {time!r} holds no times; pass --time with {f'one of: {_listed(others)}' if others else 'a column that does'}"
             )
     keys = [name for name in key_candidates(sample, head) if name not in units]
     key = _column("key", key, sample, keys, KEY_NAMES)
     of_preset = sample.preset if sample.preset is not None and sample.preset.time == time else None
     found_id = _id([name for name in sample.types if name not in (key, time)], head)
-    rest = [
-        name for name in sample.types if name not in (key, time, found_id, *units) and COLUMN.fullmatch(_spoken(name))
-    ]
+    left = (name for name in sample.types if name not in (key, time, found_id, *units))
+    rest = sorted((name for name in left if COLUMN.fullmatch(_spoken(name))), key=lambda name: len(parts_of(name)))
     nearly = {name: found for name in rest if (found := _nearly_numbers(name, sample))}
-    proposed = dict(filter(None, (_aggregate(name, head[name]) for name in rest if name not in nearly)))
-    names = list(proposed)
+    plain = _apart({name: _aggregate(name, head[name]) for name in rest if name not in nearly})
+    proposed = dict(plain.values())
+    # Measures first, which say more than numbers of different values; and columns before fields.
+    names = sorted(proposed, key=lambda name: name.endswith(_DISTINCT))
     return Choice(
         key,
         time,
@@ -106,9 +117,21 @@ def choose(sample: Sample, key: str | None = None, time: str | None = None) -> C
         0.0 if found_id is None else _repeated(sample, found_id),
         {name: proposed[name] for name in names[:_MOST_AGGREGATES]},
         {name: proposed[name] for name in names[_MOST_AGGREGATES:]},
+        tuple(plain),
         nearly,
         tuple(name for name, kind in sample.types.items() if pa.types.is_nested(kind)),
     )
+
+
+def _apart(proposed: Mapping[str, tuple[str, str] | None]) -> dict[str, tuple[str, str]]:
+    """Return the aggregates by column, without those whose name an earlier one has: names that differ only in case are one name in SQL."""
+    found: dict[str, tuple[str, str]] = {}
+    names: set[str] = set()
+    for column, aggregate in proposed.items():
+        if aggregate is not None and aggregate[0].lower() not in names:
+            found[column] = aggregate
+            names.add(aggregate[0].lower())
+    return found
 
 
 def time_candidates(sample: Sample, head: pa.Table) -> dict[str, str | None]:
@@ -127,28 +150,56 @@ def key_candidates(sample: Sample, head: pa.Table) -> list[str]:
 def _column(what: str, given: str | None, sample: Sample, found: object, names: re.Pattern[str]) -> str:
     """Return the given column, otherwise the one that is clear.
 
-    A column is clear if it is the only candidate, the only one with a usual name, or the only one among these that is
-    called an id.
+    A column is clear if it is the only candidate, the only one with a usual name, the only one among these that is
+    called an id, or the only one of all these that is no field of another column.
     """
     candidates = list(found)  # type: ignore[call-overload]
     if given is not None:
-        if given not in sample.types:
-            known = f"pass one of {', '.join(sample.types)}"
-            if sample.preset is not None:
-                log = f"no column {given!r} of the preset {sample.source['preset']!r}"
-                raise ConfigError(
-                    f"--{what}: {log}; {known}, or write a config with source.pattern in place of source.preset"
-                )
-            raise ConfigError(f"--{what}: no column {given!r}; {known}")
-        return given
+        return _given(what, given, sample)
     if sample.preset is not None:
         return sample.preset.key if what == "key" else sample.preset.time
-    usual = [name for name in candidates if any(names.fullmatch(n.lower()) for n in (_spoken(name), title_of(name)))]
-    for clear in (candidates, usual, [name for name in usual if _LIKE_AN_ID.search(_spoken(name))]):
+    usual = [name for name in candidates if _is_usual(name, names)]
+    called_ids = [name for name in usual if _LIKE_AN_ID.search(_spoken(name))]
+    for clear in (candidates, usual, called_ids, _at_the_top(called_ids), _at_the_top(usual or candidates)):
         if len(clear) == 1:
             return str(clear[0])
-    listed = ", ".join(usual or candidates) or f"any of {', '.join(sample.types)}"
+    # A usual name is worth a look, even if many rows have no value.
+    likely = usual or [*dict.fromkeys([*(name for name in sample.types if _is_usual(name, names)), *candidates])]
+    listed = _listed(likely) if likely else f"any of {_listed(sample.types)}"
     raise ConfigError(f"--{what}: which column is the {what} is not clear; pass --{what} with one of: {listed}")
+
+
+def _given(what: str, given: str, sample: Sample) -> str:
+    """Return a column that the user named; ConfigError if the sample has none, or if its values have parts."""
+    kind = sample.types.get(given)
+    if kind is not None and pa.types.is_nested(kind):
+        raise ConfigError(
+            f"--{what}: {given!r} is a list; pass a column of plain values, or compute one in [event.columns], for example from {given}[0]"
+        )
+    if kind is not None:
+        return given
+    fields = [name for name in sample.types if name.startswith(f"{given}.")]
+    if fields:
+        raise ConfigError(f"--{what}: {given!r} has fields; pass one of {_listed(fields)}")
+    known = f"pass one of {_listed(sample.types)}"
+    if sample.preset is not None:
+        log = f"no column {given!r} of the preset {sample.source['preset']!r}"
+        raise ConfigError(f"--{what}: {log}; {known}, or write a config with source.pattern in place of source.preset")
+    raise ConfigError(f"--{what}: no column {given!r}; {known}")
+
+
+def _is_usual(name: str, names: re.Pattern[str]) -> bool:
+    return any(names.fullmatch(known.lower()) for known in (_spoken(name), title_of(name)))
+
+
+def _at_the_top(names: Sequence[str]) -> list[str]:
+    return [name for name in names if len(parts_of(name)) == 1]
+
+
+def _listed(names: Collection[str]) -> str:
+    """Return names for an error, the first of many."""
+    rest = len(names) - _MOST_LISTED
+    return ", ".join([*names][:_MOST_LISTED]) + (f" and {rest:,} more" if rest > 0 else "")
 
 
 def _spoken(name: str) -> str:
@@ -210,7 +261,7 @@ def _id(names: list[str], head: pa.Table) -> str | None:
     """Return the column that is called an id and whose values come again the least, if they hardly do."""
     shares = {name: _distinct_share(head[name]) for name in names if _LIKE_AN_ID.search(_spoken(name))}
     likely = [name for name, share in shares.items() if share >= _AT_LEAST]
-    return max(likely, key=shares.__getitem__, default=None)
+    return max(likely, key=lambda name: (shares[name], -len(parts_of(name))), default=None)
 
 
 def _distinct_share(values: pa.ChunkedArray) -> float:
@@ -246,19 +297,38 @@ def _aggregate(name: str, values: pa.ChunkedArray) -> tuple[str, str] | None:
     if values.null_count == len(values) or pa.types.is_nested(kind):
         return None
     spoken = _spoken(name)
+    is_id, is_code = (bool(names.search(spoken)) for names in (_LIKE_AN_ID, _LIKE_A_CODE))
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     if not is_plain(kind):
         # A decimal that is too wide for an aggregate.
-        return None if _LIKE_AN_ID.search(spoken) else _named(f"{spoken}_sum", f"sum(cast({name} as double))")
-    if pa.types.is_string(kind) or (number and _LIKE_AN_ID.search(spoken)):
-        made = (f"{spoken}_distinct", f"count_distinct({name})")
-    elif number and _LIKE_A_DURATION.search(spoken):
-        made = (f"{spoken}_p95", f"percentile({name}, 0.95)")
-    elif number:
-        made = (f"{spoken}_sum", f"sum({name})")
-    else:
-        return None
-    return _named(*made)
+        return None if is_id or is_code else _named(f"{spoken}_sum", f"sum(cast({name} as double))")
+    is_text = pa.types.is_string(kind)
+    as_number = None if not is_text or is_id or is_code or _LIKE_A_TIME.search(spoken) else _number_in(values)
+    if as_number is not None:
+        return _named(f"{spoken}_sum", f"sum(cast({name} as {as_number}))")
+    if is_text or (number and (is_id or is_code)):
+        return _named(f"{spoken}{_DISTINCT}", f"count_distinct({name})") if _varies(values, is_id=is_id) else None
+    if number and _LIKE_A_DURATION.search(spoken):
+        return _named(f"{spoken}_p95", f"percentile({name}, 0.95)")
+    return _named(f"{spoken}_sum", f"sum({name})") if number else None
+
+
+def _number_in(texts: pa.ChunkedArray) -> str | None:
+    """Return the type of numbers that all texts are, without zeros in front as codes have; None for other texts.
+
+    >>> _number_in(pa.chunked_array([["7", "12"]])), _number_in(pa.chunked_array([["7", "1.5"]])), _number_in(pa.chunked_array([["07"]]))
+    ('bigint', 'double', None)
+    """
+    for pattern, kind in ((r"^-?(0|[1-9]\d{0,17})$", "bigint"), (r"^-?(0|[1-9]\d{0,14})(\.\d+)?$", "double")):
+        if pc.all(pc.match_substring_regex(texts, pattern)).as_py():
+            return kind
+    return None
+
+
+def _varies(values: pa.ChunkedArray, *, is_id: bool) -> bool:
+    """Say whether the number of different values says something: not of a constant, nor of ids of the rows themselves."""
+    distinct = len(pc.unique(values.drop_null()))
+    return distinct > 1 and not (is_id and distinct >= _AT_LEAST * len(values))
 
 
 def is_plain(kind: pa.DataType) -> bool:

@@ -1,7 +1,6 @@
 """The proposed config as TOML, each setting with the reason for its value."""
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,8 +30,7 @@ def config_text(
     else:
         first = _session(sample, measured) if isinstance(measured, Measured) else _window(sample, measured)
         computed, skew = [first, _aggregates(choice)], "the grace"
-        functions = [*choice.aggregates.values(), *choice.others.values()]
-        columns = [column for text in functions if (column := re.split(r"[(,)]", text)[1]) in sample.types]
+        columns = [*choice.columns]
     blocks = (
         _head(sample, measured.seen),
         pipeline(name or sample.name, directory),
@@ -207,7 +205,7 @@ def _table(sample: Sample, measured: MeasuredTable) -> Iterator[str]:
     else:
         yield "# columns: those of [event] alone."
     if measured.left_out:
-        yield f"# Left out: {', '.join(map(quoted, measured.left_out))}, called as a table's own columns are, or of no plain type."
+        yield f"# Left out: {', '.join(map(quoted, measured.left_out))}, called as a table's own columns or as others are, or of no plain type."
     yield 'order = "time"                     # the update with the greatest time holds; "offset": the last one of a topic'
     yield "# delete_when = \"status = 'gone'\"   # SQL over an update, true of those that delete their key"
     yield ""

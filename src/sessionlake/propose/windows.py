@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 
+from sessionlake.column_names import parts_of, title_of
 from sessionlake.columnar.arrays import Ints
 from sessionlake.config.durations import parse_duration
 from sessionlake.operators.keyed.section import RESERVED
@@ -108,11 +109,13 @@ def measure_table(sample: Sample, choice: Choice, columns: EventColumns) -> Meas
     """Measure the sample's updates, and in which order they come."""
     batches, seen = look(sample, columns)
     rest = [name for name in sample.types if name not in (choice.key, choice.time, choice.id)]
+    rest.sort(key=lambda name: len(parts_of(name)))
     kept, names = [], set(RESERVED)
     for name in rest:
-        if name.lower() not in names and is_plain(sample.types[name]):
+        title = title_of(name).lower()
+        if title not in names and is_plain(sample.types[name]):
             kept.append(name)
-            names.add(name.lower())
+            names.add(title)
     lateness_of_table = (
         lateness("1 day", lambda retention, _: refused_share(batches, retention)) if seen.events else None
     )

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sessionlake.column_names import name_of, names_of, parts_of, roots_of
+from sessionlake.column_names import DEPTH, name_of, names_of, parts_of, roots_of
 from sessionlake.columnar.column_types import type_named
 from sessionlake.config.layouts import Format, Layout
 from sessionlake.config.source import SourceSection
@@ -300,7 +300,7 @@ def _add_objects(lines: Lines, found: InferredTypes, needed: AbstractSet[str] | 
     return objects
 
 
-def _json_kinds(value: object) -> Kinds:
+def _json_kinds(value: object, depth: int = 1) -> Kinds:
     if value is None:
         return _NO_KINDS
     if isinstance(value, bool):
@@ -311,13 +311,18 @@ def _json_kinds(value: object) -> Kinds:
         return _double_kinds(value)
     if isinstance(value, float):
         return _DOUBLE
-    return _text_kind(value) if isinstance(value, str) else _kinds_within(value)
+    return _text_kind(value) if isinstance(value, str) else _kinds_within(value, depth)
 
 
-def _kinds_within(value: object) -> Kinds:
+def _kinds_within(value: object, depth: int) -> Kinds:
+    """Return the kinds of an object or a list; what lies too deep to be read counts as empty."""
+    inside = depth < DEPTH
     if isinstance(value, dict):
-        return frozenset({Fields(tuple((name, _json_kinds(inner)) for name, inner in value.items()))})
-    return frozenset({Items(_NO_KINDS.union(*map(_json_kinds, value)))}) if isinstance(value, list) else _TEXT
+        fields = value.items() if inside else ()
+        return frozenset({Fields(tuple((name, _json_kinds(inner, depth + 1)) for name, inner in fields))})
+    if not isinstance(value, list):
+        return _TEXT
+    return frozenset({Items(_NO_KINDS.union(*(_json_kinds(inner, depth + 1) for inner in value if inside)))})
 
 
 def _text_kind(value: str) -> Kinds:

@@ -7,7 +7,7 @@ from typing import cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake.column_names import name_of, parts_of
+from sessionlake.column_names import DEPTH, name_of, parts_of
 from sessionlake.errors import ConfigError
 
 
@@ -55,17 +55,17 @@ def type_at(schema: Iterable[pa.Field], name: str) -> pa.DataType | None:
 
 
 def leaves(schema: Iterable[pa.Field], above: tuple[str, ...] = ()) -> Iterator[str]:
-    """Yield the columns and fields that have no fields themselves, lists and maps among them.
+    """Yield the columns and fields that have no fields themselves, lists and maps among them; those that lie too deep to be read are left out.
 
     >>> [*leaves(pa.schema([("page", pa.struct([("url", pa.string())])), ("tags", pa.list_(pa.string()))]))]
     ['page.url', 'tags']
     """
     for field in schema:
         parts = (*above, field.name)
-        if pa.types.is_struct(field.type):
-            yield from leaves(field.type, parts)
-        else:
+        if not pa.types.is_struct(field.type):
             yield name_of(parts)
+        elif len(parts) < DEPTH:
+            yield from leaves(field.type, parts)
 
 
 def leaf_types(types: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
