@@ -85,7 +85,7 @@ def try_all(config: Config, files: Sequence[str] | None) -> Generator[Trial, Non
         for rows in _batches(parts):
             batch = stream.run(operator, time.time_ns() // 1000, [(name, some) for some in rows])
             add_stats(stats, batch.stats)
-            trial.events += sum(some.table.num_rows for some in rows)
+            trial.events += sum(some.table.num_rows + some.ignored for some in rows)
             trial.counts = {of: stats.get(of, 0) for of in _COUNTS if of in _COUNTS[:2] or stats.get(of)}
             if sum(trial.counts.values()) != trial.events:
                 raise SessionlakeError(
