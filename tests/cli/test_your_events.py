@@ -43,6 +43,7 @@ class Oracle:
     values: dict[str, str]
     dead: int = 0
     filtered: int = 0
+    rows_read: int = 45
 
 
 def json_lines(path: str, columns: str, where: str = "true") -> str:
@@ -82,6 +83,14 @@ ORACLES = {
             "revenue": "sum(usd)",
         },
         dead=1,
+    ),
+    "items": Oracle(
+        "select item->>'$.item_id' as key, make_timestamp(us) as moment, item->>'$.item_name' as name, "
+        "(item->>'$.quantity')::bigint as quantity, (item->>'$.price')::double as price "
+        "from (select (json->>'$.event_timestamp')::bigint as us, unnest(json->'$.items[*]') as item from read_ndjson_objects('ga4/*'))",
+        {"item": "arg_max(name, moment)", "sold": "sum(quantity)", "turnover": "sum(price * quantity)"},
+        filtered=30,
+        rows_read=60,
     ),
     "segment": Oracle(
         json_lines(
@@ -200,6 +209,7 @@ ORACLES = {
 }
 PROPOSED = {
     "ga4": ("user_pseudo_id", "event_timestamp", "us", None, {"format": "json"}),
+    "items": ("user_pseudo_id", "event_timestamp", "us", None, {"format": "json"}),
     "segment": ("anonymousId", "timestamp", None, "messageId", {"format": "json"}),
     "github": ("actor.id", "created_at", None, "id", {"format": "json"}),
     "cloudtrail": ("userIdentity.principalId", "eventTime", None, "eventID", {"format": "json", "records": "Records"}),
@@ -220,7 +230,7 @@ def blocks() -> Iterator[tuple[str, list[str], str]]:
         if kind == "console":
             command = shlex.split(text.splitlines()[0], comments=True)
         else:
-            yield command[2].rstrip("/"), command[1:], text
+            yield command[-1].removesuffix(".toml"), command[1:], text
 
 
 FORMATS = {name: (command, text) for name, command, text in blocks()}
@@ -271,7 +281,8 @@ def files_of(config: Config) -> list[str]:
 
 
 def test_the_page_has_each_format() -> None:
-    assert [*FORMATS] == [*ORACLES] == [*PROPOSED] == [name.partition("/")[0] for name in SAMPLES]
+    assert [*FORMATS] == [*ORACLES] == [*PROPOSED]
+    assert {name for name in FORMATS if name != "items"} == {name.partition("/")[0] for name in SAMPLES}
 
 
 @pytest.mark.parametrize("name", ORACLES)
@@ -296,7 +307,11 @@ def test_the_results_of_the_pages_config_are_those_of_duckdb(name: str, monkeypa
     Path("events.toml").write_text(configured(FORMATS[name][1], name))
     assert "nothing is wrong" in run("check", "events.toml")
     oracle, outcome = ORACLES[name], tried(load_config("events.toml"), monkeypatch)
-    counts = {"accepted": 45 - oracle.dead - oracle.filtered, "dead": oracle.dead, "filtered": oracle.filtered}
+    counts = {
+        "accepted": oracle.rows_read - oracle.dead - oracle.filtered,
+        "dead": oracle.dead,
+        "filtered": oracle.filtered,
+    }
     assert outcome.counts == {of: rows for of, rows in counts.items() if rows or of in ("accepted", "dead")}
     found = [comparable(row) for row in outcome.latest.to_pylist()]
     assert sorted(found, key=lambda row: (row["session_key"], row["session_start"])) == expected(oracle)
@@ -340,14 +355,15 @@ def with_times(row: dict[str, Any]) -> dict[str, Any]:
 def test_init_proposes_nothing_that_check_refuses(name: str) -> None:
     """With each column as the key, and as the time: either one line, or a config that `check` accepts."""
     key, time, *_ = PROPOSED[name]
-    columns = [*read_sample(name, 1 << 20).types]
+    place = FORMATS[name][0][1]
+    columns = [*read_sample(place, 1 << 20).types]
     options = [("--key", column, "--time", time) for column in columns]
     options += [("--key", key, "--time", column) for column in columns]
     options += [("--key", key, "--time", time, *more) for more in (["--table"], ["--window", "hopping"])]
     accepted = 0
     for words in options:
         Path("proposed.toml").unlink(missing_ok=True)
-        result = CliRunner().invoke(main, ["--quiet", "init", name, "-o", "proposed.toml", *words])
+        result = CliRunner().invoke(main, ["--quiet", "init", place, "-o", "proposed.toml", *words])
         if result.exit_code:
             assert (result.exit_code, len(result.output.splitlines()), Path("proposed.toml").exists()) == (2, 1, False)
             assert result.output.startswith(("sessionlake: --key: ", "sessionlake: --time: ")), result.output
