@@ -27,6 +27,8 @@ class Registry:
     """The status of every answer, if it is to fail."""
     deleted: set[str] = field(default_factory=set)
     """Subjects that are deleted, but for schemas that refer to them."""
+    serialized: dict[int, str] = field(default_factory=dict)
+    """Files of Protobuf by id, for those who ask for them serialized."""
     asked: list[str] = field(default_factory=list)
     url: str = ""
 
@@ -52,10 +54,30 @@ class Registry:
     def answer(self, path: str) -> tuple[int, Any]:
         self.asked.append(path)
         path, _, more = path.partition("?")
+        status, body = self._answer(path, more)
+        if "format=serialized" in more and isinstance(body, dict) and (number := self._id(path)) in self.serialized:
+            body = {**body, "schema": self.serialized[number]}
+        return status, body
+
+    def add_file(self, subject: str, file: Any, references: Sequence[Mapping[str, Any]] = ()) -> int:
+        """Register a file of Protobuf, a FileDescriptorProto, as the next version of a subject, and return its id."""
+        number = self.add(subject, f"// {file.name}", references, "PROTOBUF")
+        self.serialized[number] = base64.b64encode(file.SerializeToString()).decode()
+        return number
+
+    def _id(self, path: str) -> int | None:
+        match path.strip("/").split("/"):
+            case ["schemas", "ids", number]:
+                return int(number)
+            case ["subjects", subject, "versions", version] if subject in self.subjects:
+                return self.subjects[subject][-1 if version == "latest" else int(version) - 1]
+        return None
+
+    def _answer(self, path: str, more: str) -> tuple[int, Any]:
         match path.strip("/").split("/"):
             case ["schemas", "ids", number] if int(number) in self.schemas:
                 return 200, self.schemas[int(number)]
-            case ["subjects", subject, *_] if subject in self.deleted and more != "deleted=true":
+            case ["subjects", subject, *_] if subject in self.deleted and "deleted=true" not in more:
                 return 404, {"error_code": 40401, "message": "deleted"}
             case ["subjects", subject, "versions"] if subject in self.subjects:
                 return 200, list(range(1, len(self.subjects[subject]) + 1))

@@ -352,7 +352,7 @@ def test_a_url_is_parted_at_the_last_at() -> None:
     [
         ({"schema_registry": "registry:8081"}, "source.schema_registry: must begin with http:// or https://"),
         ({"confluent_header": True}, "source.confluent_header: values of a registry always begin with the id"),
-        ({"format": "json"}, "source.schema_registry: goes with format 'avro' only"),
+        ({"format": "json"}, "source.schema_registry: goes with format 'avro' or 'protobuf' only"),
         ({"schema_registry": None, "schema_subject": "s"}, "source.avro_schema: is missing"),
         (
             {"schema_registry": None, "avro_schema": "x", "schema_subject": "s"},

@@ -64,8 +64,8 @@ def config_of(root: Path, **source: Any) -> Config:
 @pytest.mark.parametrize(
     ("source", "told"),
     [
-        ({"key_format": "avro"}, "source.key_format: 'avro' needs source.schema_registry, "),
-        ({"schema_registry": "http://r"}, "source.schema_registry: goes with format 'avro' only; "),
+        ({"key_format": "avro"}, "source.schema_registry: is missing, which has the keys' schemas; "),
+        ({"schema_registry": "http://r"}, "source.schema_registry: goes with format 'avro' or 'protobuf' only; "),
         ({"key_format": "avro", "schema_registry": "http://r", "avro_schema": "a"}, "source.avro_schema: goes with "),
     ],
 )

@@ -55,8 +55,10 @@ def _check_archive(config: Config) -> None:
         raise ConfigError(
             f"pipeline.archive: 'all' is for rebuilds, and a [{config.operator}] can't be rebuilt from the archive; write true"
         )
-    if config.source.format == "avro":
-        raise ConfigError("pipeline.archive: 'all' keeps rows as text, and source.format is 'avro'; write true")
+    if config.source.is_binary:
+        raise ConfigError(
+            f"pipeline.archive: 'all' keeps rows as text, and source.format is {config.source.format!r}; write true"
+        )
     if config.source.key_format is not None:
         raise ConfigError(
             "pipeline.archive: 'all' keeps records' keys as they came, and source.key_format reads fields of them; write true"

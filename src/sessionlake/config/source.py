@@ -43,7 +43,7 @@ class SourceSection(Section):
 
     kind: Kind
     path: str = ""
-    format: Literal["json", "csv", "parquet", "text", "avro"] | None = None
+    format: Literal["json", "csv", "parquet", "text", "avro", "protobuf"] | None = None
     delimiter: str | None = None
     """The character between two fields of CSV; a comma if none is given."""
     quote: str | None = None
@@ -79,11 +79,11 @@ class SourceSection(Section):
     avro_schema: str | None = None
     """File of the schema that Avro values are written with."""
     schema_registry: str | None = None
-    """URL of the registry that has the schemas of Avro values. `${env:NAME}` and `${file:PATH}` in it stand for a secret's value."""
+    """URL of the registry that has the schemas of values of Avro or Protobuf. `${env:NAME}` and `${file:PATH}` in it stand for a secret's value."""
     schema_subject: str | None = None
     """The registry's subject of the schemas of all topics; by default that of each topic is the topic's name and `-value`."""
-    key_format: Literal["json", "avro"] | None = None
-    """The form of records' keys whose fields are read, as `_key.id`; the schemas of Avro's keys are those of the registry."""
+    key_format: Literal["json", "avro", "protobuf"] | None = None
+    """The form of records' keys whose fields are read, as `_key.id`; those of Avro and Protobuf by the registry's schemas."""
     confluent_header: bool = False
     """Whether values begin with the five bytes of Confluent's wire format, which are then left out."""
     max_offsets_per_batch: int = Field(default=1_000_000, ge=1)
@@ -124,6 +124,11 @@ class SourceSection(Section):
     def topic_names(self) -> list[str]:
         """The topics that are read; their pattern if nobody has looked which topics match."""
         return self.topics if self.topics is not None else [self.topic_pattern or self.topic or ""]
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether values are bytes of a format with schemas, and no text."""
+        return self.format in ("avro", "protobuf")
 
     @property
     def has_topics(self) -> bool:
@@ -170,7 +175,8 @@ class SourceSection(Section):
     @property
     def layout(self) -> Layout | None:
         """The layout of files; None if the source has rows or records."""
-        if not self.entry.opens_files or self.format is None or self.format == "avro":
+        form = self.format
+        if not self.entry.opens_files or form is None or form == "avro" or form == "protobuf":  # noqa: PLR1714 (mypy)
             return None
         preset = None if self.preset is None else PRESETS[self.preset]
         settings: dict[str, Any] = (
@@ -180,7 +186,7 @@ class SourceSection(Section):
             value = getattr(self, key)
             if value is not None and key != "preset":
                 settings[key] = tuple(value) if key == "names" else value
-        return Layout(self.format, **settings)
+        return Layout(form, **settings)
 
 
 class KafkaSink(Section):

@@ -96,16 +96,21 @@ final class Registry(urls: String, user: String, password: String) extends Schem
   }
 
   /** The columns of a subject's newest schema, those of `names` that it lacks from the newest version that has them; null for an unknown subject. */
-  def columns(subject: String, names: java.util.List[String]): String = {
-    val at = s"subjects/${URLEncoder.encode(subject, UTF_8)}/versions"
-    def version(number: Int): StructType = get(s"$at/$number") match {
+  def columns(subject: String, names: java.util.List[String]): String =
+    columnsOf(subject, names, "") { (found, what) =>
+      parsed(found, what).flatMap { schema =>
+        if (schema.getType == Schema.Type.RECORD) Right(AvroValue.columnsOf(schema)) else Left(s"$what is no record")
+      }
+    }
+
+  /** The same of schemas that are asked for with `query`, and whose columns `found` gives, or the reason why there are none. */
+  private[avro] def columnsOf(subject: String, names: java.util.List[String], query: String)(
+      found: (JsonNode, String) => Either[String, StructType]): String = {
+    val at = versionsOf(subject)
+    def version(number: Int): StructType = get(s"$at/$number$query") match {
       case None => new StructType()
-      case Some(found) =>
-        parsed(found, s"version $number of $subject") match {
-          case Right(schema) if schema.getType == Schema.Type.RECORD => AvroValue.columnsOf(schema)
-          case Right(_) => throw new RegistryException(urls, s"version $number of $subject is no record")
-          case Left(reason) => throw new RegistryException(urls, reason)
-        }
+      case Some(answer) =>
+        found(answer, s"version $number of $subject").fold(reason => throw new RegistryException(urls, reason), identity)
     }
     get(at).map(_.elements.asScala.map(_.asInt).toSeq.sorted.reverse).filter(_.nonEmpty).orNull match {
       case null => null
@@ -117,6 +122,8 @@ final class Registry(urls: String, user: String, password: String) extends Schem
         StructType(all.values.toSeq).json
     }
   }
+
+  private[avro] def versionsOf(subject: String): String = s"subjects/${URLEncoder.encode(subject, UTF_8)}/versions"
 
   private def missing(id: Int) = Left(s"no schema $id in the registry")
 
@@ -141,7 +148,7 @@ final class Registry(urls: String, user: String, password: String) extends Schem
       val (subject, version) = (reference.get("subject").asText, reference.get("version").asInt)
       if (known.add(s"$subject $version")) {
         // Old schemas refer to versions that may be deleted since.
-        val named = get(s"subjects/${URLEncoder.encode(subject, UTF_8)}/versions/$version?deleted=true")
+        val named = get(s"${versionsOf(subject)}/$version?deleted=true")
           .getOrElse(throw new MissingReference(s"version $version of $subject is not there"))
         addReferences(named, parser, known)
         parser.parse(withinSpark(named.get("schema").asText))
@@ -164,7 +171,7 @@ final class Registry(urls: String, user: String, password: String) extends Schem
   }
 
   /** The answer to a request; None if the registry knows no such thing. */
-  private def get(path: String): Option[JsonNode] = {
+  private[avro] def get(path: String): Option[JsonNode] = {
     var reason = ""
     for (attempt <- 0 until Attempts; url <- urls.split(',')) {
       if (reason.nonEmpty) Thread.sleep(PauseMs << attempt)

@@ -233,8 +233,8 @@ class DeclaredTopic:
     def look(self) -> None:
         """Read the newest records, within five seconds."""
         source = self._source
-        if source.format != "json" or source.envelope is not None or source.key_format == "avro":
-            raise UnsampledError("Avro and envelopes are read by Spark alone")
+        if source.format != "json" or source.envelope is not None or source.key_format not in (None, "json"):
+            raise UnsampledError("Avro, Protobuf and envelopes are read by Spark alone")
         self._match()
         self._records = self._newest()
 

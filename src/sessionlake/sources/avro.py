@@ -1,4 +1,4 @@
-"""Avro values: their columns, and the expressions to decode them (`jars/AvroValues.scala`).
+"""Values of Avro and Protobuf: their columns, and the expressions to decode them (`jars/AvroValues.scala`, `jars/ProtobufValues.scala`).
 
 Their schema is one of a file, or those of a registry: then a value begins with the id of the schema that it was written with
 (Confluent's wire format), and tasks ask the registry for it, once for each id.
@@ -106,6 +106,22 @@ class AvroValues:
         return jvm.org.apache.spark.sql.avro
 
 
+class ProtobufValues(AvroValues):
+    """The values of a source whose format is Protobuf."""
+
+    def as_json(self, value: "Column") -> "Column":
+        """Return the struct of `value`, the message as the text of JSON, and `error`."""
+        return spark_names.Column(self._jvm.ProtobufValue.column(value._jc, self._schemas()))
+
+    def _schemas(self) -> Any:
+        return self._jvm.ProtobufRegistry(*_revealed(self._source))
+
+
+def values_of(spark: "SparkSession", source: SourceSection, form: str | None) -> AvroValues:
+    """Return the values, or the keys, of a form."""
+    return (ProtobufValues if form == "protobuf" else AvroValues)(spark, source)
+
+
 def read_avro_schema(source: SourceSection) -> str:
     """Return the text of the file with a topic's Avro schema; SourceError if it can't be read."""
     try:
@@ -150,7 +166,7 @@ def explained(told: str, source: SourceSection) -> SourceError | None:
         )
     if reason.startswith(_UNFIT):
         return SourceError(
-            f"{at}: {reason}; write {source.AT}.schema_subject, a subject whose schemas are records of Avro"
+            f"{at}: {reason}; write {source.AT}.schema_subject, a subject whose schemas are records of Avro, or messages of Protobuf"
         )
     if _WRONG.match(reason):
         return SourceError(f"{at}: does not answer as a schema registry ({reason}); correct the URL")

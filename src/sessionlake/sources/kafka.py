@@ -19,7 +19,7 @@ from sessionlake.config.source import SourceSection, option_texts
 from sessionlake.errors import JobError, MissingColumnsError, SessionlakeError, SourceError
 from sessionlake.sources import avro
 from sessionlake.sources import topic_pattern as pattern
-from sessionlake.sources.avro import AvroValues
+from sessionlake.sources.avro import AvroValues, values_of
 from sessionlake.sources.base import SMALL_PARTITIONS, SMALL_RECORDS, Offsets, same
 from sessionlake.sources.columns import EventColumns, normal_type
 from sessionlake.sources.decoding.kafka_records import (
@@ -150,7 +150,7 @@ class KafkaSource:
     def columns(self) -> list[str]:
         """Return the columns of the records' values."""
         if self._is_typed:
-            return AvroValues(self._spark, self._source).columns().names
+            return self._values.columns().names
         return list(_sample(self._spark, self._source, self._matching))
 
     def types(self, needed: Sequence[str], identity: AbstractSet[str] = frozenset()) -> dict[str, pa.DataType]:
@@ -215,9 +215,13 @@ class KafkaSource:
         raise JobError(f"{self._source.AT}.kind: 'kafka' can't be read again")
 
     @property
+    def _values(self) -> AvroValues:
+        return values_of(self._spark, self._source, self._source.format)
+
+    @property
     def _is_typed(self) -> bool:
         """Whether a schema has the values' columns; an envelope's are learnt from records, because its rows become JSON."""
-        return self._source.format == "avro" and self._source.envelope is None
+        return self._source.is_binary and self._source.envelope is None
 
     def _inferred(self, names: list[str], identity: AbstractSet[str]) -> dict[str, pa.DataType]:
         keyed = topic_of(self._source).of_keys(names)
@@ -239,7 +243,7 @@ class KafkaSource:
 
     def _inferred_of_values(self, names: list[str], identity: AbstractSet[str]) -> dict[str, pa.DataType]:
         if self._is_typed:
-            schema = spark_names.to_arrow_schema(AvroValues(self._spark, self._source).columns(roots_of(names)))
+            schema = spark_names.to_arrow_schema(self._values.columns(roots_of(names)))
             found: dict[str, pa.DataType | None] = {
                 **{name: normal_type(type_) for name, type_ in zip(names_of(schema.names), schema.types, strict=True)},
                 **{name: normal_type(type_) for name in names if (type_ := type_at(schema, name)) is not None},
@@ -276,9 +280,12 @@ def _needed(spark: "SparkSession", source: SourceSection, columns: EventColumns)
     if source.envelope is not None:
         value, reasons = _enveloped(spark, source)
         built += [*unwrapped(value), *reasons]
-    elif source.format == "avro" and (
-        names := [name for name in columns.needed if name not in meta_of(source) and name not in keyed]
-    ):
+    elif not (names := [name for name in columns.needed if name not in meta_of(source) and name not in keyed]):
+        pass
+    elif source.format == "protobuf":
+        message = values_of(spark, source, "protobuf").as_json(F.col("value"))
+        built += [message["value"].cast("binary").alias(BODY), message["error"].alias(REASON)]
+    elif source.format == "avro":
         wanted = nested_schema(pa.schema([(name, columns.types[name]) for name in names]))
         decoded_value = AvroValues(spark, source).decoded(F.col("value"), wanted)
         built += [
@@ -290,9 +297,9 @@ def _needed(spark: "SparkSession", source: SourceSection, columns: EventColumns)
 
 def _key(spark: "SparkSession", source: SourceSection) -> "list[Column]":
     """Return a record's key; of Avro as text, for a record as JSON, and the reason why there is none."""
-    if source.key_format != "avro":
+    if source.key_format in (None, "json"):
         return [F.col("key")]
-    decoded = AvroValues(spark, source).as_json(F.col("key"))
+    decoded = values_of(spark, source, source.key_format).as_json(F.col("key"))
     return [decoded["value"].cast("binary").alias("key"), decoded["error"].alias(KEY_REASON)]
 
 
@@ -319,7 +326,12 @@ def topic_of(source: SourceSection) -> Topic:
     """Return the settings that decoding needs."""
     slots = slots_of(source) if source.has_topics else None
     return Topic(
-        source.place, source.format == "avro", source.envelope is not None, source.key_format is not None, slots
+        source.place,
+        avro=source.format == "avro",
+        changes=source.envelope is not None,
+        has_fields_of_keys=source.key_format is not None,
+        protobuf=source.format == "protobuf",
+        slots=slots,
     )
 
 

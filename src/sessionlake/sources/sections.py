@@ -122,10 +122,10 @@ def check_kafka(source: SourceSection) -> None:
     if not source.bootstrap_servers:
         raise ConfigError(f"{source.AT}.bootstrap_servers: is missing; write for example 'localhost:9092'")
     _check_topics(source)
-    if source.format not in ("json", "avro"):
+    if source.format not in ("json", "avro", "protobuf"):
         what = "is missing" if source.format is None else f"{source.format!r} is no format of records"
-        raise ConfigError(f"{source.AT}.format: {what}; write 'json' or 'avro'")
-    _check_avro(source)
+        raise ConfigError(f"{source.AT}.format: {what}; write 'json', 'avro' or 'protobuf'")
+    _check_schemas(source)
     if source.envelope is not None and source.tombstones:
         raise ConfigError(
             f"{source.AT}.tombstones: a record without a value says nothing more than the delete before it; remove it"
@@ -133,16 +133,28 @@ def check_kafka(source: SourceSection) -> None:
     check_options(f"{source.AT}.options", source.options)
 
 
-def _check_avro(source: SourceSection) -> None:
-    """Raise a ConfigError for keys of Avro that are missing or that don't go together."""
+def _check_formats(source: SourceSection) -> None:
+    """Raise a ConfigError for keys that go with other formats, or without a schema registry."""
+    at, keyed = source.AT, source.key_format in ("avro", "protobuf")
+    fits = {
+        "avro_schema": ("'avro'", source.format == "avro"),
+        "schema_subject": ("'avro' or 'protobuf'", source.is_binary),
+        "schema_registry": ("'avro' or 'protobuf'", source.is_binary or keyed),
+    }
+    for key, (formats, fit) in fits.items():
+        if getattr(source, key) and not fit:
+            raise ConfigError(f"{at}.{key}: goes with format {formats} only; remove it")
+    if source.schema_registry is None and (keyed or source.format == "protobuf"):
+        what = "keys" if keyed else "values"
+        raise ConfigError(f"{at}.schema_registry: is missing, which has the {what}' schemas; write its URL")
+    if source.format == "protobuf" and source.envelope is not None:
+        raise ConfigError(f"{at}.envelope: goes with format 'json' or 'avro' only; remove it")
+
+
+def _check_schemas(source: SourceSection) -> None:
+    """Raise a ConfigError for keys of Avro and of a registry that are missing or that don't go together."""
     at, avro, registry = source.AT, source.format == "avro", source.schema_registry
-    if source.key_format == "avro" and registry is None:
-        raise ConfigError(
-            f"{at}.key_format: 'avro' needs {at}.schema_registry, which has the keys' schemas; write its URL"
-        )
-    keys = ("schema_subject", "avro_schema") if source.key_format == "avro" else _OF_AVRO
-    if not avro and (key := next((name for name in keys if getattr(source, name)), None)) is not None:
-        raise ConfigError(f"{at}.{key}: goes with format 'avro' only; remove it")
+    _check_formats(source)
     if registry is None:
         if avro and source.avro_schema is None:
             raise ConfigError(
@@ -157,15 +169,12 @@ def _check_avro(source: SourceSection) -> None:
         raise ConfigError(
             f"{at}.schema_registry: must begin with http:// or https://; write for example 'https://registry.internal:8081'"
         )
-    if avro and source.confluent_header:
+    if source.is_binary and source.confluent_header:
         raise ConfigError(
             f"{at}.confluent_header: values of a registry always begin with the id of a schema; remove it"
         )
     if source.envelope is not None and source.avro_schema is not None:
         raise ConfigError(f"{at}.avro_schema: does not go with an envelope, whose schemas the registry has; remove it")
-
-
-_OF_AVRO = ("schema_registry", "schema_subject", "avro_schema")
 
 
 def _check_topics(source: SourceSection) -> None:

@@ -309,7 +309,7 @@ def _of_column(config: Config, side: Config, column: Different) -> Change:
 def _typed(config: Config, last: BatchCommit) -> Iterator[Change]:
     """Yield the columns with a changed type: values of the old type are in the tables, and in states."""
     for input_, side in config.inputs.items():
-        if side.source.entry.is_table or side.source.format == "avro":
+        if side.source.entry.is_table or side.source.is_binary:
             continue
         for name, text in side.source.types.items():
             pinned = last.settings.types.get(column_of(input_, name))

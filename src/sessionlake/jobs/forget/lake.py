@@ -162,7 +162,7 @@ class Lake:
 
     def unread(self) -> int:
         """Count the JSON dead letters in which no key can be found. They are searched for the keys as words."""
-        if self.formats & {"csv", "text", "avro"} or schemas.DEAD_LETTERS not in self.holders:
+        if self.formats & {"csv", "text", "avro", "protobuf"} or schemas.DEAD_LETTERS not in self.holders:
             return 0
         rows = self.tables[schemas.DEAD_LETTERS].read().where("key is null and raw is not null").alias("t")
         readable = F.broadcast(self.frame.limit(1).alias("k"))

@@ -89,8 +89,11 @@ def prove(lake: Lake, hosts: Iterable[str], documents: Path, *, alone: bool) -> 
         held, limit = _searched(lake, name, side.source)
         rows += held
         limits += [] if limit is None else [f"{side.source.AT}: {limit}"]
-    if "avro" in lake.formats:
-        limits.append("dead letters: of Avro their rows are base64, in which a key is not found; look at them by hand")
+    limits += [
+        f"dead letters: of {name.capitalize()} their rows are base64, in which a key is not found; look at them by hand"
+        for name in ("avro", "protobuf")
+        if name in lake.formats
+    ]
     unread = lake.unread()
     if unread:
         limits.append(

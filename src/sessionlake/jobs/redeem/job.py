@@ -98,8 +98,8 @@ def _check_readable(config: Config, columns: EventColumns) -> None:
         raise JobError(
             "source.format: a dead letter of 'csv' lacks the header; put its rows into a new file of the source"
         )
-    if source.entry.has_topic and (source.format == "avro" or set(meta_of(source)) & {*roots_of([*columns.types])}):
-        what = "is Avro" if source.format == "avro" else "lacks the record's own columns"
+    if source.entry.has_topic and (source.is_binary or set(meta_of(source)) & {*roots_of([*columns.types])}):
+        what = f"is {(source.format or '').capitalize()}" if source.is_binary else "lacks the record's own columns"
         raise JobError(
             f"{source.place_at}: a dead letter of {source.place!r} {what}; send its record to the topic again"
         )

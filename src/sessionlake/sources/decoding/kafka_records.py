@@ -46,7 +46,7 @@ A tombstone with a cause says that a keyed table's row has expired. It names the
 NO_CHANGE, TRUNCATED = "no change event", "truncate: the rows of the table are gone there, and not here"
 NULL_VALUE = "null value without the headers of a tombstone"
 BODY = "body"
-"""The column of records of changes: the row, as JSON."""
+"""The column of records whose value is no row of JSON itself: the row, as JSON."""
 EVENT, REASON, KEY_REASON, TOMBSTONE = "event_", "reason", "key_reason", "tombstone"
 """Prefixes and names of columns besides a record's own: those of the Avro value have a prefix, and are null if the value could
 not be decoded; `reason` says why, `key_reason` why a key could not be. The headers in TOMBSTONE_HEADERS are a struct, if they are read."""
@@ -66,6 +66,8 @@ class Topic:
     """Whether records hold changes of rows, whose envelope is opened already (`sources/kafka.py`)."""
     has_fields_of_keys: bool = False
     """Whether keys are objects of JSON, as which Spark gives keys of Avro."""
+    protobuf: bool = False
+    """Whether values are messages of Protobuf, of which Spark gives JSON."""
     slots: Mapping[str, int] | None = None
     """The topics' slots, if several may be read: partitions then have the numbers of `sources/partitions.py`."""
 
@@ -88,11 +90,6 @@ class Topic:
         at = pc.index_in(pa.array(numbers // PARTITIONS, pa.int64()), value_set=slots)
         names = pa.array([*self.slots], pa.string()).take(at)
         return names, pa.array(numbers % PARTITIONS)
-
-    @property
-    def body(self) -> str:
-        """The column with the rows."""
-        return BODY if self.changes else "value"
 
 
 @dataclass(frozen=True)
@@ -156,7 +153,7 @@ class _Records:
         return json_rows(combined(some["value"]), record.cast(SCHEMA.field(RECORD).type))
 
     def _text(self, value: bytes) -> str:
-        return raw_text(base64.b64encode(value) if self.topic.avro else value)
+        return raw_text(base64.b64encode(value) if self.topic.avro or self.topic.protobuf else value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,11 +226,12 @@ def without_ignored(records: pa.Table) -> tuple[pa.Table, int]:
 
 def decode_records(records: pa.Table, topic: Topic, columns: EventColumns) -> Iterator[DecodedRecords]:
     """Decode records: first records with a value, then records without one, which are all errors."""
+    rows = records[_body(records)]
     for has_value in (True, False):
-        if has_value and not records[topic.body].null_count:
+        if has_value and not rows.null_count:
             part = records.combine_chunks()
         else:
-            valid = records[topic.body].is_valid()
+            valid = rows.is_valid()
             part = records.filter(valid if has_value else pc.invert(valid)).combine_chunks()
         if not part.num_rows:
             continue
@@ -253,7 +251,7 @@ def _decode_some(part: pa.Table, topic: Topic, columns: EventColumns, *, has_val
         elif topic.avro and not topic.changes:
             read, errors = _read_avro(some)
         else:
-            read, errors = read_lines(index_values(some[topic.body].combine_chunks()), payload)
+            read, errors = read_lines(index_values(some[_body(some)].combine_chunks()), payload)
         if keyed:
             read, errors = _with_key(read, errors, some, keyed, columns)
         table, error = typed(_with_meta(read, some, topic, columns), columns, errors)
@@ -273,7 +271,13 @@ def _without_row(records: pa.Table, topic: Topic, columns: EventColumns) -> dict
     if topic.changes:
         changed = {at: TRUNCATED if op == "t" else NO_CHANGE for at, op in enumerate(records[OP].to_pylist())}
         return changed | _reasons(records)
-    return {} if NO_VALUE in columns.needed else dict.fromkeys(range(records.num_rows), NULL_VALUE)
+    nulls = {} if NO_VALUE in columns.needed else dict.fromkeys(range(records.num_rows), NULL_VALUE)
+    return nulls | _reasons(records)
+
+
+def _body(records: pa.Table) -> str:
+    """Return the column with the rows."""
+    return BODY if BODY in records.column_names else "value"
 
 
 def _no_columns(rows: int) -> pa.Table:
