@@ -75,6 +75,14 @@ def test_keys_that_are_refused(tmp_path: Path, source: Row, told: str) -> None:
     assert str(error.value).startswith(told), error.value
 
 
+def test_a_table_is_bound_to_keys_that_become_another_text(tmp_path: Path) -> None:
+    plain, avro = (
+        config_of(tmp_path, key_format=form, **({} if form == "json" else {"schema_registry": "http://r"}))
+        for form in ("json", "avro")
+    )
+    assert avro.rebuild_settings() == plain.rebuild_settings() | {"source.key_format": "avro"}
+
+
 def test_a_table_by_keys_of_avro(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     topic, schema = Topic.create(broker, partitions=1), record("Key", shop="string", id="long")
     with serving(Registry()) as registry:

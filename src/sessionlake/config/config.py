@@ -266,6 +266,8 @@ class Config(Section):
                 events[f"{side.source.AT}.{'topics' if side.source.topic_pattern is None else 'topic_pattern'}"] = (
                     "several"
                 )
+            if side.source.key_format in ("avro", "protobuf"):  # `_key` is then another text
+                events[f"{side.source.AT}.key_format"] = side.source.key_format
             if side.source.entry.is_pipeline:
                 events |= {f"{side.source.AT}.{name}": getattr(side.source, name) for name in ("of", "rows")}
             if side.source.takes_back:  # a row is taken back if it was let pass before, and only then
