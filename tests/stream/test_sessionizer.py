@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -185,10 +186,12 @@ def corrections_for(h: SessionizerHarness, batch: int, past: list[dict[str, Any]
 
 
 def as_corrections(rows: list[dict[str, Any]]) -> pa.Table:
-    codec = StateCodec(build_aggregates({"total": "sum(v)"}, {"v": pa.int64()}))
+    (total,) = build_aggregates({"total": "sum(v)"}, {"v": pa.int64()})
 
     def packed(v: int) -> bytes:
-        return codec.encode([pa.array([v])], 1)[0].as_py()
+        states = total.from_value(pa.array([v]), np.zeros(1, np.int64))
+        assert states is not None
+        return StateCodec((total,)).encode(states, 1)[0].as_py()
 
     out = []
     for i, row in enumerate(rows):
