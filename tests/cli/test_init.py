@@ -295,6 +295,17 @@ def test_a_key_that_is_a_list_or_has_fields_is_one_line(tmp_path: Path) -> None:
         assert (result.exit_code, result.stderr) == (2, f"sessionlake: --key: {said}\n")
 
 
+def test_a_key_of_a_lists_elements_is_told_of_explode(tmp_path: Path) -> None:
+    write_json(tmp_path / "in.json", [{**row, "items": [{"sku": "a"}]} for row in ROWS])
+    told = init(tmp_path / "in.json", "--key", "items.sku").stderr
+    assert "'items.sku' is of the elements of 'items'" in told
+    assert "write event.explode = 'items' and event.key = 'items.sku' into the config" in told
+    assert (
+        '# event.explode = "items" makes an event of each element'
+        in init(tmp_path / "in.json", "--key", "user_id").stdout
+    )
+
+
 def test_aggregates_say_something(tmp_path: Path) -> None:
     """Codes are counted, and not added; constants, and ids of the rows, are left out; numbers in texts are numbers."""
     rows = [

@@ -12,7 +12,7 @@ from tests.infra.infra_files import ROOT
 from tests.infra.prose import prose, rate
 
 SRC = ROOT / "src" / "sessionlake"
-FILES, LINES = 774, 102_553
+FILES, LINES = 774, 102_571
 ANSWERS = 306
 """Methods of operators that answer one of the INTERFACES."""
 CIRCLE = 2

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake.column_names import parts_of, title_of
+from sessionlake.column_names import is_within, parts_of, title_of
 from sessionlake.columnar.time_formats import TimeFormat
 from sessionlake.config.config import COLUMN
 from sessionlake.config.names import RESERVED
@@ -182,10 +182,25 @@ def _given(what: str, given: str, sample: Sample) -> str:
     if fields:
         raise ConfigError(f"--{what}: {given!r} has fields; pass one of {_listed(fields)}")
     known = f"pass one of {_listed(sample.types)}"
+    listed = next(
+        (name for name, kind in sample.types.items() if pa.types.is_list(kind) and _is_below(given, name)), None
+    )
+    if listed is not None:
+        raise ConfigError(
+            f"--{what}: {given!r} is of the elements of {listed!r}, and rows are proposed for; {known}, and write event.explode = {listed!r} "
+            f"and event.{what} = {given!r} into the config"
+        )
     if sample.preset is not None:
         log = f"no column {given!r} of the preset {sample.source['preset']!r}"
         raise ConfigError(f"--{what}: {log}; {known}, or write a config with source.pattern in place of source.preset")
     raise ConfigError(f"--{what}: no column {given!r}; {known}")
+
+
+def _is_below(given: str, name: str) -> bool:
+    try:
+        return is_within(given, name)
+    except ValueError:  # no name of a column
+        return False
 
 
 def _is_usual(name: str, names: re.Pattern[str]) -> bool:

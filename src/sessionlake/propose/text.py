@@ -245,7 +245,8 @@ def _aggregates(choice: Choice) -> Iterator[str]:
     for name, function in choice.others.items():
         yield f"# {name} = {quoted(function)}"
     if choice.left_out:
-        yield f"# Left out, because they are lists: {', '.join(choice.left_out)}. An expression reads one, for example size({choice.left_out[0]}) (docs/expressions.md)."
+        yield f"# Left out, because they are lists: {', '.join(choice.left_out)}. An expression reads one, for example size({choice.left_out[0]}) (docs/expressions.md);"
+        yield f"# event.explode = {quoted(choice.left_out[0])} makes an event of each element (docs/sources.md)."
     for column, nearly in choice.nearly_numbers.items():
         name, function = nearly.aggregate
         yield f"# {column} is text: {nearly.others:.2%} of its values are no numbers, for example {quoted(nearly.example[:40])}."

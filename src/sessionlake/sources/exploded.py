@@ -97,7 +97,9 @@ class Exploded:
         if type_ == pa.null():
             return None
         if not (pa.types.is_list(type_) or pa.types.is_large_list(type_)):
-            raise ConfigError(f"{self._at}: {path!r} is of type {type_name(type_)}; name a list, whose elements are the events")
+            raise ConfigError(
+                f"{self._at}: {path!r} is of type {type_name(type_)}; name a list, whose elements are the events"
+            )
         return type_.value_type
 
     @cached_property
