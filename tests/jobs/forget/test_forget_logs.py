@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from sessionlake.jobs.forget.fs import replace_text
-from sessionlake.jobs.forget.logs import _cut
+from sessionlake.jobs.forget.logs import _cut, replace_text
 from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import CrashError, crash_at

@@ -1,4 +1,4 @@
-"""Events that the stream refused, as rows of corrections: shared by reprocess_late and redeem."""
+"""Events that the stream refused, as rows of corrections, shared by reprocess_late and redeem; and the kind that computed the stored rows."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -6,19 +6,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionlake.columnar.arrays import Ints, combined
 from sessionlake.config.load import Config
 from sessionlake.jobs.run import JobRun, digest
+from sessionlake.sources.registry import sources_of
 from sessionlake.stream.capabilities import Restating
 from sessionlake.stream.changes import check_changes
 from sessionlake.stream.kind import Kind
 from sessionlake.stream.kinds import kind_of
+from sessionlake.stream.pinned import Pinned
 from sessionlake.stream.unique.events import id_hashes
 from sessionlake.stream.watermark import watermark_of
 from sessionlake.warehouse import schemas
+from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.spark_columns import map_in_arrow
 from sessionlake.warehouse.streamed_files import BATCH
@@ -123,3 +126,13 @@ def _whole_cells(batches: Iterable[pa.RecordBatch], cell_of: Callable[[Ints], In
         held.append(batch.slice(cut))
     if held:
         yield pa.Table.from_batches(held)
+
+
+def stored_kind(spark: SparkSession, config: Config, last: BatchCommit) -> Kind:
+    """Return the kind that computed the last batch.
+
+    Raises PipelineStateError if the tables were made with other settings.
+    """
+    kind = kind_of(config)
+    check_changes(config, last, kind.bound_settings())
+    return kind.make(config, sources_of(spark, config), Pinned.of(last))

@@ -14,13 +14,13 @@ from sessionlake.config.operators import named
 from sessionlake.config.times import format_time
 from sessionlake.engine.error_text import error_in
 from sessionlake.errors import NotNeededError, SourceError
+from sessionlake.jobs.again.restate import stored_kind
 from sessionlake.jobs.again.runs import NUMBER
 from sessionlake.jobs.backfill.ledger import applied_corrections, forgotten_keys, taken_corrections
 from sessionlake.jobs.backfill.plan import STATS, RunBasis, compared
 from sessionlake.jobs.late.ledger import CLAIMS
 from sessionlake.jobs.late.spans import BACKFILL, Span, check_range
 from sessionlake.jobs.run import JobReport, JobRun, OnStep, digest, start_run
-from sessionlake.jobs.stored_kind import stored_kind
 from sessionlake.sources.files import NEEDED
 from sessionlake.stream.changes import check_changes
 from sessionlake.stream.input_log import batch_inputs

@@ -17,10 +17,17 @@ from sessionlake.columnar.arrays import combined
 from sessionlake.columnar.records import UNTIL
 from sessionlake.engine.exchange import WIRE_DDL, read_wire
 from sessionlake.errors import JobError
-from sessionlake.jobs.backfill.archive import archived_events, lacking, whole_batches, whole_rows
-from sessionlake.jobs.backfill.events import at_batch, needed_batches, rows_by_shard, split_basis
-from sessionlake.jobs.backfill.late import late_events
-from sessionlake.jobs.backfill.ledger import backfills_in_flight, restates
+from sessionlake.jobs.backfill.events import (
+    archived_events,
+    at_batch,
+    lacking,
+    needed_batches,
+    rows_by_shard,
+    split_basis,
+    whole_batches,
+    whole_rows,
+)
+from sessionlake.jobs.backfill.ledger import backfills_in_flight, late_events, restates
 from sessionlake.jobs.late.spans import BACKFILL, LateRun, Span
 from sessionlake.sources.base import Source
 from sessionlake.sources.lookups.versions import Pins

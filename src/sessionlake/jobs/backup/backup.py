@@ -12,8 +12,16 @@ from pyspark.sql import functions as F
 from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.errors import ContendedError, JobError
-from sessionlake.jobs.backup.copies import OnFile, in_parallel
-from sessionlake.jobs.backup.manifest import CHECKPOINT, INCOMPLETE, MANIFEST, WAREHOUSE, Manifest, SavedFile
+from sessionlake.jobs.backup.manifest import (
+    CHECKPOINT,
+    INCOMPLETE,
+    MANIFEST,
+    WAREHOUSE,
+    Manifest,
+    OnFile,
+    SavedFile,
+    in_parallel,
+)
 from sessionlake.jobs.backup.pins import Pins, pin
 from sessionlake.warehouse.tables import Tables
 

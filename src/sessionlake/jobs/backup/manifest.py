@@ -1,11 +1,14 @@
-"""A backup's manifest: pipeline, batch, and each file with length and checksum."""
+"""A backup's manifest: pipeline, batch, and each file with length and checksum; and many files copied at once, with progress."""
 
 import json
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from sessionlake.config.load import Config
+from sessionlake.engine import failpoints
 from sessionlake.errors import JobError
 from sessionlake.warehouse.history import check_format, stamp
 
@@ -103,3 +106,27 @@ def _check_lengths(tables: Files, directory: str, manifest: Manifest) -> None:
             raise JobError(
                 f"backup: file {file.path!r} of {directory!r} is missing or of another length; use another backup"
             )
+
+
+_AT_ONCE = 8
+
+OnFile = Callable[[int, int], None]
+"""Takes the number of files done and of all."""
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def in_parallel(action: Callable[[Item], Result], items: Sequence[Item], point: str, on_file: OnFile) -> list[Result]:
+    """Return an action's results for items, in their order; the first failure, or an interrupt, ends it."""
+    found: list[Result] = []
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        futures = [pool.submit(action, item) for item in items]
+        try:
+            for future in futures:
+                found.append(future.result())
+                failpoints.hit(point)
+                on_file(len(found), len(items))
+        finally:
+            for future in futures:
+                future.cancel()
+    return found

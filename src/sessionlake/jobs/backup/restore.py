@@ -5,8 +5,15 @@ from pyspark.sql import SparkSession
 from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.errors import JobError
-from sessionlake.jobs.backup.copies import OnFile, in_parallel
-from sessionlake.jobs.backup.manifest import CHECKPOINT, WAREHOUSE, Manifest, SavedFile, check_backup
+from sessionlake.jobs.backup.manifest import (
+    CHECKPOINT,
+    WAREHOUSE,
+    Manifest,
+    OnFile,
+    SavedFile,
+    check_backup,
+    in_parallel,
+)
 from sessionlake.stopping import leaves
 from sessionlake.warehouse.batches import RESTORING, changelogs_in, check_history, last_batch
 from sessionlake.warehouse.tables import Tables

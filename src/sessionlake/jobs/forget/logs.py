@@ -1,9 +1,11 @@
 """Keys in a table's log: Delta keeps the least and greatest text of each file there, long after the file is gone."""
 
 import json
+import uuid
 from collections import defaultdict
 from functools import reduce
 from pathlib import PurePath
+from typing import Any
 from urllib.parse import unquote
 
 from pyspark.sql import DataFrame
@@ -11,10 +13,45 @@ from pyspark.sql import functions as F
 
 from sessionlake.config.paths import normal_path
 from sessionlake.engine import failpoints
-from sessionlake.jobs.forget.fs import TEMPORARY, replace_text
 from sessionlake.jobs.forget.keys import matching
 from sessionlake.jobs.forget.lake import Lake
-from sessionlake.warehouse.filesystem import as_name
+from sessionlake.warehouse.filesystem import as_name, write_text
+from sessionlake.warehouse.tables import Tables
+
+TEMPORARY = ".forget.tmp"
+"""The suffix of files that a crash may leave before they take another file's place."""
+
+
+def replace_text(tables: Tables, uri: str, text: str) -> None:
+    """Replace a file's text, at once, with the modification time that it had if the file system lets that be set.
+
+    Object stores take a file's place when it is closed. Elsewhere a file takes another one's place by a rename, which
+    is one step in HDFS and in POSIX only: Hadoop's own way for local files deletes first, as it does the checksum.
+    """
+    fs, path = tables.file_system(uri)
+    scheme = fs.getUri().getScheme()
+    if scheme not in ("file", "hdfs"):
+        write_text(fs, path, text)
+        return
+    modified = fs.getFileStatus(path).getModificationTime()
+    temporary = path.suffix(f".{uuid.uuid4().hex}{TEMPORARY}")
+    jvm: Any = tables.spark._jvm  # noqa: SLF001
+    if scheme == "file":
+        local = jvm.org.apache.hadoop.fs.FileSystem.getLocal(fs.getConf())
+        fs = local.getRawFileSystem()
+        fs.delete(local.getChecksumFile(path), False)
+    write_text(fs, temporary, text)
+    failpoints.hit("forget_before_rename")
+    if scheme == "file":
+        fs.rename(temporary, path)
+    else:
+        hadoop = jvm.org.apache.hadoop.fs
+        options = getattr(hadoop, "Options$Rename")
+        how = tables.spark.sparkContext._gateway.new_array(options, 1)  # type: ignore[union-attr]  # noqa: SLF001
+        how[0] = options.OVERWRITE
+        hadoop.FileContext.getFileContext(path.toUri(), fs.getConf()).rename(temporary, path, how)
+    fs.setTimes(path, modified, -1)
+
 
 _COMMIT, _CHECKSUM, _CHECKPOINT = ".json", ".crc", ".parquet"
 _LEFT = ".tmp"

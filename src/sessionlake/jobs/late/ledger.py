@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from sessionlake.jobs.again.claims import Claims
-from sessionlake.jobs.late import queries
+from sessionlake.jobs.late import spans
 from sessionlake.jobs.late.spans import BACKFILL, REPROCESS_LATE, WRITES, LateRun, covered
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.dialects import SPARK
@@ -54,7 +54,7 @@ def stale_puts(tables: Tables, runs: list[LateRun], as_of: int) -> dict[tuple[st
     if not backfills:
         return {}
     written, outcomes = (tables[name].sql_name() for name in (schemas.CORRECTIONS, schemas.CORRECTION_OUTCOMES))
-    puts = tables.spark.sql(queries.stale_puts(SPARK, written, f"({queries.refused(outcomes)})", as_of))
+    puts = tables.spark.sql(spans.stale_puts(SPARK, written, f"({spans.refused(outcomes)})", as_of))
     ids = {row.run_id for row in puts.select("run_id").distinct().collect()}
     return {
         (run.job, run.run_id): puts.where(F.col("run_id") == run.run_id).drop("run_id")
@@ -65,7 +65,7 @@ def stale_puts(tables: Tables, runs: list[LateRun], as_of: int) -> dict[tuple[st
 
 def expired_by_runs(dead_letters: DataFrame, run_id: str | None = None) -> DataFrame:
     """Return the late events that runs of reprocess_late found expired; by default all runs."""
-    rows = dead_letters.where(queries.EXPIRED_BY_RUNS)
+    rows = dead_letters.where(spans.EXPIRED_BY_RUNS)
     return rows if run_id is None else rows.where(F.col("commit_id") == run_id)
 
 

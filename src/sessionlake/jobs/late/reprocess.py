@@ -8,12 +8,11 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config
-from sessionlake.jobs.again.restate import last_batch_pins, restatements, restating_of, without_partly
+from sessionlake.jobs.again.restate import last_batch_pins, restatements, restating_of, stored_kind, without_partly
 from sessionlake.jobs.again.runs import NUMBER
 from sessionlake.jobs.late.ledger import CLAIMS, COVERED, expired_by_runs, mark_covered, restated_by_runs
 from sessionlake.jobs.late.spans import REPROCESS_LATE, Span, check_range, requested_times
 from sessionlake.jobs.run import JobReport, JobRun, OnStep, shaped, start_run
-from sessionlake.jobs.stored_kind import stored_kind
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.spark_columns import columns

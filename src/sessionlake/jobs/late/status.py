@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from duckdb import DuckDBPyConnection
 
 from sessionlake.jobs.again.runs import started_runs
-from sessionlake.jobs.late import queries
+from sessionlake.jobs.late import spans
 from sessionlake.jobs.late.spans import BACKFILL, REPROCESS_LATE, WRITES, LateRun, covered
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.delta_log import app_id
@@ -31,11 +31,11 @@ class LateStatus:
 def read_late_status(lake: Lake, database: DuckDBPyConnection, batch_id: int, *, with_ids: bool) -> LateStatus:
     """Return the late events' status as of a batch, from views of the lake's tables; `with_ids` says that twins are recognised."""
     runs = _runs(lake, database)
-    database.execute(f"create or replace temp view refused as {queries.refused(schemas.CORRECTION_OUTCOMES)}")
+    database.execute(f"create or replace temp view refused as {spans.refused(schemas.CORRECTION_OUTCOMES)}")
     events, taken = _counted(lake, database, runs, batch_id)
     buried = _number(
         database,
-        f"select count(*) from dead_letters where {queries.EXPIRED_BY_RUNS}",
+        f"select count(*) from dead_letters where {spans.EXPIRED_BY_RUNS}",
     )
     restated, lost = database.execute(
         """
@@ -70,7 +70,7 @@ def _runs(lake: Lake, database: DuckDBPyConnection) -> list[LateRun]:
 
 def _counted(lake: Lake, database: DuckDBPyConnection, runs: list[LateRun], batch_id: int) -> tuple[int, int]:
     """Return how many late events there are, and how many of them the runs cover."""
-    puts = queries.stale_puts(DUCKDB, schemas.CORRECTIONS, "refused", batch_id)
+    puts = spans.stale_puts(DUCKDB, schemas.CORRECTIONS, "refused", batch_id)
     database.execute(f"create or replace temp table stale_puts as {puts}")
     ids = {row[0] for row in database.execute("select distinct run_id from stale_puts").fetchall()}
     stale = [run for run in runs if run.job == BACKFILL and run.run_id in ids and run.covers()]

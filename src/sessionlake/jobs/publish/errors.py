@@ -12,9 +12,8 @@ from sessionlake.config.load import Config
 from sessionlake.config.source import KafkaSink
 from sessionlake.engine import failpoints
 from sessionlake.errors import ConfigError
-from sessionlake.jobs.publish.progress import Progress
 from sessionlake.jobs.publish.records import JSON, cluster_of, made_topic
-from sessionlake.jobs.publish.steps import Step
+from sessionlake.jobs.publish.steps import Progress, Step
 from sessionlake.jobs.publish.transactions import Transactions
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch

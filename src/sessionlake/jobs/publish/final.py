@@ -22,8 +22,8 @@ from sessionlake.config.sections import OperatorSection
 from sessionlake.config.source import KafkaSink
 from sessionlake.engine import failpoints
 from sessionlake.errors import PipelineStateError
-from sessionlake.jobs.publish.progress import Progress
 from sessionlake.jobs.publish.records import OnBatch, OnTurn, send, without_quarantined
+from sessionlake.jobs.publish.steps import Progress
 from sessionlake.stopping import pause
 from sessionlake.stream.positions import POSITIONS
 from sessionlake.stream.watermark import NO_WATERMARK

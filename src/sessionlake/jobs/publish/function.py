@@ -16,9 +16,8 @@ from sessionlake.config.source import FUNCTION, PythonSink
 from sessionlake.engine import failpoints
 from sessionlake.engine.exchange import from_payload, to_payload
 from sessionlake.errors import ConfigError, JobError
-from sessionlake.jobs.publish.progress import Progress
 from sessionlake.jobs.publish.results import Results, unless_gone
-from sessionlake.jobs.publish.steps import Step
+from sessionlake.jobs.publish.steps import Progress, Step
 from sessionlake.user_code import NOT_THEIRS, load_function, raised
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import last_batch

@@ -18,10 +18,9 @@ from sessionlake.config.load import Config
 from sessionlake.config.source import TOPIC, KafkaSink
 from sessionlake.engine import failpoints
 from sessionlake.errors import FencedError, PipelineStateError, SessionlakeError, SourceError
-from sessionlake.jobs.publish.progress import Progress
 from sessionlake.jobs.publish.records import cluster_of, made_topic, results_topic, to_records, topic_of
 from sessionlake.jobs.publish.results import Results, is_gone
-from sessionlake.jobs.publish.steps import Step
+from sessionlake.jobs.publish.steps import Progress, Step
 from sessionlake.sources import kafka_cluster as kafka
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import last_batch

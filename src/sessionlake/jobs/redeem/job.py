@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from sessionlake.column_names import roots_of
 from sessionlake.config.load import Config
 from sessionlake.errors import JobError
-from sessionlake.jobs.again.restate import last_batch_pins, restatements, restating_of
+from sessionlake.jobs.again.restate import last_batch_pins, restatements, restating_of, stored_kind
 from sessionlake.jobs.again.runs import NUMBER
 from sessionlake.jobs.late.spans import check_range
 from sessionlake.jobs.redeem.ledger import CLAIMS, LETTER, REDEEM, not_redeemed
@@ -26,7 +26,6 @@ from sessionlake.jobs.redeem.rows import (
     judged_schema,
 )
 from sessionlake.jobs.run import JobReport, JobRun, OnStep, require_known, start_run
-from sessionlake.jobs.stored_kind import stored_kind
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.again import layout_again
 from sessionlake.sources.lookups.versions import Pins
