@@ -267,7 +267,7 @@ def test_a_compacted_topic_is_warned_of(
 def test_what_a_user_gets_wrong_is_one_line(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     topic = Topic.create(broker)
     config = config_of(tmp_path, topic)
-    with pytest.raises(SourceError, match=r"source\.topic: .* is empty.*declare each in \[source\.types\]"):
+    with pytest.raises(SourceError, match=r"source\.topic: .* has no records.*declare each in \[source\.types\]"):
         run(spark, config, once=True)
     topic.send([{"value": '{"key": "a", "at": 1, "v": 2}'}])
     with pytest.raises(
