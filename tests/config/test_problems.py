@@ -53,7 +53,7 @@ GAP = 'gap = "30 minutes"'
         ([("shards = 2", "archive = 7")], ["4: pipeline.archive: 7 is not true or false; write one of them, without quotes"]),
         ([('name = "clicks"', "name = 7")], ["2: pipeline.name: 7 is not a text; write it in quotes, as in '7'"]),
         ([('name = "clicks"', 'name = "my clicks"')], ["2: pipeline.name: 'my clicks' must be letters, digits, _ and -; write for example 'clicks'"]),
-        ([('format = "json"', 'format = "jsn"')], ["9: source.format: 'jsn' is not allowed; write 'json', 'csv', 'parquet', 'text' or 'avro'"]),
+        ([('format = "json"', 'format = "jsn"')], ["9: source.format: 'jsn' is not allowed; write 'json', 'csv', 'parquet', 'text', 'avro' or 'protobuf'"]),
         (
             [('kind = "files"\npath = "events"', 'kind = "kafka"\nservers = "b:9092"')],
             ["8: source.servers: is unknown (did you mean 'bootstrap_servers'?); remove it or correct its name"],

@@ -125,7 +125,7 @@ def test_the_sides_of_a_join_and_a_sink_have_connections_too(write: Write) -> No
         ({"project": PROJECT + "[event]\nkey = 'u'\n", "clicks": CLICKS}, ["project.toml:14: event: is no section of a project; write pipeline, compact, quality, metrics, lineage, serve, airflow or connections, or move it to a pipeline's file"]),
         ({"project": PROJECT.replace("shards = 2", "shards = 'two'"), "clicks": CLICKS}, ["project.toml:3: pipeline.shards: 'two' is not a whole number; write 4"]),
         ({"project": PROJECT.replace("shards", "name = 'x'\nshards"), "clicks": CLICKS}, ["project.toml:3: pipeline.name: each pipeline has its own; remove it here"]),
-        ({"project": PROJECT.replace('format = "json"', 'format = "xml"'), "clicks": CLICKS}, ["project.toml:13: source.format: 'xml' is not allowed; write 'json', 'csv', 'parquet', 'text' or 'avro'"]),
+        ({"project": PROJECT.replace('format = "json"', 'format = "xml"'), "clicks": CLICKS}, ["project.toml:13: source.format: 'xml' is not allowed; write 'json', 'csv', 'parquet', 'text', 'avro' or 'protobuf'"]),
         ({"a": CLICKS.replace("10 minutes", "soon"), "b": CLICKS.replace("user", "")}, ["a.toml:9: session.gap: 'soon' is not a duration; write a number and a unit, as in '30 minutes'"]),
         ({"a": f"[pipeline]\nname = 'b'\n{CLICKS}", "b": CLICKS}, ["b.toml: pipeline.name: 'b' is the name of a.toml, too; each pipeline of a project has its own, write another one"]),
         ({"a": f"[pipeline]\nwarehouse = 'lake/b'\n{CLICKS}", "b": CLICKS}, ["project.toml:2: pipeline.warehouse: 'lake/b' is the warehouse of a.toml, too; use one for each pipeline"]),

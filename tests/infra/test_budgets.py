@@ -12,7 +12,7 @@ from tests.infra.infra_files import ROOT
 from tests.infra.prose import prose, rate
 
 SRC = ROOT / "src" / "sessionlake"
-FILES, LINES = 767, 102_552
+FILES, LINES = 767, 102_554
 ANSWERS = 285
 """Methods of operators that answer one of the INTERFACES."""
 CIRCLE = 2

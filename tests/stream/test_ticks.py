@@ -8,7 +8,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionlake.operators.windows.kind import Windows
-from sessionlake.operators.windows.operator import Windower
 from sessionlake.stream.kind import State
 from sessionlake.stream.run import run
 from sessionlake.warehouse import schemas
@@ -17,7 +16,7 @@ from tests.operators.windows.window_support import tables_of, window_config
 from tests.support import write_rows
 
 
-class Due(Windows, of=Windower):
+class Due(Windows):
     """Windows of which something is due two seconds after the first batch."""
 
     at_us: int | None = None

@@ -250,7 +250,7 @@ def parsed(text: str, output: Path | None) -> "Config":
 def _warn_of_own_files(text: str, output: Path) -> None:
     """Warn if a config lies in the directory of its events, all of whose files are read."""
     sources = [side.source for side in parsed(text, output).inputs.values()]
-    if any(source.kind == "files" and _directory(output).is_relative_to(source.path) for source in sources):
+    if any(source.entry.opens_files and _directory(output).is_relative_to(source.path) for source in sources):
         click.echo(
             f"sessionlake: warning: {output} lies in the directory of the events, whose files are all read, this one and the tables too; "
             "move the events into a directory of their own, then start init again",

@@ -37,7 +37,9 @@ class DescribedKind:
     numbers_messages: ClassVar[bool]
     spec: Any
 
-    def __init_subclass__(cls, of: type[Described]) -> None:
+    def __init_subclass__(cls, of: type[Described] | None = None) -> None:
+        if of is None:
+            return
         cls.described, cls.changelog = of, of.TABLES[-1].changelog
         cls.late_columns, cls.numbers_messages = of.LATE_COLUMNS, of.NUMBERED
 
